@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line: builds the parser and hands over to a command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+
+from pageferry import __version__, output
+from pageferry.errors import ExitCode, PageferryError, from_os_error
+from pageferry.proc import interrupt_on_signals
+
+if TYPE_CHECKING:
+    # argparse has no public name for what add_subparsers() returns.
+    Subparsers = argparse._SubParsersAction[Any]
+
+# One module each in pageferry.commands, in the order of --help. A verb of two
+# words is registered with its first word: "kernel build" is ("kernel", ...).
+COMMANDS: tuple[tuple[str | None, str], ...] = (("kernel", "kernel_build"),)
+
+GROUPS = {
+    "kernel": "build Linux with pageferry's changes",
+    "vm": "run commands in a virtual machine",
+    "bench": "measure page migration",
+    "engine": "see and choose what copies pages",
+}
+
+DESCRIPTION = "Make Linux move pages between NUMA nodes fast."
+
+EPILOG = """\
+exit codes: 0 done, 1 failed, 2 usage, 3 this kernel or machine lacks something,
+4 skipped, 5 build or VM did not get as far as running, 124 timeout,
+130 interrupted; after `vm run --` the command's own
+
+examples:
+  pageferry kernel build
+  pageferry vm run --topology two-node -- numactl -H
+"""
+
+
+class Command(Protocol):
+    """What a module in pageferry.commands offers."""
+
+    def add_parser(self, sub: Subparsers) -> None:
+        """Add the command's parser, with set_defaults(run=...)."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it, and return the exit code."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors that --json callers can read as well."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting, so that one place reports."""
+        raise PageferryError(message, hint=f"{self.prog} --help", code=ExitCode.USAGE)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Build the whole parser; man pages and completion come from it too."""
+    parser = Parser(
+        prog="pageferry",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"pageferry {__version__}"
+    )
+    top = parser.add_subparsers(title="commands", metavar="VERB", required=True)
+    groups: dict[str, Subparsers] = {}
+    for group, name in COMMANDS:
+        module = cast(Command, import_module(f"pageferry.commands.{name}"))
+        if group is None:
+            module.add_parser(top)
+            continue
+        if group not in groups:
+            about = GROUPS[group]
+            child = top.add_parser(group, help=about, description=about)
+            groups[group] = child.add_subparsers(metavar="VERB", required=True)
+        module.add_parser(groups[group])
+    return parser
+
+
+def split_command(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """Cut off what stands after the first `--`: it is somebody else's."""
+    words = list(argv)
+    if "--" not in words:
+        return words, None
+    cut = words.index("--")
+    return words[:cut], words[cut + 1 :]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words, command = split_command(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in words
+    interrupt_on_signals()
+    try:
+        args = make_parser().parse_args(words)
+        args.command = command
+        if command is not None and not getattr(args, "takes_command", False):
+            raise PageferryError(
+                "this verb runs no command after --", code=ExitCode.USAGE
+            )
+        return int(args.run(args))
+    except PageferryError as error:
+        output.report_error(error, as_json=as_json)
+        return int(error.code)
+    except KeyboardInterrupt:
+        stopped = PageferryError("interrupted", code=ExitCode.INTERRUPTED)
+        output.report_error(stopped, as_json=as_json)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our answer has gone. Python would complain once more
+        # when it flushes stdout on the way out.
+        sys.stderr.close()
+        return int(ExitCode.FAILED)
+    except OSError as error:
+        failure = from_os_error(error, "system call failed", ExitCode.FAILED)
+        output.report_error(failure, as_json=as_json)
+        return int(ExitCode.FAILED)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running other programs so that none of them is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pageferry.errors import unsupported
+
+_KILL_AFTER_S = 5.0
+
+
+def find_tool(name: str, package: str, path: str | None = None) -> str:
+    """Find a program, or say which Debian package has it."""
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise unsupported(f"{name} is not installed", hint=f"apt-get install {package}")
+    return found
+
+
+def capture(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a short program to its end and keep what it says."""
+    return subprocess.run(
+        [str(part) for part in argv],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process that leads its own group, and everything it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_AFTER_S)
+    # The leader may be gone while a member of its group ignores SIGTERM.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextlib.contextmanager
+def group(
+    argv: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int | None = subprocess.DEVNULL,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = subprocess.STDOUT,
+    pass_fds: Sequence[int] = (),
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a process group that does not outlive the block."""
+    process = subprocess.Popen(
+        [str(part) for part in argv],
+        cwd=cwd,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(pass_fds),
+        # Not in the terminal's group: Ctrl-C reaches us, and we end it.
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        kill_group(process)
+        for stream in (process.stdout, process.stderr, process.stdin):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+def interrupt_on_signals() -> None:
+    """Let SIGTERM and SIGHUP unwind like Ctrl-C, so that `finally` runs."""
+
+    def interrupt(_number: int, _frame: types.FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    handler: Callable[[int, types.FrameType | None], None] = interrupt
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def tail(path: Path, lines: int) -> str:
+    """Read the last lines of a log, however long it is."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - lines * 400))
+            text = stream.read().decode(errors="replace")
+    except OSError as error:
+        return f"(cannot read {path}: {error.strerror})"
+    return "\n".join(text.splitlines()[-lines:])
