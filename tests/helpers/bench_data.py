@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measurements that the benchmark tests share."""
+
+from __future__ import annotations
+
+from pageferry.bench.lines import Measurement
+from pageferry.results.schema import Kernel, Machine, Result, Row
+
+MIB = 1 << 20
+
+
+def measurement(
+    engine: str,
+    elapsed_ns: int,
+    *,
+    number: int = 1,
+    threads: int = 1,
+    folio_bytes: int = 65536,
+    busy: bool = False,
+    split: int | None = 0,
+    engine_bytes: int | None = None,
+) -> Measurement:
+    """Make one measurement of 64 MiB."""
+    return Measurement(
+        engine=engine,
+        threads=threads,
+        folio_bytes=folio_bytes,
+        busy=busy,
+        round=number,
+        moved_bytes=64 * MIB,
+        elapsed_ns=elapsed_ns,
+        split_folios=split,
+        engine_bytes=engine_bytes,
+        verified=True,
+    )
+
+
+def result(rows: list[Row]) -> Result:
+    """Wrap rows into a result whose every word is fixed."""
+    return Result(
+        command=["pageferry", "bench", "move-pages", "--vm"],
+        kernel=Kernel(
+            release="6.12.117-pageferry",
+            version="#1 SMP",
+            base="6.12",
+            vanilla=False,
+            config_sha256="ab" * 32,
+        ),
+        machine=Machine(
+            where="vm",
+            cpu_model="QEMU TCG CPU version 2.5+",
+            cpus=2,
+            nodes="0-1",
+            accel="tcg",
+            topology="two-node",
+        ),
+        rows=rows,
+        settings={"from_node": 0, "to_node": 1, "min_batch_bytes": "65536"},
+        created="2026-11-21T22:00:00Z",
+        pageferry_version="0.1.0",
+        elapsed_ns=12345,
+    )

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The result schema, its statistics and its store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers.bench_data import measurement, result
+from helpers.golden_files import check_golden
+from pageferry.bench.move_pages import make_rows
+from pageferry.errors import PageferryError
+from pageferry.results import store
+from pageferry.results.schema import (
+    Result,
+    Row,
+    as_builtins,
+    decode,
+    encode,
+    json_schema,
+)
+from pageferry.results.stats import round_ratios, spread
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def some_rows() -> list[Row]:
+    return make_rows([measurement("stock", 100), measurement("cpu", 50)])
+
+
+def test_round_trip() -> None:
+    before = result(some_rows())
+    assert decode(encode(before)) == before
+
+
+def test_contract_keys_are_there() -> None:
+    document = json.loads(encode(result(some_rows())))
+    assert document["schema"] == "pageferry/result"
+    assert document["schema_version"] == 1
+    assert {"command", "kernel", "machine", "rows"} <= document.keys()
+    contract = {
+        "bench",
+        "engine",
+        "channels",
+        "threads",
+        "folio_bytes",
+        "moved_bytes",
+        "rounds",
+        "verified",
+        "bytes_per_s",
+        "ratio_to_stock",
+        "share_of_limit",
+        "instructions_per_folio",
+        "copy_instructions",
+        "split_folios",
+        "busy",
+    }
+    assert contract <= document["rows"][0].keys()
+    assert document["rows"][0]["bytes_per_s"].keys() == {"median", "min", "max"}
+
+
+def test_unknown_keys_are_ignored() -> None:
+    document = json.loads(encode(result(some_rows())))
+    document["added_later"] = 1
+    document["rows"][0]["unmapped_ns"] = {"first": 1, "mean": 2, "p99": 3, "last": 4}
+    assert decode(json.dumps(document)) == result(some_rows())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [
+        ("schema", "other/result", "schema"),
+        ("schema_version", 2, "schema_version"),
+        ("rows", {}, "rows"),
+        ("command", "a string", "command"),
+    ],
+)
+def test_wrong_values_are_refused(key: str, value: object, named: str) -> None:
+    document = json.loads(encode(result(some_rows())))
+    document[key] = value
+    with pytest.raises(PageferryError, match=named):
+        decode(json.dumps(document))
+
+
+def test_numbers_as_strings_are_refused() -> None:
+    document = json.loads(encode(result(some_rows())))
+    document["rows"][0]["folio_bytes"] = "4,096"
+    with pytest.raises(PageferryError, match="folio_bytes"):
+        decode(json.dumps(document))
+
+
+def test_no_published_key_unless_asked_for() -> None:
+    assert "published" not in as_builtins(result([]))
+    shown = msgspec.structs.replace(result([]), published=[{"name": "x"}])
+    assert as_builtins(shown)["published"] == [{"name": "x"}]
+
+
+def test_json_schema_is_current() -> None:
+    check_golden(ROOT / "docs" / "reference" / "result.schema.json", json_schema())
+
+
+def test_kept_results_are_valid() -> None:
+    for path in (ROOT / "docs" / "results").glob("*.json"):
+        assert decode(path.read_bytes(), path).rows
+
+
+def test_spread_is_whole_numbers() -> None:
+    found = spread([1.4, 2.6, 10.5])
+    assert (found.median, found.min, found.max) == (3, 1, 10)
+
+
+positive = st.floats(min_value=1.0, max_value=1e12)
+
+
+@given(st.dictionaries(st.integers(1, 50), positive, min_size=1))
+def test_ratio_to_oneself_is_one(series: dict[int, float]) -> None:
+    found = round_ratios(series, series)
+    assert found is not None
+    assert (found.min, found.median, found.max) == (1, 1, 1)
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=30))
+def test_a_slow_round_does_not_change_the_ratio(
+    pairs: list[tuple[float, float]],
+) -> None:
+    """What slows both sides of a round alike leaves its ratio alone."""
+    ours = {i: pair[0] for i, pair in enumerate(pairs)}
+    base = {i: pair[1] for i, pair in enumerate(pairs)}
+    found = round_ratios(ours, base)
+    slowed = round_ratios(ours | {0: ours[0] / 8}, base | {0: base[0] / 8})
+    assert found is not None
+    assert found == slowed
+    assert found.median == median(ours[i] / base[i] for i in ours)
+
+
+def test_ratio_needs_a_common_round() -> None:
+    assert round_ratios({1: 1.0}, {2: 1.0}) is None
+    assert round_ratios({1: 1.0}, {}) is None
+
+
+def test_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    created = "2026-11-21T22:00:00Z"
+    first = store.save(result([]), store.default_path("cost", created))
+    second = store.default_path("cost", created)
+    assert first == tmp_path / "pageferry/results/2026-11-21T220000Z-cost.json".replace(
+        "-11-21", "1121"
+    )
+    assert second != first
+    assert decode(first.read_text()) == result([])
+    assert [path.name for path in first.parent.iterdir()] == [first.name]
+
+
+def test_store_says_where_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PageferryError) as caught:
+        store.save(result([]), tmp_path / "file" / "result.json")
+    assert str(tmp_path / "file") in caught.value.line()
+
+
+def test_default_is_null_not_zero() -> None:
+    assert (
+        Result(
+            command=[], kernel=result([]).kernel, machine=result([]).machine, rows=[]
+        ).elapsed_ns
+        is None
+    )
