@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry kernel build`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output, paths
+from pageferry.errors import usage_error
+from pageferry.kernel import config
+from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+EPILOG = """\
+examples:
+  pageferry kernel build
+  pageferry kernel build --config debug-kasan --config debug-lockdep
+  pageferry kernel build --vanilla --source ~/linux-6.12.30
+"""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    about = "build a kernel for the virtual machine and print its image"
+    parser = sub.add_parser(
+        "build",
+        help=about,
+        description=f"{about}. A second call with nothing changed builds nothing.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_kernel_arguments(parser)
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="jobs at once (default: one per CPU)"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, do nothing"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print image, build_dir, release, ..."
+    )
+    parser.set_defaults(run=run)
+
+
+def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a kernel."""
+    parser.add_argument(
+        "--base", default="6.12", metavar="RELEASE", help="base (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--vanilla", action="store_true", help="without linux/tree and linux/hooks"
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="add linux/configs/NAME.config to vm.config (`list` shows them)",
+    )
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="PATH",
+        help="tarball or tree (default: that of the package linux-source-RELEASE)",
+    )
+
+
+def make_request(args: argparse.Namespace) -> BuildRequest:
+    """Turn options into a request."""
+    jobs = getattr(args, "jobs", None)
+    if jobs is not None and jobs < 1:
+        raise usage_error("--jobs needs a number above 0", str(jobs))
+    return BuildRequest(
+        base=args.base,
+        vanilla=args.vanilla,
+        configs=tuple(args.config) or (config.DEFAULT,),
+        source=args.source,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build it, or say what would be done."""
+    if args.config == ["list"]:
+        names = config.available(paths.repo_root() / "linux" / "configs")
+        if args.json:
+            output.answer_json({"configs": names})
+        else:
+            output.answer("\n".join(names))
+        return 0
+    request = make_request(args)
+    if args.dry_run:
+        steps = describe(plan_build(request))
+        if args.json:
+            output.answer_json({"steps": steps})
+        else:
+            output.answer("\n".join(steps))
+        return 0
+    built = build_kernel(request)
+    if args.json:
+        output.answer_json(built.as_json())
+    else:
+        output.answer(str(built.image))
+    return 0

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Building a kernel, or knowing that it is built already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pageferry import output, paths, proc
+from pageferry.errors import ExitCode, PageferryError, from_os_error
+from pageferry.kernel import config, source, tree
+from pageferry.kernel.hooks import NO_CHANGES, Changes, read_changes
+
+# Raised when the way of building changes, so that old builds are not taken.
+_RECIPE = "1"
+_STAMP = ".pageferry-build.json"
+_IMAGE = "arch/x86/boot/bzImage"
+# Lines of make's output for one whole build; it is only for the time left.
+_STEPS_GUESS = 1900
+_STEP = re.compile(rb"  [A-Z]{2,10} ")
+_TOOLS = (
+    ("make", "build-essential"),
+    ("gcc", "build-essential"),
+    ("ld", "build-essential"),
+    ("bc", "bc"),
+    ("bison", "bison"),
+    ("flex", "flex"),
+    ("tar", "tar"),
+    ("xz", "xz-utils"),
+    ("patch", "build-essential"),
+    ("depmod", "kmod"),
+)
+# Inherited from a make or a shell, these would change or break the build.
+_UNWANTED_ENV = re.compile(
+    r"MAKE\w*|MFLAGS|ARCH|CROSS_COMPILE|LOCALVERSION|K(BUILD|CONFIG)_\w+|"
+    r"(K|H|HOST|LD)?(C|AS|LD|A)FLAGS\w*|LLVM\w*|CC|LD|O|V|W|C|M"
+)
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """Which kernel is wanted."""
+
+    base: str = "6.12"
+    vanilla: bool = False
+    configs: tuple[str, ...] = (config.DEFAULT,)
+    source: Path | None = None
+    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A kernel that can be booted."""
+
+    image: Path
+    build_dir: Path
+    modules: Path
+    release: str
+    base: str
+    vanilla: bool
+    configs: tuple[str, ...]
+    cached: bool
+
+    def as_json(self) -> dict[str, object]:
+        """Give the document of `kernel build --json`."""
+        return {
+            "image": str(self.image),
+            "build_dir": str(self.build_dir),
+            "release": self.release,
+            "base": self.base,
+            "vanilla": self.vanilla,
+            "modules": str(self.modules),
+            "configs": list(self.configs),
+            "cached": self.cached,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a build depends on, read once, so that an edit cannot slip in."""
+
+    request: BuildRequest
+    source: source.Source
+    changes: Changes
+    configs: tuple[str, ...]
+    values: dict[str, str]
+    key: str
+
+    @property
+    def tree_path(self) -> Path:
+        """Name the tree that is built."""
+        return tree.tree_path(self.source, self.request.vanilla)
+
+    @property
+    def build_dir(self) -> Path:
+        """Name the build directory.
+
+        A direct child of the tree, because then kbuild writes every path
+        relative to it, and ccache finds an object whichever tree it is for.
+        """
+        return self.tree_path / f"build-{'.'.join(self.configs)}"
+
+    @property
+    def log(self) -> Path:
+        """Name the file with everything that make said."""
+        name = f"{self.tree_path.name}-{self.build_dir.name}.log"
+        return paths.cache_dir() / "kernel" / "logs" / name
+
+
+def plan_build(request: BuildRequest) -> Plan:
+    """Read everything that goes into a build."""
+    linux = paths.repo_root() / "linux"
+    names = config.canonical(request.configs, linux / "configs")
+    compiler = _check_tools()
+    origin = source.locate(request.base, request.source)
+    vanilla = request.vanilla
+    changes = NO_CHANGES if vanilla else read_changes(linux, request.base)
+    version = {} if vanilla else {"LOCALVERSION": '"-pageferry"'}
+    values = config.merge(names, linux / "configs", vanilla=vanilla, extra=version)
+    parts = [_RECIPE, origin.identity, changes.digest(), config.render(values)]
+    key = hashlib.sha256("\0".join([*parts, compiler]).encode()).hexdigest()
+    return Plan(request, origin, changes, names, values, key)
+
+
+def build_kernel(request: BuildRequest) -> BuiltKernel:
+    """Return the kernel, building it when anything that goes into it changed."""
+    plan = plan_build(request)
+    known = _read_stamp(plan)
+    if known is not None:
+        return known
+    try:
+        with tree.locked(plan.tree_path) as lock:
+            # Somebody else may have built it while we waited.
+            return _read_stamp(plan) or _build(plan, lock)
+    except OSError as error:
+        what = "cannot build the kernel"
+        raise from_os_error(error, what, ExitCode.NOT_STARTED) from error
+
+
+def _check_tools() -> str:
+    """Check that the tools are there; returns what identifies the compiler."""
+    missing = [(t, p) for t, p in _TOOLS if shutil.which(t, path=_path()) is None]
+    headers = {"libelf.h": "libelf-dev"}
+    if Path("/etc/debian_version").exists():
+        missing += [
+            (header, package)
+            for header, package in headers.items()
+            if not Path("/usr/include", header).exists()
+        ]
+    if missing:
+        packages = sorted({package for _, package in missing})
+        raise PageferryError(
+            "the kernel cannot be built here",
+            reason=f"missing: {', '.join(tool for tool, _ in missing)}",
+            hint=f"apt-get install {' '.join(packages)}",
+            code=ExitCode.UNSUPPORTED,
+        )
+    said = [proc.capture([tool, "--version"]).stdout for tool in ("gcc", "ld")]
+    return "\n".join(text.partition("\n")[0] for text in said)
+
+
+def _path() -> str:
+    return paths.venv_path()
+
+
+def _environment() -> dict[str, str]:
+    """Give make an environment in which two builds come out the same."""
+    env = {k: v for k, v in os.environ.items() if not _UNWANTED_ENV.fullmatch(k)}
+    env.update(
+        PATH=_path(),
+        LC_ALL="C",
+        KBUILD_BUILD_TIMESTAMP="Thu Jan  1 00:00:00 UTC 1970",
+        KBUILD_BUILD_USER="pageferry",
+        KBUILD_BUILD_HOST="pageferry",
+        KBUILD_BUILD_VERSION="1",
+        # Our objects hold neither times nor absolute paths, and a header that
+        # kbuild has just written must not keep ccache from looking.
+        CCACHE_NOHASHDIR="1",
+        CCACHE_SLOPPINESS="time_macros,include_file_mtime,include_file_ctime",
+    )
+    return env
+
+
+def _make(plan: Plan) -> list[str]:
+    """Give the common part of every make command line."""
+    argv = ["make", "-C", str(plan.tree_path), f"O={plan.build_dir}"]
+    argv += ["ARCH=x86_64", "LOCALVERSION="]
+    if shutil.which("ccache", path=_path()) is not None:
+        argv += ["CC=ccache gcc", "HOSTCC=ccache gcc"]
+    return argv
+
+
+def describe(plan: Plan) -> list[str]:
+    """Say what a build would do, for --dry-run."""
+    if _read_stamp(plan) is not None:
+        return [f"nothing to do: {plan.build_dir / _IMAGE} is up to date"]
+    lines = []
+    if not plan.tree_path.exists():
+        lines.append(f"unpack {plan.source.path} as {plan.tree_path}")
+    lines += [f"apply {hook.path}" for hook in plan.changes.hooks]
+    lines += [f"copy linux/tree/{name}" for name in sorted(plan.changes.tree)]
+    lines.append(f"merge configs {', '.join(plan.configs)}")
+    make = _make(plan)
+    lines.append(shlex.join([*make, f"-j{plan.request.jobs}", "bzImage", "modules"]))
+    return lines
+
+
+def _read_stamp(plan: Plan) -> BuiltKernel | None:
+    try:
+        stamp = json.loads((plan.build_dir / _STAMP).read_text())
+        if stamp["key"] != plan.key or not (plan.build_dir / _IMAGE).is_file():
+            return None
+        return _built(plan, str(stamp["release"]), cached=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _built(plan: Plan, release: str, *, cached: bool) -> BuiltKernel:
+    return BuiltKernel(
+        image=plan.build_dir / _IMAGE,
+        build_dir=plan.build_dir,
+        modules=plan.build_dir / "modroot" / "lib" / "modules" / release,
+        release=release,
+        base=plan.request.base,
+        vanilla=plan.request.vanilla,
+        configs=plan.configs,
+        cached=cached,
+    )
+
+
+def _build(plan: Plan, lock: int) -> BuiltKernel:
+    started = time.monotonic()
+    prepared = tree.prepare(plan.source, plan.request.vanilla)
+    changed = tree.sync(prepared, plan.changes)
+    build_dir = plan.build_dir
+    build_dir.mkdir(exist_ok=True)
+    (build_dir / _STAMP).unlink(missing_ok=True)
+    plan.log.parent.mkdir(parents=True, exist_ok=True)
+    flavour = "vanilla" if plan.request.vanilla else "patched"
+    output.talk(
+        f"building Linux {prepared.version} ({flavour}, {', '.join(plan.configs)}, "
+        f"{changed} files changed), log in {plan.log}"
+    )
+    with plan.log.open("wb") as log:
+        _configure(plan, log.fileno())
+        fresh = not (build_dir / _IMAGE).exists()
+        title = f"building {prepared.version} {'+'.join(plan.configs)}"
+        progress = output.Progress(title, _STEPS_GUESS if fresh else None)
+        targets = [f"-j{plan.request.jobs}", "bzImage", "modules"]
+        _run_make(plan, targets, log.fileno(), lock, progress)
+        staged = build_dir / "modroot"
+        shutil.rmtree(staged, ignore_errors=True)
+        install = [f"INSTALL_MOD_PATH={staged}", "modules_install"]
+        _run_make(plan, install, log.fileno(), lock, progress)
+        progress.finish()
+    release = (build_dir / "include/config/kernel.release").read_text().strip()
+    built = _built(plan, release, cached=False)
+    scratch = build_dir / f"{_STAMP}.new"
+    scratch.write_text(json.dumps({"key": plan.key, "release": release}))
+    scratch.replace(build_dir / _STAMP)
+    output.talk(f"built {release} in {output.duration(time.monotonic() - started)}")
+    return built
+
+
+def _configure(plan: Plan, log: int) -> None:
+    """Write .config, and only when it changes, or make would look at everything."""
+    fragment = plan.build_dir / ".pageferry-fragment"
+    fragment.write_text(config.render(plan.values))
+    scratch = plan.build_dir / ".pageferry-config"
+    scratch.unlink(missing_ok=True)
+    argv = [*_make(plan), f"KCONFIG_CONFIG={scratch}", "allnoconfig"]
+    env = {**_environment(), "KCONFIG_ALLCONFIG": str(fragment)}
+    with proc.group(argv, env=env, stdout=log, stderr=log) as process:
+        code = process.wait()
+    if code != 0:
+        raise _make_failed(plan, code)
+    result = scratch.read_text()
+    config.check(plan.values, result)
+    current = plan.build_dir / ".config"
+    if current.exists() and current.read_text() == result:
+        scratch.unlink()
+    else:
+        scratch.replace(current)
+
+
+def _run_make(
+    plan: Plan, targets: list[str], log: int, lock: int, progress: output.Progress
+) -> None:
+    argv = [*_make(plan), *targets]
+    # The lock goes along, so that a make that outlives us still holds it.
+    with proc.group(argv, env=_environment(), pass_fds=(lock,)) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            os.write(log, line)
+            if _STEP.match(line):
+                progress.advance()
+        code = process.wait()
+    if code != 0:
+        progress.finish()
+        raise _make_failed(plan, code)
+
+
+_TELLING = re.compile(r"error:|Error \d|undefined reference|No space left|\*\*\*")
+
+
+def _make_failed(plan: Plan, code: int) -> PageferryError:
+    last = proc.tail(plan.log, 400).splitlines()
+    telling = [line for line in last if _TELLING.search(line)][:10]
+    full = any("No space left" in line for line in last)
+    shown = [*telling, "...", *last[-15:]] if telling else last[-25:]
+    return PageferryError(
+        "the kernel build failed",
+        value=plan.log,
+        reason="no space left on the disk" if full else f"make ended with {code}",
+        detail="\n".join(shown),
+        hint="free 2 GiB there, or set XDG_CACHE_HOME to a larger disk"
+        if full
+        else f"less {plan.log}",
+        code=ExitCode.NOT_STARTED,
+    )

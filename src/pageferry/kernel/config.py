@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kconfig fragments: reading, merging, and checking what came of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pageferry.errors import ExitCode, PageferryError, usage_error
+
+DEFAULT = "vm"
+_SET = re.compile(r"CONFIG_(\w+)=(\S.*)")
+_UNSET = re.compile(r"# CONFIG_(\w+) is not set")
+# Symbols that only the patched tree knows.
+_OURS = re.compile(r"MIGRATION_COPY_OFFLOAD\w*|MIGRATE_\w+")
+
+
+def available(configs: Path) -> list[str]:
+    """List the fragments of linux/configs."""
+    return sorted(path.stem for path in configs.glob("*.config"))
+
+
+def canonical(names: Iterable[str], configs: Path) -> tuple[str, ...]:
+    """Put `vm` first and sort the rest: the order of options must not matter."""
+    known = available(configs)
+    chosen = set(names) | {DEFAULT}
+    for name in sorted(chosen):
+        if name not in known:
+            raise usage_error("unknown config", name, f"there is: {', '.join(known)}")
+    return (DEFAULT, *sorted(chosen - {DEFAULT}))
+
+
+def parse(text: str, where: str) -> dict[str, str]:
+    """Read a fragment; a symbol that is not set has the value n."""
+    values: dict[str, str] = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        found = _SET.fullmatch(line) or _UNSET.fullmatch(line)
+        if found is not None:
+            values[found[1]] = found[2] if found.re is _SET else "n"
+        elif line and not line.startswith("#"):
+            raise PageferryError(
+                "not a line of a Kconfig fragment",
+                value=f"{where}:{number}",
+                reason=line,
+                code=ExitCode.NOT_STARTED,
+            )
+    return values
+
+
+def merge(
+    names: Sequence[str], configs: Path, *, vanilla: bool, extra: dict[str, str]
+) -> dict[str, str]:
+    """Merge fragments, later ones winning; a vanilla tree does not know ours."""
+    merged: dict[str, str] = {}
+    for name in names:
+        path = configs / f"{name}.config"
+        merged.update(parse(path.read_text(), str(path)))
+    merged.update(extra)
+    if vanilla:
+        merged = {k: v for k, v in merged.items() if not _OURS.fullmatch(k)}
+    return merged
+
+
+def render(values: dict[str, str]) -> str:
+    """Write values the way that KCONFIG_ALLCONFIG reads them."""
+    lines = [
+        f"# CONFIG_{name} is not set" if value == "n" else f"CONFIG_{name}={value}"
+        for name, value in sorted(values.items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def check(wanted: dict[str, str], result: str) -> None:
+    """Fail when Kconfig did not grant something, which it does in silence."""
+    got = parse(result, ".config")
+    refused = [
+        f"CONFIG_{name}={value} (is {got.get(name, 'n')})"
+        for name, value in sorted(wanted.items())
+        if got.get(name, "n") != value
+    ]
+    if refused:
+        raise PageferryError(
+            "Kconfig did not grant what the fragments ask for",
+            reason=", ".join(refused),
+            hint="add what these symbols depend on to the fragment in linux/configs",
+            code=ExitCode.NOT_STARTED,
+        )

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What linux/tree and linux/hooks add to a kernel: a set of whole files.
+
+Nothing here writes to a tree. The hooks are applied to copies of the pristine
+files in a scratch directory, and what comes out are the files to sync.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pageferry import proc
+from pageferry.errors import ExitCode, PageferryError
+
+_IGNORED_SUFFIXES = frozenset(
+    (".o", ".ko", ".mod", ".cmd", ".a", ".d", ".orig", ".rej", ".pyc", ".swp")
+)
+_ELF = b"\x7fELF"
+_TOUCHED = re.compile(r"^(?:---|\+\+\+) ([^\t\n]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class WantedFile:
+    """A file as it should be in the tree."""
+
+    content: bytes
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A patch as it was read, so that a later edit cannot slip into a build."""
+
+    path: Path
+    content: bytes
+
+    def touched(self) -> list[str]:
+        """Name the files that the patch changes or makes, below the tree."""
+        names: list[str] = []
+        for name in _TOUCHED.findall(self.content.decode(errors="replace")):
+            below = name.split("/", 1)[-1]
+            if name != "/dev/null" and below not in names:
+                names.append(below)
+        return names
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Everything that makes a patched kernel out of a pristine one."""
+
+    tree: dict[str, WantedFile]
+    hooks: tuple[Hook, ...]
+
+    def digest(self) -> str:
+        """Hash all of it."""
+        digest = hashlib.sha256()
+        for name, wanted in sorted(self.tree.items()):
+            digest.update(f"{name}\0{wanted.executable}\0".encode())
+            digest.update(hashlib.sha256(wanted.content).digest())
+        for hook in self.hooks:
+            digest.update(f"{hook.path.name}\0".encode())
+            digest.update(hashlib.sha256(hook.content).digest())
+        return digest.hexdigest()
+
+
+NO_CHANGES = Changes({}, ())
+
+
+def read_changes(linux: Path, base: str) -> Changes:
+    """Read linux/tree and linux/hooks/BASE into memory."""
+    tree: dict[str, WantedFile] = {}
+    top = linux / "tree"
+    for path in sorted(top.rglob("*")):
+        if path.suffix in _IGNORED_SUFFIXES or "__pycache__" in path.parts:
+            continue
+        if path.is_symlink() or not path.is_file():
+            continue
+        content = path.read_bytes()
+        if content.startswith(_ELF):
+            continue  # A selftest that somebody built in place.
+        executable = bool(path.stat().st_mode & 0o100)
+        tree[path.relative_to(top).as_posix()] = WantedFile(content, executable)
+    hooks = tuple(
+        Hook(path, path.read_bytes())
+        for path in sorted((linux / "hooks" / base).glob("*.patch"))
+    )
+    return Changes(tree, hooks)
+
+
+def wanted_files(
+    changes: Changes, pristine: Callable[[str], Path | None]
+) -> dict[str, WantedFile]:
+    """Work out every file that differs from the pristine tree.
+
+    pristine(name) gives the path of a file as the base release has it, or None
+    where it has none.
+    """
+    touched = sorted({name for hook in changes.hooks for name in hook.touched()})
+    for name in touched:
+        if name in changes.tree:
+            raise _broken(changes.hooks, f"linux/tree has {name} as well")
+        if name.startswith("/") or ".." in Path(name).parts:
+            raise _broken(changes.hooks, f"it names a file outside the tree: {name}")
+    wanted = dict(changes.tree)
+    with tempfile.TemporaryDirectory(prefix="pageferry-hooks-") as scratch_name:
+        scratch = Path(scratch_name)
+        for name in touched:
+            original = pristine(name)
+            if original is not None:
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(original, scratch / name)
+        for hook in changes.hooks:
+            _apply(hook, scratch)
+        for name in touched:
+            result = scratch / name
+            if result.exists():
+                executable = bool(result.stat().st_mode & 0o100)
+                wanted[name] = WantedFile(result.read_bytes(), executable)
+            else:
+                raise _broken(changes.hooks, f"it removes {name}, which hooks may not")
+    return wanted
+
+
+def _apply(hook: Hook, scratch: Path) -> None:
+    patch_file = scratch / ".pageferry-hook.patch"
+    patch_file.write_bytes(hook.content)
+    patch = proc.find_tool("patch", "patch")
+    argv = [patch, "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch"]
+    done = proc.capture([*argv, "-i", patch_file.name], cwd=scratch)
+    patch_file.unlink()
+    if done.returncode == 0:
+        return
+    rejects = sorted(scratch.rglob("*.rej"))
+    failed = [str(r.relative_to(scratch))[: -len(".rej")] for r in rejects]
+    detail = "\n".join(r.read_text(errors="replace") for r in rejects) or done.stdout
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["patch failed"]
+    raise PageferryError(
+        "hook does not apply",
+        value=hook.path,
+        reason=f"rejected in {', '.join(failed)}" if failed else said[-1],
+        detail=detail,
+        hint="bring the hook up to date with this kernel, without fuzz",
+        code=ExitCode.NOT_STARTED,
+    )
+
+
+def _broken(hooks: Sequence[Hook], reason: str) -> PageferryError:
+    names = ", ".join(h.path.name for h in hooks if reason.split()[-1] in h.touched())
+    return PageferryError(
+        "hook cannot be used",
+        value=names or None,
+        reason=reason,
+        code=ExitCode.NOT_STARTED,
+    )

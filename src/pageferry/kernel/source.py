@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where the kernel source comes from, and what identifies it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pageferry import paths, proc
+from pageferry.errors import ExitCode, PageferryError, from_os_error, usage_error
+
+# The bases that linux/hooks has patches for.
+BASES = ("6.12",)
+_DEBIAN_TARBALL = "/usr/src/linux-source-{base}.tar.xz"
+# What a build or a version control system leaves behind in a source directory.
+_NOT_SOURCE = shutil.ignore_patterns(".git", "*.o", "*.ko", "*.cmd", "*.a")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tarball or a directory with a kernel, and a hash that names its content."""
+
+    base: str
+    path: Path
+    identity: str
+
+    @property
+    def is_directory(self) -> bool:
+        """Say whether this is an unpacked tree."""
+        return self.path.is_dir()
+
+
+def locate(base: str, path: Path | None) -> Source:
+    """Find the source of a base release and work out its identity."""
+    if base not in BASES:
+        raise usage_error("unknown base", base, f"there is: {', '.join(BASES)}")
+    if path is None:
+        path = Path(_DEBIAN_TARBALL.format(base=base))
+        if not path.is_file():
+            raise PageferryError(
+                "kernel source not found",
+                value=path,
+                hint=f"apt-get install linux-source-{base}, or name one with --source",
+                code=ExitCode.NOT_STARTED,
+            )
+    path = path.expanduser().resolve()
+    if not path.exists():
+        raise usage_error("no such source", path, "--source takes a tarball or a tree")
+    try:
+        if path.is_dir():
+            identity = _directory_identity(path)
+        else:
+            identity = _tarball_identity(path)
+    except OSError as error:
+        raise from_os_error(
+            error, "cannot read the kernel source", ExitCode.NOT_STARTED
+        ) from error
+    return Source(base, path, identity)
+
+
+def _directory_identity(path: Path) -> str:
+    """Hash names, sizes and times; reading 1.5 GB each time would be too slow."""
+    digest = hashlib.sha256(str(path).encode())
+    for parent, directories, names in os.walk(path):
+        directories[:] = sorted(d for d in directories if d != ".git")
+        for name in sorted(names):
+            status = os.lstat(os.path.join(parent, name))  # noqa: PTH118
+            entry = f"{parent}\0{name}\0{status.st_size}\0{status.st_mtime_ns}\n"
+            digest.update(entry.encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _tarball_identity(path: Path) -> str:
+    """Hash the content, remembered for as long as the file is not touched."""
+    status = path.stat()
+    touched = f"{path}:{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
+    memory = paths.cache_dir() / "kernel" / "tarballs.json"
+    known: dict[str, str] = {}
+    try:
+        known = json.loads(memory.read_text())
+        if isinstance(known[touched], str):
+            return known[touched]
+    except (OSError, ValueError, KeyError, TypeError):
+        known = {}
+    with path.open("rb") as stream:
+        identity = hashlib.file_digest(stream, "sha256").hexdigest()
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        scratch = memory.with_suffix(f".{os.getpid()}")
+        scratch.write_text(json.dumps({**known, touched: identity}, indent=1))
+        scratch.replace(memory)
+    except OSError:
+        pass  # It only costs the next call half a second.
+    return identity
+
+
+def unpack(source: Source, target: Path) -> None:
+    """Fill an empty directory with the source."""
+    if source.is_directory:
+        _copy_tree(source.path, target)
+    else:
+        _extract(source.path, target)
+    found = read_version(target)
+    if found is None or not found.startswith(f"{source.base}."):
+        raise PageferryError(
+            "this is not the source of Linux " + source.base,
+            value=source.path,
+            reason="it has no Makefile of a kernel"
+            if found is None
+            else f"it is {found}",
+            code=ExitCode.NOT_STARTED,
+        )
+
+
+def _copy_tree(path: Path, target: Path) -> None:
+    if not (path / "Makefile").is_file():
+        raise usage_error("not a kernel source tree", path, "it has no Makefile")
+    shutil.copytree(path, target, symlinks=True, dirs_exist_ok=True, ignore=_NOT_SOURCE)
+    if (target / ".config").exists() or (target / "include/config").exists():
+        # kbuild refuses to build elsewhere from a tree that was built in.
+        cleaned = proc.capture(["make", "-C", target, "mrproper"])
+        if cleaned.returncode != 0:
+            raise PageferryError(
+                "cannot clean the copy of a source tree",
+                value=path,
+                detail=cleaned.stderr,
+                code=ExitCode.NOT_STARTED,
+            )
+
+
+def _extract(path: Path, target: Path) -> None:
+    tar = proc.find_tool("tar", "tar")
+    argv: list[str | Path] = [
+        tar,
+        "-x",
+        "-f",
+        path,
+        "-C",
+        target,
+        "--strip-components=1",
+    ]
+    argv += ["--no-same-owner", "--delay-directory-restore"]
+    with proc.group(argv) as process:
+        assert process.stdout is not None
+        said = process.stdout.read().decode(errors="replace").strip()
+        code = process.wait()
+    if code == 0:
+        return
+    full = "No space left" in said or "Disk quota" in said
+    raise PageferryError(
+        "no space to unpack the kernel source" if full else "cannot unpack",
+        value=target.parent if full else path,
+        reason=None if full else (said.splitlines() or ["tar failed"])[0],
+        hint="free 2 GiB there, or set XDG_CACHE_HOME to a larger disk"
+        if full
+        else "the file is damaged or not a tarball: install it again",
+        code=ExitCode.NOT_STARTED,
+    )
+
+
+def read_version(tree: Path) -> str | None:
+    """Read VERSION.PATCHLEVEL.SUBLEVEL from a kernel's Makefile."""
+    try:
+        head = (tree / "Makefile").read_text(errors="replace")[:2000]
+    except OSError:
+        return None
+    parts = []
+    for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"):
+        match = re.search(rf"^{name} = (\d+)$", head, re.MULTILINE)
+        if match is None:
+            return None
+        parts.append(match[1])
+    return ".".join(parts)
