@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Batch copy of migrating folios: what a copy engine implements and calls.
+ *
+ * See Documentation/mm/migrate_offload.rst for how the batch path works, and
+ * why it is safe.
+ */
+#ifndef _LINUX_MIGRATE_COPY_OFFLOAD_H
+#define _LINUX_MIGRATE_COPY_OFFLOAD_H
+
+#include <linux/errno.h>
+#include <linux/list.h>
+#include <linux/migrate_mode.h>
+#include <linux/types.h>
+
+struct cpumask;
+struct folio;
+struct module;
+
+#define MIGRATOR_NAME_LEN 32
+
+/**
+ * struct migrator - a copy engine that copies a whole batch, or nothing
+ * @name: shown in sysfs, in counters and in traces.  Letters, digits, '-' and
+ *	'_' only.
+ * @offload_copy: copy each of the @folio_cnt folios on @src_list to the folio
+ *	at the same place of @dst_list.  The folios are linked by their lru
+ *	field.  All folios are locked, unmapped, and held by nobody else.  Runs
+ *	in task context, may sleep, must not allocate with GFP_KERNEL: the
+ *	caller may be reclaiming memory, and holds up to 512 folio locks.
+ *	Neither list may be changed, and when it returns nothing may still be
+ *	reading from @src_list or writing to @dst_list.
+ *	Returns 0 only when every folio was copied, -EOPNOTSUPP or -EBUSY to
+ *	decline the batch, or another negative errno when copying failed.  On
+ *	any error the CPU copies the batch.
+ * @owner: the module, pinned while this migrator is active.  NULL when built
+ *	in.
+ */
+struct migrator {
+	char name[MIGRATOR_NAME_LEN];
+	int (*offload_copy)(struct list_head *dst_list,
+			    struct list_head *src_list,
+			    unsigned int folio_cnt);
+	struct module *owner;
+};
+
+/* The newest struct migrate_engine_ops this kernel understands. */
+#define MIGRATE_ENGINE_VERSION 1
+
+/**
+ * struct migrate_copy_pair - one folio to copy
+ * @src: the folio to read.
+ * @dst: the folio to write, of the same size.
+ * @result: -EINPROGRESS when the engine is called.  The engine sets 0 after
+ *	all of @src has been copied without error, or a negative errno.
+ */
+struct migrate_copy_pair {
+	struct folio *src;
+	struct folio *dst;
+	int result;
+};
+
+/**
+ * struct migrate_copy_batch - folios that an engine is asked to copy
+ * @reason: why they migrate.
+ * @mode: how the migration was asked for.
+ * @dst_nid: the node of the first destination.  Usually that of all.
+ * @nr_pairs: how many @pairs there are, at least one.
+ * @bytes: the sum of their sizes.
+ * @pairs: the folios.
+ * @src_list: core's list of all sources, in the order of @pairs.
+ * @dst_list: core's list of all destinations, likewise.
+ */
+struct migrate_copy_batch {
+	enum migrate_reason reason;
+	enum migrate_mode mode;
+	int dst_nid;
+	unsigned int nr_pairs;
+	size_t bytes;
+	struct list_head src_list;
+	struct list_head dst_list;
+	struct migrate_copy_pair pairs[];
+};
+
+/**
+ * struct migrate_engine_ops - a copy engine with a result for each folio
+ * @version: MIGRATE_ENGINE_VERSION of the header the engine was built with.
+ *	Later versions append members, such as asynchronous submission; what
+ *	is here keeps its meaning.
+ * @name: as in struct migrator.
+ * @owner: as in struct migrator.
+ * @copy: copy the batch and set the result of each pair.  Called under the
+ *	rules of migrator.offload_copy.  Returns 0 when the results are to be
+ *	believed, -EOPNOTSUPP or -EBUSY to decline the batch, or another
+ *	negative errno, after which no result is believed.
+ */
+struct migrate_engine_ops {
+	unsigned int version;
+	const char *name;
+	struct module *owner;
+	int (*copy)(struct migrate_copy_batch *batch);
+};
+
+/**
+ * struct migrate_copy_pos - a place in the bytes of a batch
+ * @pair: index into migrate_copy_batch.pairs.
+ * @offset: bytes into that pair, a multiple of PAGE_SIZE.
+ */
+struct migrate_copy_pos {
+	unsigned int pair;
+	size_t offset;
+};
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD
+int migrate_offload_register(struct migrator *m);
+int migrate_offload_unregister(struct migrator *m);
+int migrate_engine_register(const struct migrate_engine_ops *ops);
+int migrate_engine_unregister(const struct migrate_engine_ops *ops);
+
+/* Helpers for engines. */
+unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,
+				unsigned int max_chunks,
+				struct migrate_copy_pos *starts,
+				size_t *chunk_bytes);
+void migrate_copy_range(struct migrate_copy_batch *batch,
+			struct migrate_copy_pos pos, size_t bytes);
+unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
+				    struct cpumask *picked);
+#else
+static inline int migrate_offload_register(struct migrator *m)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int migrate_offload_unregister(struct migrator *m)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int
+migrate_engine_register(const struct migrate_engine_ops *ops)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int
+migrate_engine_unregister(const struct migrate_engine_ops *ops)
+{
+	return -EOPNOTSUPP;
+}
+#endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
+
+#endif /* _LINUX_MIGRATE_COPY_OFFLOAD_H */

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Batch copy of migrating folios.
+ *
+ * migrate_pages_batch() unmaps many folios, flushes the TLBs once, and then
+ * moves the folios one after the other, copying each.  This file gets between
+ * the flush and the first move.  It picks the folios whose content cannot
+ * change any more, has the active engine copy them all at once, and puts those
+ * that were copied in front, so that the move of each can skip its own copy.
+ * Everything else takes the ordinary way, folio by folio.
+ *
+ * What keeps the data safe:
+ *
+ * - Only content that cannot change is copied early: see
+ *   migrate_offload_eligible().
+ * - Nothing marks a folio as copied but its place on the list and a number on
+ *   the caller's stack, which counts down as the first pass over the list goes
+ *   on.  So a copy is good for one attempt, and there is no mark to leak.
+ * - The reference count is frozen in the move, as ever: an engine's copy does
+ *   not replace any check that the move makes.
+ *
+ * Documentation/mm/migrate_offload.rst has the whole story.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/buffer_head.h>
+#include <linux/highmem.h>
+#include <linux/ktime.h>
+#include <linux/mempool.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/migrate_offload.h>
+
+DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
+
+/*
+ * An engine sees at most this many folios at once.  A batch has that many when
+ * all its folios are small; a longer one, which only a list of split folios
+ * can be, is handed over in parts.
+ */
+#define MIGRATE_BATCH_MAX_PAIRS 512
+
+/* Batches that are copied at the same time without any allocation. */
+#define MIGRATE_BATCH_POOL_MIN 4
+
+static mempool_t *migrate_batch_pool;
+
+int __init migrate_batch_pool_init(void)
+{
+	struct migrate_copy_batch *batch;
+
+	migrate_batch_pool =
+		mempool_create_kmalloc_pool(MIGRATE_BATCH_POOL_MIN,
+					    struct_size(batch, pairs,
+							MIGRATE_BATCH_MAX_PAIRS));
+	return migrate_batch_pool ? 0 : -ENOMEM;
+}
+
+/*
+ * May be called while reclaiming memory and with folio locks held: no reclaim,
+ * no wakeup of kswapd, and (mempool sees to it) no use of reserves.
+ */
+struct migrate_copy_batch *migrate_batch_alloc(void)
+{
+	struct migrate_copy_batch *batch;
+
+	batch = mempool_alloc(migrate_batch_pool, __GFP_NOWARN);
+	if (!batch)
+		return NULL;
+	batch->nr_pairs = 0;
+	batch->bytes = 0;
+	INIT_LIST_HEAD(&batch->src_list);
+	INIT_LIST_HEAD(&batch->dst_list);
+	return batch;
+}
+
+void migrate_batch_free(struct migrate_copy_batch *batch)
+{
+	mempool_free(batch, migrate_batch_pool);
+}
+
+int migrate_offload_trace_reg(void)
+{
+	static_branch_inc(&migrate_offload_key);
+	return 0;
+}
+
+void migrate_offload_trace_unreg(void)
+{
+	static_branch_dec(&migrate_offload_key);
+}
+
+/*
+ * Does the mapping move its folios through __migrate_folio(), and is the folio
+ * lock enough to keep their content still?  Known callbacks only:
+ *
+ * - migrate_folio: shmem and the swap cache.
+ * - filemap_migrate_folio: file systems that move nothing but folio->private.
+ * - buffer_migrate_folio, buffer_migrate_folio_norefs: as long as there are no
+ *   buffers, when both are migrate_folio.  Whoever holds a buffer head may
+ *   change the block without the folio lock.  Buffers are attached under the
+ *   folio lock, so once absent they stay so.
+ *
+ * All others copy by themselves (aio), refuse (secretmem), want to be asked
+ * first (guest_memfd), edit content under locks of their own (btrfs metadata),
+ * or, having none, may map the folio again halfway (writeout).
+ */
+static bool migrate_offload_mapping_ok(struct address_space *mapping,
+				       struct folio *src)
+{
+	int (*move)(struct address_space *mapping, struct folio *dst,
+		    struct folio *src, enum migrate_mode mode);
+
+	if (migrate_offload_broken(MO_RULE_MAPPING))
+		return true;
+	if (mapping_inaccessible(mapping))
+		return false;
+
+	move = mapping->a_ops->migrate_folio;
+	if (!move)
+		return false;
+	if (move == filemap_migrate_folio)
+		return true;
+#ifdef CONFIG_BUFFER_HEAD
+	if (migrate_offload_broken(MO_RULE_BUFFERS) &&
+	    (move == buffer_migrate_folio ||
+	     move == buffer_migrate_folio_norefs))
+		return true;
+	if (move == buffer_migrate_folio || move == buffer_migrate_folio_norefs)
+		return !folio_test_private(src);
+#endif
+	return move == migrate_folio && !folio_test_private(src);
+}
+
+/* Is there more to a page than its bytes, that only copy_highpage() copies? */
+static bool migrate_offload_has_tags(struct folio *folio)
+{
+#ifdef CONFIG_ARM64_MTE
+	long i, nr = folio_nr_pages(folio);
+
+	if (!system_supports_mte())
+		return false;
+	for (i = 0; i < nr; i++)
+		if (page_mte_tagged(folio_page(folio, i)))
+			return true;
+#endif
+	return false;
+}
+
+/*
+ * Can the content of @src be copied before it is moved?
+ *
+ * Both folios are locked, @src is unmapped everywhere and the TLBs have been
+ * flushed.  Then its content can only be changed by somebody who had a
+ * reference before (get_user_pages(), direct I/O, a kernel object), who holds
+ * no reference but needs none (buffer heads), or by a callback of its mapping.
+ *
+ * The reference count must be read after the page table entries are gone:
+ * get_user_pages_fast() takes its reference first and then looks at the entry
+ * again, so either it backs off, or we see its reference here.  With all
+ * references accounted for and no way to get at the content but through the
+ * page cache, whose writers need the folio lock, the content stays as it is
+ * until we unlock or remap.
+ */
+static bool migrate_offload_eligible(struct folio *src, struct folio *dst)
+{
+	struct address_space *mapping;
+
+	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
+	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(dst), dst);
+
+	if (__folio_test_movable(src))
+		return false;
+	if (folio_is_zone_device(src) || folio_is_zone_device(dst))
+		return false;
+	if (folio_order(src) != folio_order(dst))
+		return false;
+	if (folio_contain_hwpoisoned_page(src) &&
+	    !migrate_offload_broken(MO_RULE_POISON))
+		return false;
+	if (folio_mapped(src) || folio_test_writeback(src))
+		return false;
+
+	mapping = folio_mapping(src);
+	if (mapping) {
+		if (!migrate_offload_mapping_ok(mapping, src))
+			return false;
+	} else if (folio_test_private(src)) {
+		return false;
+	}
+
+	if (migrate_offload_has_tags(src))
+		return false;
+
+	return folio_ref_count(src) == folio_expected_ref_count(src) + 1 ||
+		migrate_offload_broken(MO_RULE_REFCOUNT);
+}
+
+/* Add a pair to the batch, and to the tail of the lists of the batch. */
+static void migrate_batch_add(struct migrate_copy_batch *batch,
+			      struct folio *src, struct folio *dst)
+{
+	struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs++];
+
+	if (batch->nr_pairs == 1)
+		batch->dst_nid = folio_nid(dst);
+	pair->src = src;
+	pair->dst = dst;
+	pair->result = -EINPROGRESS;
+	batch->bytes += folio_size(src);
+	list_move_tail(&src->lru, &batch->src_list);
+	if (migrate_offload_broken(MO_RULE_ORDER))
+		list_move(&dst->lru, &batch->dst_list);
+	else
+		list_move_tail(&dst->lru, &batch->dst_list);
+}
+
+/*
+ * Take pairs off the head of two parallel lists until the batch is full or the
+ * lists are empty: eligible pairs go to the batch, the others to the tail of
+ * @src_rest and @dst_rest.
+ */
+static void migrate_batch_fill(struct migrate_copy_batch *batch,
+			       struct list_head *src_folios,
+			       struct list_head *dst_folios,
+			       struct list_head *src_rest,
+			       struct list_head *dst_rest,
+			       struct migrate_offload_stats *const stats[2])
+{
+	while (!list_empty(src_folios) &&
+	       batch->nr_pairs < MIGRATE_BATCH_MAX_PAIRS) {
+		struct folio *src = list_first_entry(src_folios, struct folio,
+						     lru);
+		struct folio *dst = list_first_entry(dst_folios, struct folio,
+						     lru);
+		int i;
+
+		if (migrate_offload_eligible(src, dst)) {
+			migrate_batch_add(batch, src, dst);
+			continue;
+		}
+		for (i = 0; i < 2; i++) {
+			migrate_offload_count(stats[i], MO_NOT_ELIGIBLE_FOLIOS, 1);
+			migrate_offload_count(stats[i], MO_CPU_FOLIOS, 1);
+			migrate_offload_count(stats[i], MO_CPU_BYTES,
+					      folio_size(src));
+		}
+		list_move_tail(&src->lru, src_rest);
+		list_move_tail(&dst->lru, dst_rest);
+	}
+}
+
+/*
+ * May the engine's copy of this pair be used?  Its own word comes first.  Then
+ * look for poison again: a machine check may have been taken meanwhile, and
+ * the ordinary copy knows how to deal with it.
+ */
+static enum migrate_offload_counter
+migrate_batch_judge(const struct migrate_copy_pair *pair)
+{
+	long i, nr = folio_nr_pages(pair->src);
+
+	if (pair->result && !migrate_offload_broken(MO_RULE_RESULT))
+		return MO_FAILED_FOLIOS;
+	if (folio_contain_hwpoisoned_page(pair->src) &&
+	    !migrate_offload_broken(MO_RULE_POISON))
+		return MO_FAILED_FOLIOS;
+	if (!READ_ONCE(migrate_offload_verify))
+		return MO_ENGINE_FOLIOS;
+
+	for (i = 0; i < nr; i++) {
+		void *src = kmap_local_folio(pair->src, i * PAGE_SIZE);
+		void *dst = kmap_local_folio(pair->dst, i * PAGE_SIZE);
+		bool same = !memcmp(src, dst, PAGE_SIZE);
+
+		kunmap_local(dst);
+		kunmap_local(src);
+		if (!same)
+			return MO_MISMATCHED_FOLIOS;
+		cond_resched();
+	}
+	return MO_ENGINE_FOLIOS;
+}
+
+/* What one part of a batch came to. */
+struct migrate_batch_outcome {
+	u64 folios[NR_MO_COUNTERS];
+	u64 engine_bytes;
+};
+
+/*
+ * Empty the batch: pairs that were copied go to the tail of @src_done and
+ * @dst_done, the others to the tail of @src_rest and @dst_rest.  @why tells
+ * what became of all of them, or is MO_ENGINE_FOLIOS when each has a result of
+ * its own.
+ */
+static void migrate_batch_drain(struct migrate_copy_batch *batch,
+				enum migrate_offload_counter why,
+				struct list_head *src_done,
+				struct list_head *dst_done,
+				struct list_head *src_rest,
+				struct list_head *dst_rest,
+				struct migrate_batch_outcome *outcome)
+{
+	unsigned int i;
+
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &batch->pairs[i];
+		enum migrate_offload_counter end = why;
+		bool done;
+
+		if (end == MO_ENGINE_FOLIOS)
+			end = migrate_batch_judge(pair);
+		done = end == MO_ENGINE_FOLIOS;
+		if (done)
+			outcome->engine_bytes += folio_size(pair->src);
+		outcome->folios[end]++;
+		list_move_tail(&pair->src->lru, done ? src_done : src_rest);
+		list_move_tail(&pair->dst->lru, done ? dst_done : dst_rest);
+	}
+}
+
+/* Have the engine copy the batch, or find out why not. */
+static enum migrate_offload_counter
+migrate_batch_run(struct migrate_copy_batch *batch)
+{
+	int rc;
+
+	if (batch->bytes < READ_ONCE(migrate_offload_min_batch_bytes))
+		return MO_TOO_SMALL_FOLIOS;
+
+	rc = migrate_engine_copy(batch);
+	if (!rc)
+		return MO_ENGINE_FOLIOS;
+	return rc == -EOPNOTSUPP || rc == -EBUSY ? MO_DECLINED_FOLIOS :
+						   MO_FAILED_FOLIOS;
+}
+
+static void migrate_batch_count(struct migrate_offload_stats *stats,
+				const struct migrate_copy_batch *batch,
+				const struct migrate_batch_outcome *outcome)
+{
+	static const enum migrate_offload_counter why_not[] = {
+		MO_TOO_SMALL_FOLIOS, MO_DECLINED_FOLIOS, MO_FAILED_FOLIOS,
+		MO_MISMATCHED_FOLIOS,
+	};
+	u64 nr_engine = outcome->folios[MO_ENGINE_FOLIOS];
+	int i;
+
+	migrate_offload_count(stats, MO_BATCHES, 1);
+	if (!outcome->folios[MO_TOO_SMALL_FOLIOS]) {
+		migrate_offload_count(stats, MO_OFFERED_FOLIOS, batch->nr_pairs);
+		migrate_offload_count(stats, MO_OFFERED_BYTES, batch->bytes);
+	}
+	migrate_offload_count(stats, MO_ENGINE_FOLIOS, nr_engine);
+	migrate_offload_count(stats, MO_ENGINE_BYTES, outcome->engine_bytes);
+	migrate_offload_count(stats, MO_CPU_FOLIOS,
+			      batch->nr_pairs - nr_engine);
+	migrate_offload_count(stats, MO_CPU_BYTES,
+			      batch->bytes - outcome->engine_bytes);
+	for (i = 0; i < ARRAY_SIZE(why_not); i++)
+		migrate_offload_count(stats, why_not[i],
+				      outcome->folios[why_not[i]]);
+}
+
+/* No memory for a batch: all folios are left to the CPU. */
+static void migrate_batch_count_unasked(struct migrate_offload_stats *stats,
+					const struct migrate_offload_ctx *ctx)
+{
+	migrate_offload_count(stats, MO_DECLINED_FOLIOS, ctx->nr_folios);
+	migrate_offload_count(stats, MO_CPU_FOLIOS, ctx->nr_folios);
+	migrate_offload_count(stats, MO_CPU_BYTES, ctx->bytes);
+}
+
+/*
+ * The copy phase, with an engine that nobody can take away meanwhile.  Returns
+ * how many pairs it put at the head of the two lists because they are copied.
+ */
+static unsigned int migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
+					       struct list_head *src_folios,
+					       struct list_head *dst_folios)
+{
+	struct migrate_offload_stats *const stats[2] = {
+		migrate_offload_reason_stats[ctx->reason],
+		ctx->engine,
+	};
+	struct migrate_copy_batch *batch = migrate_batch_alloc();
+	LIST_HEAD(src_done);
+	LIST_HEAD(dst_done);
+	LIST_HEAD(src_rest);
+	LIST_HEAD(dst_rest);
+	unsigned int nr_done = 0;
+
+	if (!batch) {
+		migrate_batch_count_unasked(stats[0], ctx);
+		migrate_batch_count_unasked(stats[1], ctx);
+		return 0;
+	}
+	batch->reason = ctx->reason;
+	batch->mode = ctx->mode;
+
+	while (!list_empty(src_folios)) {
+		struct migrate_batch_outcome outcome = {};
+		enum migrate_offload_counter why;
+
+		batch->nr_pairs = 0;
+		batch->bytes = 0;
+		migrate_batch_fill(batch, src_folios, dst_folios,
+				   &src_rest, &dst_rest, stats);
+		if (!batch->nr_pairs)
+			break;
+		why = migrate_batch_run(batch);
+		migrate_batch_drain(batch, why, &src_done, &dst_done,
+				    &src_rest, &dst_rest, &outcome);
+		migrate_batch_count(stats[0], batch, &outcome);
+		migrate_batch_count(stats[1], batch, &outcome);
+		nr_done += outcome.folios[MO_ENGINE_FOLIOS];
+	}
+
+	list_splice(&src_rest, src_folios);
+	list_splice(&dst_rest, dst_folios);
+	list_splice(&src_done, src_folios);
+	list_splice(&dst_done, dst_folios);
+	migrate_batch_free(batch);
+	return nr_done;
+}
+
+void __migrate_offload_begin(struct migrate_offload_ctx *ctx,
+			     enum migrate_mode mode, int reason)
+{
+	ctx->mode = mode;
+	ctx->reason = reason;
+	ctx->start_ns = ktime_get_ns();
+}
+
+void __migrate_offload_unmapped(struct migrate_offload_ctx *ctx)
+{
+	ctx->unmapped_ns = ktime_get_ns();
+}
+
+void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
+			    struct list_head *src_folios,
+			    struct list_head *dst_folios)
+{
+	struct migrate_engine *engine;
+	struct folio *folio;
+	int idx;
+
+	/* Somebody switched us on after this batch had begun: the next one. */
+	if (!ctx->start_ns || !ctx->unmapped_ns)
+		return;
+
+	ctx->flushed_ns = ktime_get_ns();
+	list_for_each_entry(folio, src_folios, lru) {
+		ctx->nr_folios++;
+		ctx->bytes += folio_size(folio);
+	}
+
+	engine = migrate_engine_enter(&idx);
+	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(ctx->reason))) {
+		ctx->engine = migrate_engine_stats(engine);
+		ctx->nr_engine = migrate_offload_copy_batch(ctx, src_folios,
+							    dst_folios);
+		ctx->nr_copied = ctx->nr_engine;
+	}
+	migrate_engine_exit(idx);
+	ctx->copied_ns = ktime_get_ns();
+}
+
+static const char *migrate_offload_ctx_engine(struct migrate_offload_ctx *ctx)
+{
+	return ctx->engine ? ctx->engine->name : "none";
+}
+
+void __migrate_offload_moved(struct migrate_offload_ctx *ctx, bool copied,
+			     int rc)
+{
+	if (!ctx->copied_ns)
+		return;
+
+	if (copied && rc == -EAGAIN) {
+		migrate_offload_count(ctx->engine, MO_RETRIED_FOLIOS, 1);
+		migrate_offload_count(migrate_offload_reason_stats[ctx->reason],
+				      MO_RETRIED_FOLIOS, 1);
+	}
+	if (rc == MIGRATEPAGE_SUCCESS && !ctx->moved_first) {
+		ctx->moved_first = true;
+		trace_mm_migrate_first_folio(migrate_reason_names[ctx->reason],
+					     migrate_offload_ctx_engine(ctx),
+					     ktime_get_ns() - ctx->start_ns);
+	}
+}
+
+void __migrate_offload_end(struct migrate_offload_ctx *ctx)
+{
+	if (!ctx->copied_ns || !ctx->nr_folios)
+		return;
+
+	trace_mm_migrate_batch(migrate_reason_names[ctx->reason], ctx->mode,
+			       migrate_offload_ctx_engine(ctx), ctx->nr_folios,
+			       ctx->bytes, ctx->nr_engine,
+			       ctx->unmapped_ns - ctx->start_ns,
+			       ctx->flushed_ns - ctx->unmapped_ns,
+			       ctx->copied_ns - ctx->flushed_ns,
+			       ktime_get_ns() - ctx->copied_ns);
+}
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_offload_kunit.c"
+#endif

@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Copy engines for migrating folios: who is there, which one is active, and
+ * what engines need in order to copy.
+ *
+ * Two interfaces lead here.  A struct migrator copies a batch or none of it,
+ * and becomes active by registering; only one can.  A struct migrate_engine_ops
+ * has a result for each folio, becomes available by registering, and active
+ * when an administrator says so.
+ *
+ * Life of an engine: the active one is found through active_engine under SRCU,
+ * and called through a static call.  To take it out of use, the pointer is
+ * cleared, the call is pointed at nothing, and synchronize_srcu() waits for
+ * the last batch that may have seen either.  So a batch that finds an engine
+ * calls this engine or none, never another, and after unregistering no code of
+ * the engine runs.  The module is pinned while its engine is active.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/ctype.h>
+#include <linux/cpumask.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/sched.h>
+#include <linux/sched/isolation.h>
+#include <linux/sched/topology.h>
+#include <linux/slab.h>
+#include <linux/srcu.h>
+#include <linux/static_call.h>
+#include <linux/sysfs.h>
+#include <linux/topology.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+/* Exactly one of @ops and @migrator is set. */
+struct migrate_engine {
+	struct list_head list;
+	const char *name;
+	struct module *owner;
+	const struct migrate_engine_ops *ops;
+	struct migrator *migrator;
+	struct migrate_offload_stats *stats;
+};
+
+/* Serialises registering, unregistering and selecting. */
+static DEFINE_MUTEX(engines_lock);
+
+/* Protects the two below, and the engines themselves, for readers. */
+DEFINE_STATIC_SRCU(engines_srcu);
+static LIST_HEAD(engines);
+static struct migrate_engine __rcu *active_engine;
+
+static int no_engine_copy(struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+DEFINE_STATIC_CALL(migrate_engine_copy_call, no_engine_copy);
+
+int migrate_engine_copy(struct migrate_copy_batch *batch)
+{
+	return static_call(migrate_engine_copy_call)(batch);
+}
+
+/*
+ * Enter the section in which the active engine stays.  Returns it, or NULL;
+ * migrate_engine_exit() is due in both cases.
+ */
+struct migrate_engine *migrate_engine_enter(int *idx)
+{
+	*idx = srcu_read_lock(&engines_srcu);
+	return srcu_dereference(active_engine, &engines_srcu);
+}
+
+void migrate_engine_exit(int idx)
+{
+	srcu_read_unlock(&engines_srcu, idx);
+}
+
+struct migrate_offload_stats *
+migrate_engine_stats(const struct migrate_engine *engine)
+{
+	return engine->stats;
+}
+
+/* Call the active engine's offload_copy(), and speak for each folio. */
+static int migrator_copy(struct migrate_copy_batch *batch)
+{
+	struct migrate_engine *engine = srcu_dereference(active_engine,
+							 &engines_srcu);
+	unsigned int i;
+	int rc;
+
+	/* Being taken out of use. */
+	if (!engine || !engine->migrator)
+		return -EOPNOTSUPP;
+
+	rc = engine->migrator->offload_copy(&batch->dst_list, &batch->src_list,
+					    batch->nr_pairs);
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = rc;
+	return rc;
+}
+
+/* The built-in engine: the caller copies, but all folios in one go. */
+static int cpu_copy(struct migrate_copy_batch *batch)
+{
+	struct migrate_copy_pos start = {};
+	unsigned int i;
+
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = 0;
+	migrate_copy_range(batch, start, batch->bytes);
+	return 0;
+}
+
+static const struct migrate_engine_ops cpu_engine_ops = {
+	.version = MIGRATE_ENGINE_VERSION,
+	.name = "cpu",
+	.copy = cpu_copy,
+};
+
+static struct migrate_engine *engine_active(void)
+{
+	return rcu_dereference_protected(active_engine,
+					 lockdep_is_held(&engines_lock));
+}
+
+static struct migrate_engine *engine_find(const char *name)
+{
+	struct migrate_engine *engine;
+
+	list_for_each_entry(engine, &engines, list)
+		if (!strcmp(engine->name, name))
+			return engine;
+	return NULL;
+}
+
+static int engine_activate(struct migrate_engine *engine)
+{
+	lockdep_assert_held(&engines_lock);
+
+	if (!try_module_get(engine->owner))
+		return -ENODEV;
+	static_call_update(migrate_engine_copy_call,
+			   engine->ops ? engine->ops->copy : migrator_copy);
+	rcu_assign_pointer(active_engine, engine);
+	static_branch_inc(&migrate_offload_key);
+	pr_debug("%s is active\n", engine->name);
+	return 0;
+}
+
+/* When this returns, no code of the engine runs, and none will. */
+static void engine_deactivate(struct migrate_engine *engine)
+{
+	lockdep_assert_held(&engines_lock);
+
+	static_branch_dec(&migrate_offload_key);
+	RCU_INIT_POINTER(active_engine, NULL);
+	static_call_update(migrate_engine_copy_call, no_engine_copy);
+	synchronize_srcu(&engines_srcu);
+	module_put(engine->owner);
+	pr_debug("%s is no longer active\n", engine->name);
+}
+
+static bool engine_name_ok(const char *name)
+{
+	size_t i, len = strnlen(name, MIGRATOR_NAME_LEN);
+
+	if (!len || len == MIGRATOR_NAME_LEN || !strcmp(name, "none"))
+		return false;
+	for (i = 0; i < len; i++)
+		if (!isalnum(name[i]) && name[i] != '-' && name[i] != '_')
+			return false;
+	return true;
+}
+
+static int engine_add(struct migrate_engine *engine, bool activate)
+{
+	struct migrate_offload_stats *stats;
+	int ret = -EBUSY;
+
+	if (!engine_name_ok(engine->name))
+		return -EINVAL;
+
+	mutex_lock(&engines_lock);
+	if (activate && engine_active())
+		goto unlock;
+	ret = -EEXIST;
+	if (engine_find(engine->name))
+		goto unlock;
+
+	stats = migrate_offload_engine_stats(engine->name);
+	if (IS_ERR(stats)) {
+		ret = PTR_ERR(stats);
+		goto unlock;
+	}
+	engine->stats = stats;
+
+	ret = activate ? engine_activate(engine) : 0;
+	if (!ret)
+		list_add_tail_rcu(&engine->list, &engines);
+unlock:
+	mutex_unlock(&engines_lock);
+	return ret;
+}
+
+/* Exactly one of @ops and @m says which engine goes. */
+static int engine_remove(const struct migrate_engine_ops *ops,
+			 const struct migrator *m)
+{
+	struct migrate_engine *engine, *found = NULL;
+
+	mutex_lock(&engines_lock);
+	list_for_each_entry(engine, &engines, list)
+		if (engine->ops == ops && engine->migrator == m)
+			found = engine;
+	if (!found) {
+		mutex_unlock(&engines_lock);
+		return -EINVAL;
+	}
+	if (engine_active() == found)
+		engine_deactivate(found);
+	list_del_rcu(&found->list);
+	/* For those who read the names of engines. */
+	synchronize_srcu(&engines_srcu);
+	mutex_unlock(&engines_lock);
+	kfree(found);
+	return 0;
+}
+
+/**
+ * migrate_offload_register - make a migrator the active copy engine
+ * @m: the migrator.  Must stay until migrate_offload_unregister().
+ *
+ * Context: may sleep.
+ * Return: 0, -EINVAL when @m lacks a name or a function, -EBUSY when an engine
+ * is active already, -EEXIST when an engine of this name is there, -ENODEV when
+ * the module is going away, or -ENOMEM.
+ */
+int migrate_offload_register(struct migrator *m)
+{
+	struct migrate_engine *engine;
+	int ret;
+
+	if (!m || !m->offload_copy)
+		return -EINVAL;
+
+	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
+	if (!engine)
+		return -ENOMEM;
+	engine->name = m->name;
+	engine->owner = m->owner;
+	engine->migrator = m;
+	ret = engine_add(engine, true);
+	if (ret)
+		kfree(engine);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(migrate_offload_register);
+
+/**
+ * migrate_offload_unregister - take a migrator out of use for good
+ * @m: what migrate_offload_register() was given.
+ *
+ * When this returns, the last copy has ended and @m is not used any more.
+ *
+ * Context: may sleep, until the copies in flight have ended.
+ * Return: 0, or -EINVAL when @m is not registered.
+ */
+int migrate_offload_unregister(struct migrator *m)
+{
+	return m ? engine_remove(NULL, m) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(migrate_offload_unregister);
+
+/**
+ * migrate_engine_register - make a copy engine available
+ * @ops: the engine.  Must stay until migrate_engine_unregister().
+ *
+ * It becomes active when its name is written to
+ * /sys/kernel/mm/migrate_offload/engine.
+ *
+ * Context: may sleep.
+ * Return: 0, -EINVAL when @ops lacks something or has a version that this
+ * kernel does not know, -EEXIST when an engine of this name is there, or
+ * -ENOMEM.
+ */
+int migrate_engine_register(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+	int ret;
+
+	if (!ops || !ops->name || !ops->copy || !ops->version ||
+	    ops->version > MIGRATE_ENGINE_VERSION)
+		return -EINVAL;
+
+	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
+	if (!engine)
+		return -ENOMEM;
+	engine->name = ops->name;
+	engine->owner = ops->owner;
+	engine->ops = ops;
+	ret = engine_add(engine, false);
+	if (ret)
+		kfree(engine);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(migrate_engine_register);
+
+/**
+ * migrate_engine_unregister - take a copy engine out of use for good
+ * @ops: what migrate_engine_register() was given.
+ *
+ * When this returns, the last copy has ended and @ops is not used any more.
+ *
+ * Context: may sleep, until the copies in flight have ended.
+ * Return: 0, or -EINVAL when @ops is not registered.
+ */
+int migrate_engine_unregister(const struct migrate_engine_ops *ops)
+{
+	return ops ? engine_remove(ops, NULL) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(migrate_engine_unregister);
+
+/*
+ * Make the engine of this name the active one; "none" switches offloading off.
+ * A migrator that its driver made active is not displaced: it must be switched
+ * off first, here or in the driver.
+ */
+int migrate_engine_select(const char *name)
+{
+	struct migrate_engine *engine = NULL, *old;
+	int ret = 0;
+
+	mutex_lock(&engines_lock);
+	old = engine_active();
+	if (strcmp(name, "none")) {
+		engine = engine_find(name);
+		if (!engine) {
+			ret = -EINVAL;
+			goto unlock;
+		}
+	}
+	if (engine == old)
+		goto unlock;
+	if (engine && old && old->migrator) {
+		ret = -EBUSY;
+		goto unlock;
+	}
+	if (old)
+		engine_deactivate(old);
+	if (engine)
+		ret = engine_activate(engine);
+unlock:
+	mutex_unlock(&engines_lock);
+	return ret;
+}
+
+/* For sysfs: takes no lock that a change of engines, or a copy, may hold. */
+int migrate_engine_name(char *buf)
+{
+	struct migrate_engine *engine;
+	int idx, len;
+
+	engine = migrate_engine_enter(&idx);
+	len = sysfs_emit(buf, "%s\n", engine ? engine->name : "none");
+	migrate_engine_exit(idx);
+	return len;
+}
+
+int migrate_engine_names(char *buf)
+{
+	struct migrate_engine *engine;
+	int idx, len;
+
+	len = sysfs_emit(buf, "none");
+	idx = srcu_read_lock(&engines_srcu);
+	list_for_each_entry_srcu(engine, &engines, list,
+				 srcu_read_lock_held(&engines_srcu))
+		len += sysfs_emit_at(buf, len, " %s", engine->name);
+	srcu_read_unlock(&engines_srcu, idx);
+	len += sysfs_emit_at(buf, len, "\n");
+	return len;
+}
+
+/**
+ * migrate_copy_split - cut a batch into chunks of the same size
+ * @batch: the batch.
+ * @max_chunks: how many at most, at least 1.
+ * @starts: room for @max_chunks places: where each chunk starts.  A chunk may
+ *	start inside a folio, and may span many.
+ * @chunk_bytes: the size of all chunks but the last, which may be shorter; a
+ *	multiple of PAGE_SIZE.
+ *
+ * Return: the number of chunks.
+ */
+unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,
+				unsigned int max_chunks,
+				struct migrate_copy_pos *starts,
+				size_t *chunk_bytes)
+{
+	size_t step = PAGE_ALIGN(DIV_ROUND_UP(batch->bytes, max_chunks));
+	size_t pair_start = 0, next = 0;
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < batch->nr_pairs; i++) {
+		size_t size = folio_size(batch->pairs[i].src);
+
+		while (next < pair_start + size) {
+			starts[nr].pair = i;
+			starts[nr].offset = next - pair_start;
+			nr++;
+			next += step;
+		}
+		pair_start += size;
+	}
+	*chunk_bytes = step;
+	return nr;
+}
+EXPORT_SYMBOL_GPL(migrate_copy_split);
+
+static int migrate_copy_page(struct page *dst, struct page *src)
+{
+	if (migrate_offload_bad_page(src))
+		return -EHWPOISON;
+	return copy_mc_highpage(dst, src) ? -EHWPOISON : 0;
+}
+
+/**
+ * migrate_copy_range - copy part of a batch with the current CPU
+ * @batch: the batch.
+ * @pos: where to start.
+ * @bytes: how much, a multiple of PAGE_SIZE.  What goes beyond the end of the
+ *	batch is ignored.
+ *
+ * Where reading memory raises a machine check that can be survived, the result
+ * of that folio becomes -EHWPOISON and the copy goes on with the next folio.
+ * Results are not touched otherwise: several CPUs may copy parts of one folio
+ * at the same time.
+ *
+ * Context: may sleep; gives way to others after each page.
+ */
+void migrate_copy_range(struct migrate_copy_batch *batch,
+			struct migrate_copy_pos pos, size_t bytes)
+{
+	while (bytes && pos.pair < batch->nr_pairs) {
+		struct migrate_copy_pair *pair = &batch->pairs[pos.pair];
+		size_t end = min(folio_size(pair->src), pos.offset + bytes);
+
+		bytes -= end - pos.offset;
+		for (; pos.offset < end; pos.offset += PAGE_SIZE) {
+			long i = pos.offset >> PAGE_SHIFT;
+			int rc = migrate_copy_page(folio_page(pair->dst, i),
+						   folio_page(pair->src, i));
+
+			if (rc) {
+				WRITE_ONCE(pair->result, rc);
+				break;
+			}
+			if (!migrate_offload_broken(MO_RULE_RESCHED))
+				cond_resched();
+		}
+		pos.pair++;
+		pos.offset = 0;
+	}
+}
+EXPORT_SYMBOL_GPL(migrate_copy_range);
+
+/* How many of the CPUs in @mask share the last-level cache with @cpu? */
+static unsigned int cpus_in_same_llc(const struct cpumask *mask, int cpu)
+{
+	unsigned int other, nr = 0;
+
+	for_each_cpu(other, mask)
+		nr += cpus_share_cache(cpu, other);
+	return nr;
+}
+
+/*
+ * Of the CPUs in @near, pick idle ones until @max_cpus are in @picked.
+ * Last-level caches take turns, more CPUs of each in every round: on machines
+ * with a link to memory for each cache that gives the most bandwidth, on others
+ * it costs nothing.  @this_cpu counts as picked: it copies too.
+ */
+static void pick_spread(const struct cpumask *near, int this_cpu,
+			unsigned int max_cpus, struct cpumask *picked)
+{
+	const struct cpumask *allowed = housekeeping_cpumask(HK_TYPE_WQ);
+	unsigned int per_llc, nr_left = 1;
+	int cpu;
+
+	for (per_llc = 1; nr_left && per_llc <= 2 * max_cpus; per_llc *= 2) {
+		nr_left = 0;
+		for_each_cpu_and(cpu, near, allowed) {
+			if (cpumask_weight(picked) >= max_cpus)
+				return;
+			if (cpu == this_cpu || cpumask_test_cpu(cpu, picked) ||
+			    !cpu_online(cpu) || !available_idle_cpu(cpu))
+				continue;
+			if (cpus_in_same_llc(picked, cpu) +
+			    cpus_share_cache(cpu, this_cpu) < per_llc)
+				__cpumask_set_cpu(cpu, picked);
+			else
+				nr_left++;
+		}
+	}
+}
+
+/**
+ * migrate_pick_idle_cpus - find idle CPUs near a node
+ * @nid: the node to be near to, usually the destination's.  It may have no
+ *	CPUs; then those of the nearest node that has some come first.
+ * @max_cpus: how many at most.
+ * @picked: the CPUs, which were idle a moment ago.
+ *
+ * CPUs that are isolated from unbound work are left alone, and so is the one
+ * that the caller runs on.
+ *
+ * Context: any but NMI; the caller may migrate, the result is a hint.
+ * Return: the number of CPUs in @picked.
+ */
+unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
+				    struct cpumask *picked)
+{
+	const struct cpumask *near;
+	int this_cpu = raw_smp_processor_id();
+
+	cpumask_clear(picked);
+	if (!max_cpus)
+		return 0;
+
+	rcu_read_lock();
+	for_each_numa_hop_mask(near, nid) {
+		pick_spread(near, this_cpu, max_cpus, picked);
+		if (cpumask_weight(picked) >= max_cpus)
+			break;
+	}
+	rcu_read_unlock();
+	return cpumask_weight(picked);
+}
+EXPORT_SYMBOL_GPL(migrate_pick_idle_cpus);
+
+static int __init migrate_engine_init(void)
+{
+	return migrate_engine_register(&cpu_engine_ops);
+}
+device_initcall(migrate_engine_init);
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_engine_kunit.c"
+#endif

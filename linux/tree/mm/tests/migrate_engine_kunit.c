@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the copy engines' registry and of the reason filter.  Included
+ * by mm/migrate_offload_engine.c, so that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/kthread.h>
+
+struct mo_reason_case {
+	const char *text;
+	int ret;
+	unsigned long reasons;
+};
+
+static const struct mo_reason_case mo_reason_cases[] = {
+	{ "none", 0, 0 },
+	{ "none\n", 0, 0 },
+	{ "compaction", 0, BIT(MR_COMPACTION) },
+	{ "compaction,demotion\n", 0, BIT(MR_COMPACTION) | BIT(MR_DEMOTION) },
+	{ " demotion , damon ", 0, BIT(MR_DEMOTION) | BIT(MR_DAMON) },
+	{ "damon,damon", 0, BIT(MR_DAMON) },
+	{ "memory_failure", -EINVAL, 0 },
+	{ "compaction,memory_failure", -EINVAL, 0 },
+	{ "", -EINVAL, 0 },
+	{ "compaction,", -EINVAL, 0 },
+	{ "compaction demotion", -EINVAL, 0 },
+	{ "compact", -EINVAL, 0 },
+	{ "all,none", -EINVAL, 0 },
+	{ "0x3", -EINVAL, 0 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_reason, mo_reason_cases, text);
+
+static void mo_test_parse_reasons(struct kunit *test)
+{
+	const struct mo_reason_case *param = test->param_value;
+	unsigned long reasons = 0x5a5a;
+
+	KUNIT_EXPECT_EQ(test, param->ret,
+			migrate_offload_parse_reasons(param->text, &reasons));
+	KUNIT_EXPECT_EQ(test, reasons, param->ret ? 0x5a5a : param->reasons);
+}
+
+static void mo_test_parse_all(struct kunit *test)
+{
+	unsigned long reasons = 0;
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_parse_reasons("all", &reasons));
+	KUNIT_EXPECT_EQ(test, hweight_long(reasons), MR_TYPES - 1);
+	KUNIT_EXPECT_FALSE(test, reasons & BIT(MR_MEMORY_FAILURE));
+}
+
+/* Registering. */
+static DECLARE_COMPLETION(mo_copy_entered);
+static DECLARE_COMPLETION(mo_copy_may_leave);
+static atomic_t mo_copy_left;
+
+static int mo_test_offload_copy(struct list_head *dst_list,
+				struct list_head *src_list,
+				unsigned int folio_cnt)
+{
+	complete(&mo_copy_entered);
+	wait_for_completion(&mo_copy_may_leave);
+	atomic_set(&mo_copy_left, 1);
+	return 0;
+}
+
+static int mo_test_engine_copy(struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+static struct migrator mo_test_migrator = {
+	.name = "kunit-a",
+	.offload_copy = mo_test_offload_copy,
+};
+
+static struct migrator mo_test_migrator_2 = {
+	.name = "kunit-b",
+	.offload_copy = mo_test_offload_copy,
+};
+
+/* These tests need the place of the active engine for themselves. */
+static void mo_require_no_engine(struct kunit *test)
+{
+	struct migrate_engine *engine;
+	int idx;
+
+	engine = migrate_engine_enter(&idx);
+	migrate_engine_exit(idx);
+	if (engine)
+		kunit_skip(test, "an engine is active, switch it off");
+}
+
+static void mo_test_register(struct kunit *test)
+{
+	struct migrator nameless = { .offload_copy = mo_test_offload_copy };
+	struct migrator lazy = { .name = "kunit-c" };
+	struct migrator spaced = {
+		.name = "kunit c",
+		.offload_copy = mo_test_offload_copy,
+	};
+
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(NULL));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(&nameless));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(&lazy));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(&spaced));
+
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator_2));
+	/* Only who is in may leave. */
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator_2));
+	/* A driver's migrator is not displaced, but can be switched off. */
+	KUNIT_EXPECT_EQ(test, -EBUSY, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator));
+}
+
+static void mo_test_register_engine(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.version = MIGRATE_ENGINE_VERSION,
+		.name = "kunit-d",
+		.copy = mo_test_engine_copy,
+	};
+	struct migrate_engine_ops bad = ops;
+
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(NULL));
+	bad.version = 0;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.version = MIGRATE_ENGINE_VERSION + 1;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.version = MIGRATE_ENGINE_VERSION;
+	bad.name = "none";
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.name = "a-name-of-thirty-two-characters-";
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.name = "kunit-d";
+	bad.copy = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
+	bad.copy = mo_test_engine_copy;
+	KUNIT_EXPECT_EQ(test, -EEXIST, migrate_engine_register(&bad));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_unregister(&bad));
+
+	/* Active: a migrator finds the place taken. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+}
+
+static int mo_test_copier(void *arg)
+{
+	struct migrate_copy_batch *batch = arg;
+	int idx, rc = -ENODEV;
+
+	if (migrate_engine_enter(&idx))
+		rc = migrate_engine_copy(batch);
+	migrate_engine_exit(idx);
+	return rc;
+}
+
+static int mo_test_unregisterer(void *arg)
+{
+	int rc = migrate_offload_unregister(&mo_test_migrator);
+
+	/* Nobody may be in the engine any more. */
+	return rc ? rc : !atomic_read(&mo_copy_left);
+}
+
+/* A thread whose exit code kthread_stop() gets, even when it is long gone. */
+static struct task_struct *mo_test_thread(struct kunit *test,
+					  int (*fn)(void *arg), void *arg)
+{
+	struct task_struct *thread = kthread_create(fn, arg, "mo-test");
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	get_task_struct(thread);
+	wake_up_process(thread);
+	return thread;
+}
+
+/*
+ * Unregistering waits for the copy in flight: it must not return while the
+ * copier is held up in the engine, and must return once it is let go.
+ */
+static void mo_test_unregister_while_copying(struct kunit *test)
+{
+	struct task_struct *copier, *unregisterer;
+	struct migrate_copy_batch *batch;
+
+	mo_require_no_engine(test);
+	reinit_completion(&mo_copy_entered);
+	reinit_completion(&mo_copy_may_leave);
+	atomic_set(&mo_copy_left, 0);
+	batch = migrate_batch_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, batch);
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
+
+	copier = mo_test_thread(test, mo_test_copier, batch);
+	wait_for_completion(&mo_copy_entered);
+	unregisterer = mo_test_thread(test, mo_test_unregisterer, NULL);
+	/* Time enough to return too early, if it were to. */
+	msleep(50);
+
+	complete(&mo_copy_may_leave);
+	KUNIT_EXPECT_EQ(test, 0, kthread_stop(unregisterer));
+	KUNIT_EXPECT_EQ(test, 0, kthread_stop(copier));
+	put_task_struct(unregisterer);
+	put_task_struct(copier);
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator));
+	migrate_batch_free(batch);
+}
+
+static struct kunit_case migrate_engine_test_cases[] = {
+	KUNIT_CASE_PARAM(mo_test_parse_reasons, mo_reason_gen_params),
+	KUNIT_CASE(mo_test_parse_all),
+	KUNIT_CASE(mo_test_register),
+	KUNIT_CASE(mo_test_register_engine),
+	KUNIT_CASE(mo_test_unregister_while_copying),
+	{}
+};
+
+static struct kunit_suite migrate_engine_test_suite = {
+	.name = "migrate_engine",
+	.test_cases = migrate_engine_test_cases,
+};
+
+kunit_test_suite(migrate_engine_test_suite);

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the batch copy.  Included by mm/migrate_offload.c, so that
+ * static functions are within reach.
+ */
+
+#include <kunit/test.h>
+
+static struct folio *mo_test_folio(struct kunit *test, unsigned int order)
+{
+	struct folio *folio = folio_alloc(GFP_KERNEL, order);
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	INIT_LIST_HEAD(&folio->lru);
+	__folio_set_locked(folio);
+	return folio;
+}
+
+static void mo_test_folio_free(struct folio *folio)
+{
+	list_del_init(&folio->lru);
+	__folio_clear_locked(folio);
+	folio_put(folio);
+}
+
+/*
+ * Eligibility.  A page fresh from the allocator is what an anonymous page is
+ * after unmapping: one reference, no mapping.  Each test makes one thing wrong
+ * with it, and then right again.
+ */
+struct mo_pair {
+	struct folio *src, *dst;
+};
+
+static void mo_pair_init(struct kunit *test, struct mo_pair *pair)
+{
+	pair->src = mo_test_folio(test, 0);
+	pair->dst = mo_test_folio(test, 0);
+	KUNIT_ASSERT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
+}
+
+/* Whatever a test did to the pair, it must have undone it. */
+static void mo_pair_exit(struct kunit *test, struct mo_pair *pair)
+{
+	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
+	mo_test_folio_free(pair->src);
+	mo_test_folio_free(pair->dst);
+}
+
+static void mo_expect_not_eligible(struct kunit *test, struct mo_pair *pair)
+{
+	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(pair->src, pair->dst));
+}
+
+static void mo_test_eligible_refcount(struct kunit *test)
+{
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	/* Nobody cares about references to the destination: it is ours. */
+	folio_get(pair.dst);
+	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair.src, pair.dst));
+	folio_put(pair.dst);
+	mo_pair_exit(test, &pair);
+}
+
+static void mo_test_eligible_flags(struct kunit *test)
+{
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+
+	folio_set_private(pair.src);
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	folio_clear_private(pair.src);
+
+	set_bit(PG_writeback, &pair.src->flags);
+	mo_expect_not_eligible(test, &pair);
+	clear_bit(PG_writeback, &pair.src->flags);
+
+#ifdef CONFIG_MEMORY_FAILURE
+	SetPageHWPoison(&pair.src->page);
+	mo_expect_not_eligible(test, &pair);
+	ClearPageHWPoison(&pair.src->page);
+#endif
+
+	/* Mapped once. */
+	atomic_set(&pair.src->_mapcount, 0);
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	atomic_set(&pair.src->_mapcount, -1);
+
+	mo_pair_exit(test, &pair);
+}
+
+static void mo_test_eligible_size(struct kunit *test)
+{
+	struct folio *large = mo_test_folio(test, 2);
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(pair.src, large));
+	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(large, pair.dst));
+	mo_test_folio_free(large);
+	mo_pair_exit(test, &pair);
+}
+
+/* Any callback that the core does not know. */
+static int mo_test_migrate_folio(struct address_space *mapping,
+				 struct folio *dst, struct folio *src,
+				 enum migrate_mode mode)
+{
+	return -EBUSY;
+}
+
+struct mo_mapping_case {
+	const char *name;
+	int (*migrate_folio)(struct address_space *mapping, struct folio *dst,
+			     struct folio *src, enum migrate_mode mode);
+	unsigned long flags;
+	bool eligible;
+	bool eligible_private;
+};
+
+static const struct mo_mapping_case mo_mapping_cases[] = {
+	{ "no callback", NULL, 0, false, false },
+	{ "unknown callback", mo_test_migrate_folio, 0, false, false },
+	{ "migrate_folio", migrate_folio, 0, true, false },
+	{ "filemap", filemap_migrate_folio, 0, true, true },
+	{ "inaccessible", migrate_folio, BIT(AS_INACCESSIBLE), false, false },
+#ifdef CONFIG_BUFFER_HEAD
+	{ "buffer", buffer_migrate_folio, 0, true, false },
+	{ "buffer norefs", buffer_migrate_folio_norefs, 0, true, false },
+#endif
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_mapping, mo_mapping_cases, name);
+
+static void mo_test_eligible_mapping(struct kunit *test)
+{
+	const struct mo_mapping_case *param = test->param_value;
+	const struct address_space_operations aops = {
+		.migrate_folio = param->migrate_folio,
+	};
+	struct address_space *mapping;
+	struct mo_pair pair;
+
+	mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, mapping);
+	mapping->a_ops = &aops;
+	mapping->flags = param->flags;
+
+	mo_pair_init(test, &pair);
+
+	/* The page cache has a reference. */
+	pair.src->mapping = mapping;
+	folio_get(pair.src);
+	KUNIT_EXPECT_EQ(test, param->eligible,
+			migrate_offload_eligible(pair.src, pair.dst));
+
+	/* And so has what hangs off folio->private. */
+	folio_set_private(pair.src);
+	folio_get(pair.src);
+	KUNIT_EXPECT_EQ(test, param->eligible_private,
+			migrate_offload_eligible(pair.src, pair.dst));
+	folio_put(pair.src);
+	folio_clear_private(pair.src);
+
+	/* Somebody else has one, too. */
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+
+	folio_put(pair.src);
+	pair.src->mapping = NULL;
+	mo_pair_exit(test, &pair);
+}
+
+static void mo_test_eligible_movable(struct kunit *test)
+{
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+	pair.src->mapping = (void *)PAGE_MAPPING_MOVABLE;
+	mo_expect_not_eligible(test, &pair);
+	pair.src->mapping = NULL;
+	mo_pair_exit(test, &pair);
+}
+
+/*
+ * Partition.  Ten pairs, of which every third cannot be copied early.  After
+ * each step source i and destination i must be at the same place of their
+ * lists; ->index tells which they are.
+ */
+#define MO_NR_PAIRS 10
+
+struct mo_lists {
+	struct list_head src, dst, src_rest, dst_rest, src_done, dst_done;
+	struct folio *src_folios[MO_NR_PAIRS], *dst_folios[MO_NR_PAIRS];
+	struct migrate_copy_batch *batch;
+	struct migrate_offload_stats *stats[2];
+};
+
+static bool mo_pair_is_busy(int i)
+{
+	return i % 3 == 0;
+}
+
+static struct mo_lists *mo_lists_init(struct kunit *test)
+{
+	struct mo_lists *lists = kunit_kzalloc(test, sizeof(*lists), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, lists);
+	INIT_LIST_HEAD(&lists->src);
+	INIT_LIST_HEAD(&lists->dst);
+	INIT_LIST_HEAD(&lists->src_rest);
+	INIT_LIST_HEAD(&lists->dst_rest);
+	INIT_LIST_HEAD(&lists->src_done);
+	INIT_LIST_HEAD(&lists->dst_done);
+	for (i = 0; i < 2; i++) {
+		lists->stats[i] = kunit_kzalloc(test, sizeof(**lists->stats),
+						GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, lists->stats[i]);
+	}
+	lists->batch = migrate_batch_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, lists->batch);
+
+	for (i = 0; i < MO_NR_PAIRS; i++) {
+		struct folio *src = mo_test_folio(test, 0);
+		struct folio *dst = mo_test_folio(test, 0);
+
+		src->index = i;
+		dst->index = i;
+		if (mo_pair_is_busy(i))
+			folio_get(src);
+		list_add_tail(&src->lru, &lists->src);
+		list_add_tail(&dst->lru, &lists->dst);
+		lists->src_folios[i] = src;
+		lists->dst_folios[i] = dst;
+	}
+	return lists;
+}
+
+static void mo_lists_exit(struct mo_lists *lists)
+{
+	int i;
+
+	for (i = 0; i < MO_NR_PAIRS; i++) {
+		if (mo_pair_is_busy(i))
+			folio_put(lists->src_folios[i]);
+		mo_test_folio_free(lists->src_folios[i]);
+		mo_test_folio_free(lists->dst_folios[i]);
+	}
+	migrate_batch_free(lists->batch);
+}
+
+/* Both lists have just these pairs, in this order; -1 ends @want. */
+static void mo_expect_lists(struct kunit *test, struct list_head *src_list,
+			    struct list_head *dst_list, const int *want)
+{
+	struct folio *dst = list_first_entry(dst_list, struct folio, lru);
+	struct folio *src;
+
+	list_for_each_entry(src, src_list, lru) {
+		KUNIT_ASSERT_FALSE(test, list_entry_is_head(dst, dst_list, lru));
+		KUNIT_EXPECT_EQ(test, *want, (int)src->index);
+		KUNIT_EXPECT_EQ(test, *want, (int)dst->index);
+		dst = list_next_entry(dst, lru);
+		if (*want >= 0)
+			want++;
+	}
+	KUNIT_EXPECT_EQ(test, *want, -1);
+	KUNIT_EXPECT_TRUE(test, list_entry_is_head(dst, dst_list, lru));
+}
+
+static void mo_test_partition(struct kunit *test)
+{
+	static const int eligible[] = { 1, 2, 4, 5, 7, 8, -1 };
+	static const int busy[] = { 0, 3, 6, 9, -1 };
+	static const int done[] = { 1, 4, 5, 8, -1 };
+	static const int rest[] = { 0, 3, 6, 9, 2, 7, -1 };
+	static const int none[] = { -1 };
+	struct migrate_batch_outcome outcome = {};
+	struct mo_lists *lists = mo_lists_init(test);
+	struct migrate_copy_batch *batch = lists->batch;
+	atomic64_t *busy_counted;
+	unsigned int i;
+
+	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->src_rest,
+			   &lists->dst_rest, lists->stats);
+	mo_expect_lists(test, &lists->src, &lists->dst, none);
+	mo_expect_lists(test, &batch->src_list, &batch->dst_list, eligible);
+	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, busy);
+	KUNIT_EXPECT_EQ(test, batch->nr_pairs, 6);
+	KUNIT_EXPECT_EQ(test, batch->bytes, 6 * PAGE_SIZE);
+	busy_counted = &lists->stats[0]->counters[MO_NOT_ELIGIBLE_FOLIOS];
+	KUNIT_EXPECT_EQ(test, 4, (int)atomic64_read(busy_counted));
+
+	/* The engine forgets pair 2, and fails at 7. */
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &batch->pairs[i];
+
+		KUNIT_EXPECT_EQ(test, pair->result, -EINPROGRESS);
+		KUNIT_EXPECT_PTR_EQ(test, pair->src,
+				    lists->src_folios[eligible[i]]);
+		KUNIT_EXPECT_PTR_EQ(test, pair->dst,
+				    lists->dst_folios[eligible[i]]);
+		/* No mark in the folio. */
+		KUNIT_EXPECT_NULL(test, pair->dst->private);
+		if (eligible[i] == 7)
+			pair->result = -EIO;
+		else if (eligible[i] != 2)
+			pair->result = 0;
+	}
+	migrate_batch_drain(batch, MO_ENGINE_FOLIOS,
+			    &lists->src_done, &lists->dst_done,
+			    &lists->src_rest, &lists->dst_rest, &outcome);
+	mo_expect_lists(test, &lists->src_done, &lists->dst_done, done);
+	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, rest);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_ENGINE_FOLIOS], 4);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_FAILED_FOLIOS], 2);
+	KUNIT_EXPECT_EQ(test, outcome.engine_bytes, 4 * PAGE_SIZE);
+	mo_lists_exit(lists);
+}
+
+/* A batch that was not copied at all believes no result. */
+static void mo_test_partition_undone(struct kunit *test)
+{
+	static const int rest[] = { 0, 3, 6, 9, 1, 2, 4, 5, 7, 8, -1 };
+	static const int none[] = { -1 };
+	struct migrate_batch_outcome outcome = {};
+	struct mo_lists *lists = mo_lists_init(test);
+	struct migrate_copy_batch *batch = lists->batch;
+	unsigned int i;
+
+	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->src_rest,
+			   &lists->dst_rest, lists->stats);
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = 0;
+	migrate_batch_drain(batch, MO_DECLINED_FOLIOS,
+			    &lists->src_done, &lists->dst_done,
+			    &lists->src_rest, &lists->dst_rest, &outcome);
+	mo_expect_lists(test, &lists->src_done, &lists->dst_done, none);
+	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, rest);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_DECLINED_FOLIOS], 6);
+	mo_lists_exit(lists);
+}
+
+/*
+ * Retry.  Of five pairs three are copied.  The first pass takes all five, and
+ * say that pairs 0, 2 and 4 have to be retried: none of them is taken for
+ * copied then.
+ */
+static void mo_test_take_once(struct kunit *test)
+{
+	struct migrate_offload_ctx ctx = {
+		.nr_folios = 5,
+		.nr_engine = 3,
+		.nr_copied = 3,
+	};
+	int i;
+
+	for (i = 0; i < 5; i++)
+		KUNIT_EXPECT_EQ(test, migrate_offload_take(&ctx), i < 3);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_FALSE(test, migrate_offload_take(&ctx));
+}
+
+/*
+ * Splitting: whatever the sizes of the folios, the chunks cover the batch from
+ * start to end without gap or overlap, start at whole pages, and have the same
+ * size but for the last.
+ */
+struct mo_split_case {
+	const char *name;
+	unsigned int nr_pairs, max_chunks;
+	unsigned int orders[6];
+};
+
+static const struct mo_split_case mo_split_cases[] = {
+	{ "one small folio", 1, 8, { 0 } },
+	{ "one large folio, one chunk", 1, 1, { 9 } },
+	{ "one large folio", 1, 8, { 9 } },
+	{ "remainder", 1, 7, { 9 } },
+	{ "more chunks than pages", 3, 100, { 0, 0, 0 } },
+	{ "small ones", 6, 4, { 0, 0, 0, 0, 0, 0 } },
+	{ "mixed", 6, 5, { 0, 4, 2, 0, 9, 3 } },
+	{ "large last", 3, 16, { 0, 0, 9 } },
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_split, mo_split_cases, name);
+
+static void mo_check_split(struct kunit *test,
+			   const struct mo_split_case *param,
+			   const struct migrate_copy_batch *batch)
+{
+	struct migrate_copy_pos *starts;
+	size_t chunk_bytes, place;
+	unsigned int i, nr;
+	int p;
+
+	/* One more than allowed: nothing may be written there. */
+	starts = kunit_kcalloc(test, param->max_chunks + 1, sizeof(*starts),
+			       GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, starts);
+	starts[param->max_chunks].offset = SIZE_MAX;
+
+	nr = migrate_copy_split(batch, param->max_chunks, starts, &chunk_bytes);
+	KUNIT_EXPECT_LE(test, nr, param->max_chunks);
+	KUNIT_ASSERT_GE(test, nr, 1);
+	KUNIT_EXPECT_EQ(test, starts[param->max_chunks].offset, SIZE_MAX);
+	KUNIT_EXPECT_TRUE(test, PAGE_ALIGNED(chunk_bytes));
+	KUNIT_EXPECT_GE(test, nr * chunk_bytes, batch->bytes);
+	KUNIT_EXPECT_LT(test, (nr - 1) * chunk_bytes, batch->bytes);
+
+	for (i = 0; i < nr; i++) {
+		KUNIT_ASSERT_LT(test, starts[i].pair, batch->nr_pairs);
+		KUNIT_EXPECT_LT(test, starts[i].offset,
+				folio_size(batch->pairs[starts[i].pair].src));
+		place = starts[i].offset;
+		for (p = 0; p < starts[i].pair; p++)
+			place += folio_size(batch->pairs[p].src);
+		KUNIT_EXPECT_EQ(test, place, i * chunk_bytes);
+	}
+}
+
+static void mo_test_split(struct kunit *test)
+{
+	const struct mo_split_case *param = test->param_value;
+	struct migrate_copy_batch *batch = migrate_batch_alloc();
+	int p;
+
+	KUNIT_ASSERT_NOT_NULL(test, batch);
+	for (p = 0; p < param->nr_pairs; p++)
+		migrate_batch_add(batch, mo_test_folio(test, param->orders[p]),
+				  mo_test_folio(test, param->orders[p]));
+
+	mo_check_split(test, param, batch);
+
+	for (p = 0; p < param->nr_pairs; p++) {
+		mo_test_folio_free(batch->pairs[p].src);
+		mo_test_folio_free(batch->pairs[p].dst);
+	}
+	migrate_batch_free(batch);
+}
+
+/* Copying a batch chunk by chunk, last chunk first, copies all of it. */
+static void mo_test_copy_range(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 3, 0, 2 };
+	struct migrate_copy_batch *batch = migrate_batch_alloc();
+	struct migrate_copy_pos starts[5];
+	size_t chunk_bytes, offset;
+	unsigned int nr;
+	int p;
+
+	KUNIT_ASSERT_NOT_NULL(test, batch);
+	for (p = 0; p < ARRAY_SIZE(orders); p++) {
+		struct folio *src = mo_test_folio(test, orders[p]);
+		struct folio *dst = mo_test_folio(test, orders[p]);
+
+		for (offset = 0; offset < folio_size(src); offset += 8)
+			*(u64 *)(folio_address(src) + offset) = p + offset;
+		memset(folio_address(dst), 0xff, folio_size(dst));
+		migrate_batch_add(batch, src, dst);
+	}
+
+	nr = migrate_copy_split(batch, ARRAY_SIZE(starts), starts, &chunk_bytes);
+	while (nr--)
+		migrate_copy_range(batch, starts[nr], chunk_bytes);
+
+	for (p = 0; p < batch->nr_pairs; p++) {
+		struct migrate_copy_pair *pair = &batch->pairs[p];
+
+		KUNIT_EXPECT_EQ(test, pair->result, -EINPROGRESS);
+		KUNIT_EXPECT_EQ(test, 0, memcmp(folio_address(pair->src),
+						folio_address(pair->dst),
+						folio_size(pair->src)));
+		mo_test_folio_free(pair->src);
+		mo_test_folio_free(pair->dst);
+	}
+	migrate_batch_free(batch);
+}
+
+static struct kunit_case migrate_offload_test_cases[] = {
+	KUNIT_CASE(mo_test_eligible_refcount),
+	KUNIT_CASE(mo_test_eligible_flags),
+	KUNIT_CASE(mo_test_eligible_size),
+	KUNIT_CASE_PARAM(mo_test_eligible_mapping, mo_mapping_gen_params),
+	KUNIT_CASE(mo_test_eligible_movable),
+	KUNIT_CASE(mo_test_partition),
+	KUNIT_CASE(mo_test_partition_undone),
+	KUNIT_CASE(mo_test_take_once),
+	KUNIT_CASE_PARAM(mo_test_split, mo_split_gen_params),
+	KUNIT_CASE(mo_test_copy_range),
+	{}
+};
+
+static struct kunit_suite migrate_offload_test_suite = {
+	.name = "migrate_offload",
+	.test_cases = migrate_offload_test_cases,
+};
+
+kunit_test_suite(migrate_offload_test_suite);
