@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Ways to break the safety rules of the batch copy, one by one, so that a test
+ * can show that it notices.  For kernels that do nothing but run tests.
+ *
+ * /sys/kernel/debug/migrate_offload/break_rules: words, separated by commas, of
+ * the rules to break; "none" restores all.
+ * /sys/kernel/debug/migrate_offload/bad_pfn: reading this page frame in a copy
+ * ends as a machine check would; 0 is no page.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/debugfs.h>
+#include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+static const char * const rule_names[NR_MO_RULES] = {
+	[MO_RULE_REFCOUNT]	= "refcount",
+	[MO_RULE_RETRY]		= "retry",
+	[MO_RULE_BUFFERS]	= "buffers",
+	[MO_RULE_MAPPING]	= "mapping",
+	[MO_RULE_POISON]	= "poison",
+	[MO_RULE_RESULT]	= "result",
+	[MO_RULE_RESCHED]	= "resched",
+	[MO_RULE_ORDER]		= "order",
+};
+
+static unsigned long broken_rules;
+static u64 bad_pfn;
+
+bool migrate_offload_broken(enum migrate_offload_rule rule)
+{
+	return unlikely(READ_ONCE(broken_rules) & BIT(rule));
+}
+
+bool migrate_offload_bad_page(struct page *page)
+{
+	return unlikely(bad_pfn && READ_ONCE(bad_pfn) == page_to_pfn(page));
+}
+
+/* folio_mc_copy(), for which bad_pfn is bad too. */
+int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
+{
+	u64 pfn = READ_ONCE(bad_pfn);
+
+	if (pfn && pfn >= folio_pfn(src) &&
+	    pfn < folio_pfn(src) + folio_nr_pages(src))
+		return -EHWPOISON;
+	return folio_mc_copy(dst, src);
+}
+
+/* Would its mapping's callback do more than __migrate_folio() does? */
+bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src)
+{
+	if (!mapping || (!migrate_offload_broken(MO_RULE_BUFFERS) &&
+			 !migrate_offload_broken(MO_RULE_MAPPING)))
+		return false;
+	return mapping->a_ops->migrate_folio != migrate_folio &&
+		mapping->a_ops->migrate_folio != filemap_migrate_folio;
+}
+
+/*
+ * Move a folio that should not have been copied early, the way a migration
+ * would that let the mapping's own callback run but skip the copy in it: let
+ * the callback do everything, and then put back what was copied early.
+ */
+int migrate_offload_move_unsafe(struct address_space *mapping,
+				struct folio *dst, struct folio *src,
+				enum migrate_mode mode)
+{
+	size_t size = folio_size(src);
+	void *early;
+	int rc;
+
+	if (!mapping->a_ops->migrate_folio)
+		return -EAGAIN;
+	early = kmalloc(size, GFP_KERNEL);
+	if (!early)
+		return -EAGAIN;
+	memcpy_from_folio(early, dst, 0, size);
+	rc = mapping->a_ops->migrate_folio(mapping, dst, src, mode);
+	if (rc == MIGRATEPAGE_SUCCESS)
+		memcpy_to_folio(dst, 0, early, size);
+	kfree(early);
+	return rc;
+}
+
+static int break_rules_show(struct seq_file *m, void *unused)
+{
+	unsigned long rules = READ_ONCE(broken_rules);
+	int rule;
+
+	if (!rules)
+		seq_puts(m, "none");
+	for_each_set_bit(rule, &rules, NR_MO_RULES) {
+		seq_puts(m, rule_names[rule]);
+		rules &= ~BIT(rule);
+		if (rules)
+			seq_putc(m, ',');
+	}
+	seq_putc(m, '\n');
+	return 0;
+}
+
+static ssize_t break_rules_write(struct file *file, const char __user *ubuf,
+				 size_t count, loff_t *ppos)
+{
+	unsigned long rules = 0;
+	char buf[128], *rest, *word;
+	int rule;
+
+	if (count >= sizeof(buf))
+		return -EINVAL;
+	if (copy_from_user(buf, ubuf, count))
+		return -EFAULT;
+	buf[count] = '\0';
+
+	rest = strim(buf);
+	if (strcmp(rest, "none")) {
+		while ((word = strsep(&rest, ","))) {
+			rule = match_string(rule_names, NR_MO_RULES, word);
+			if (rule < 0)
+				return -EINVAL;
+			rules |= BIT(rule);
+		}
+	}
+	WRITE_ONCE(broken_rules, rules);
+	return count;
+}
+
+static int break_rules_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, break_rules_show, NULL);
+}
+
+static const struct file_operations break_rules_fops = {
+	.owner = THIS_MODULE,
+	.open = break_rules_open,
+	.read = seq_read,
+	.write = break_rules_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+static int __init migrate_offload_debug_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("migrate_offload", NULL);
+
+	debugfs_create_file("break_rules", 0600, dir, NULL, &break_rules_fops);
+	debugfs_create_u64("bad_pfn", 0600, dir, &bad_pfn);
+	return 0;
+}
+late_initcall(migrate_offload_debug_init);
