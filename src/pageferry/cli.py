@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 # One module each in pageferry.commands, in the order of --help. A verb of two
 # words is registered with its first word: "kernel build" is ("kernel", ...).
-COMMANDS: tuple[tuple[str | None, str], ...] = (("kernel", "kernel_build"),)
+COMMANDS: tuple[tuple[str | None, str], ...] = (
+    ("kernel", "kernel_build"),
+    ("vm", "vm_run"),
+    ("bench", "bench_move_pages"),
+    ("bench", "bench_cost"),
+    (None, "demo"),
+)
 
 GROUPS = {
     "kernel": "build Linux with pageferry's changes",

@@ -27,6 +27,13 @@ def talk(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def pass_on(data: bytes, *, to_stderr: bool) -> None:
+    """Hand on the output of a command that ran elsewhere, byte for byte."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    stream.buffer.write(data)
+    stream.buffer.flush()
+
+
 def warn(text: str) -> None:
     """Say what somebody should know about, and go on."""
     talk(f"pageferry: warning: {text}")

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry vm run`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.commands.kernel_build import add_kernel_arguments, make_request
+from pageferry.errors import usage_error
+from pageferry.kernel.build import build_kernel
+from pageferry.units import parse_seconds
+from pageferry.vm import topology
+from pageferry.vm.run import BOOT_TIMEOUT_S, VmOutcome, VmRequest, run_vm
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Boot a kernel in a virtual machine and run CMD in it. The host's root is there,
+read-only except for directories named with --rw; /tmp and /var/tmp can be
+written, and what is written there is gone with the machine. The kernel is the
+patched one, built first when anything changed, or what --kernel names.
+The kernel log is searched afterwards for BUG, WARNING, Oops, lockdep, RCU,
+KASAN and the like: any of them makes the run fail, whatever CMD returned.
+"""
+
+EPILOG = """\
+examples:
+  pageferry vm run -- numactl -H
+  pageferry vm run --topology tiered --module mtcopy -- ./my-test --loops 3
+  pageferry vm run --config debug-kasan --topology debug -- ./my-test
+  pageferry vm run --topology list
+"""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "run",
+        help="boot a kernel and run a command in it",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [options] -- CMD [ARG...]",
+    )
+    add = parser.add_argument
+    add(
+        "--topology",
+        default="two-node",
+        metavar="NAME",
+        help="machine (default: %(default)s; `list` shows them)",
+    )
+    add("--kernel", type=Path, metavar="IMAGE", help="boot this image")
+    add_kernel_arguments(parser)
+    add(
+        "--timeout",
+        default="30m",
+        metavar="S",
+        help="end CMD after so long, exit 124 (default: %(default)s)",
+    )
+    add(
+        "--boot-timeout",
+        default=f"{BOOT_TIMEOUT_S:.0f}",
+        metavar="S",
+        help="give up booting after so long, exit 5 (default: %(default)s s)",
+    )
+    add("--icount", action="store_true", help="guest time counts instructions (TCG)")
+    add(
+        "--module",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="load a module and what it needs before CMD",
+    )
+    add(
+        "--append",
+        action="append",
+        default=[],
+        metavar="ARGS",
+        help="more words for the kernel's command line",
+    )
+    add(
+        "--rw",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a directory of the host that CMD may write to",
+    )
+    add(
+        "--allow-klog",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="a complaint of the kernel that is expected",
+    )
+    add("--accel", choices=("kvm", "tcg"), help="default: KVM where it works")
+    add("--preallocate", action="store_true", help="touch the guest's memory first")
+    add("--json", action="store_true", help="print exit_code, stdout, findings, ...")
+    parser.set_defaults(run=run, takes_command=True)
+
+
+def list_topologies(as_json: bool) -> int:
+    """Show the machines there are."""
+    known = topology.available()
+    if as_json:
+        rows = [{"name": n, "description": t.description} for n, t in known.items()]
+        output.answer_json({"topologies": rows})
+    else:
+        pairs = [[name, entry.description] for name, entry in known.items()]
+        output.answer(output.table(["topology", "what"], pairs))
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Boot and run."""
+    if args.topology == "list":
+        return list_topologies(args.json)
+    topology.load(args.topology)
+    if not args.command:
+        raise usage_error(
+            "no command: write it after --", hint="pageferry vm run --help"
+        )
+    timeout_s = parse_seconds(args.timeout)
+    boot_timeout_s = parse_seconds(args.boot_timeout)
+    for pattern in args.allow_klog:
+        _check_pattern(pattern)
+    for directory in args.rw:
+        if not directory.is_dir():
+            raise usage_error("--rw needs a directory", directory)
+    image, modules = _find_kernel(args)
+    request = VmRequest(
+        command=tuple(args.command),
+        image=image,
+        modules=modules,
+        topology=args.topology,
+        timeout_s=timeout_s,
+        boot_timeout_s=boot_timeout_s,
+        icount=args.icount,
+        insert=tuple(args.module),
+        append=tuple(word for words in args.append for word in shlex.split(words)),
+        rw=tuple(directory.resolve() for directory in args.rw),
+        allow_klog=tuple(args.allow_klog),
+        accel=args.accel,
+        preallocate=args.preallocate,
+        stream=not args.json,
+    )
+    outcome = run_vm(request)
+    if args.json:
+        output.answer_json(outcome.as_json())
+    _report(outcome, timeout_s)
+    return outcome.status
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise usage_error(f"not a regular expression: {error}", pattern) from error
+
+
+def _find_kernel(args: argparse.Namespace) -> tuple[Path, Path | None]:
+    if args.kernel is None:
+        built = build_kernel(make_request(args))
+        return built.image, built.modules
+    image = args.kernel.resolve()
+    if not image.is_file():
+        raise usage_error("no such kernel image", args.kernel, "pageferry kernel build")
+    # BUILD/arch/x86/boot/bzImage
+    staged = (
+        image.parents[3] / "modroot/lib/modules" if len(image.parents) > 3 else None
+    )
+    found = sorted(staged.iterdir()) if staged is not None and staged.is_dir() else []
+    return image, found[0] if len(found) == 1 else None
+
+
+def _report(outcome: VmOutcome, timeout_s: float) -> None:
+    """Say on stderr what the exit code alone would not."""
+    if outcome.timed_out:
+        output.talk(f"pageferry: the command was still running after {timeout_s:g} s")
+    elif outcome.exit_code is None:
+        output.talk(outcome.serial_tail())
+        output.talk("pageferry: the guest died before the command ended")
+    for line in outcome.findings:
+        output.talk(f"pageferry: kernel log: {line}")
+    if outcome.findings or outcome.timed_out or outcome.exit_code is None:
+        output.talk(f"  see: {outcome.serial_log}")

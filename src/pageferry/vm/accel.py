@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Does KVM work here? Found out by running a guest, not by looking at a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from pageferry import output, paths, proc
+
+KVM = "kvm"
+TCG = "tcg"
+# The clock of instructions makes Linux distrust the local APIC's timer, after it
+# has spent 400 million of them on finding that out.
+ICOUNT_WORDS = ("nolapic_timer",)
+_QEMU = "qemu-system-x86_64"
+_DEADLINE_S = 20.0
+
+
+def find_qemu() -> str:
+    """Find QEMU, or say how to get it."""
+    return proc.find_tool(_QEMU, "qemu-system-x86", paths.venv_path())
+
+
+def cpu_args(accel: str, *, icount: bool = False) -> list[str]:
+    """Choose the accelerator and the processor."""
+    if accel == KVM:
+        return ["-accel", "kvm", "-cpu", "host"]
+    # TCG runs "rep movsb" a byte at a time: with ERMS or FSRM every copy in the
+    # guest would be ten times slower than the same copy in a loop.
+    processor = ["-cpu", "max,erms=off,fsrm=off"]
+    if icount:
+        # Randomness would be the one thing left that differs between two runs.
+        processor[1] += ",rdrand=off,rdseed=off"
+        clock = ["-icount", "shift=0,sleep=off", "-seed", "1"]
+        return ["-accel", "tcg", *clock, *processor]
+    return ["-accel", "tcg,thread=multi", *processor]
+
+
+def choose(image: Path) -> str:
+    """Return kvm where a guest really runs, else tcg; asked once per boot."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return TCG
+    memory = paths.cache_dir() / "vm" / "kvm.json"
+    identity = _identity()
+    try:
+        known = json.loads(memory.read_text())
+        if known["identity"] == identity and known["accel"] in (KVM, TCG):
+            return str(known["accel"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    reason = _try_kvm(image)
+    accel = TCG if reason else KVM
+    if reason:
+        output.talk(f"/dev/kvm is here but cannot run a guest ({reason}): using TCG")
+    remember(accel)
+    return accel
+
+
+def remember(accel: str) -> None:
+    """Keep the answer until the next boot of this machine."""
+    try:
+        memory = paths.make_cache_dir("vm") / "kvm.json"
+        scratch = memory.with_suffix(f".{os.getpid()}")
+        scratch.write_text(json.dumps({"identity": _identity(), "accel": accel}))
+        scratch.replace(memory)
+    except OSError:
+        pass  # It is only asked again.
+
+
+def _identity() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    device = os.stat("/dev/kvm") if os.path.exists("/dev/kvm") else None  # noqa: PTH110, PTH116
+    return f"{boot}:{device.st_rdev if device else 0}:{os.geteuid()}"
+
+
+def _try_kvm(image: Path) -> str | None:
+    """Boot the image until it looks for a root file system; None when it did.
+
+    A few instructions in real mode are not enough: there are machines on which
+    those work and a kernel hangs.
+    """
+    argv = [find_qemu(), *cpu_args(KVM), "-machine", "q35", "-m", "256M"]
+    argv += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]
+    argv += ["-kernel", str(image), "-append", "console=ttyS0 panic=-1 quiet"]
+    with proc.group(argv) as process:
+        try:
+            said, _ = process.communicate(timeout=_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            return f"no end after {_DEADLINE_S:.0f} s"
+    text = said.decode(errors="replace")
+    if "Unable to mount root fs" in text:
+        return None
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[0].strip()[:120] if lines else f"QEMU ended with {process.returncode}"

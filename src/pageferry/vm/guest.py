@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What runs in the guest: our init, and the script that it starts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pageferry.errors import PageferryError, usage_error
+
+INIT = Path(__file__).parent / "guest-init.sh"
+STARTED = "pageferry: command starts"
+ENDED = "pageferry: command ended with "
+# The guest mounts file systems of its own over these.
+_HIDDEN = ("/run", "/dev", "/proc", "/sys")
+_PASSED_ON = ("HOME", "LANG", "PATH", "PYTHONPATH", "TERM", "XDG_CACHE_HOME")
+
+
+def is_hidden(path: Path) -> bool:
+    """Say whether the guest would not see a directory of the host."""
+    return any(path == Path(top) or Path(top) in path.parents for top in _HIDDEN)
+
+
+def module_files(modules: Path, names: Sequence[str]) -> list[Path]:
+    """Find modules and, before each, what it depends on."""
+    try:
+        text = (modules / "modules.dep").read_text()
+    except OSError as error:
+        raise PageferryError(
+            "no modules for this kernel",
+            value=modules,
+            reason=error.strerror,
+            hint="build one with pageferry kernel build",
+        ) from error
+    needs: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        file, _, rest = line.partition(":")
+        needs[file] = rest.split()
+    by_name = {_module_name(file): file for file in needs}
+    ordered: list[Path] = []
+    for name in names:
+        file = by_name.get(name.replace("-", "_"), "")
+        if not file:
+            known = ", ".join(sorted(by_name)) or "none"
+            raise usage_error("unknown module", name, f"this kernel has: {known}")
+        # depmod lists the direct need first and the deepest one last.
+        for needed in [*reversed(needs[file]), file]:
+            if modules / needed not in ordered:
+                ordered.append(modules / needed)
+    return ordered
+
+
+def _module_name(file: str) -> str:
+    return Path(file).name.partition(".ko")[0].replace("-", "_")
+
+
+def run_script(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    modules: Path | None,
+    insert: Sequence[Path],
+    environment: Mapping[str, str],
+) -> str:
+    """Write the script that prepares the guest and runs the command."""
+    variables = {k: v for k in _PASSED_ON if (v := os.environ.get(k)) is not None}
+    if modules is not None:
+        # modules is DIR/lib/modules/RELEASE; modprobe wants to hear DIR.
+        variables["MODPROBE_OPTIONS"] = f"-d {modules.parents[2]}"
+    variables.update(environment)
+    lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
+    lines += [f"insmod {shlex.quote(str(file))} || exit 1" for file in insert]
+    lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
+    lines.append(f"echo '<5>{STARTED}' >/dev/kmsg")
+    lines.append(f"exec {shlex.join(command)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boot a kernel with virtme-ng and run one command in it.
+
+virtme-run puts the machine together and exports the host's root over 9P; our
+own init runs the command. Its output comes back on ports of its own, so that
+the serial console holds the kernel log and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pageferry import output, paths, proc
+from pageferry.errors import ExitCode, PageferryError, unsupported
+from pageferry.vm import accel, guest, klog, topology
+
+BOOT_TIMEOUT_S = 180.0
+_KEEP_LOGS = 100
+_TAIL_LINES = 40
+# From the last words of a kernel, or of the command, to the end of QEMU.
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class VmRequest:
+    """A command, and the machine to run it in."""
+
+    command: tuple[str, ...]
+    image: Path
+    modules: Path | None = None
+    topology: str = "two-node"
+    timeout_s: float | None = None
+    boot_timeout_s: float = BOOT_TIMEOUT_S
+    icount: bool = False
+    insert: tuple[str, ...] = ()
+    append: tuple[str, ...] = ()
+    rw: tuple[Path, ...] = ()
+    allow_klog: tuple[str, ...] = ()
+    accel: str | None = None
+    preallocate: bool = False
+    cwd: Path = field(default_factory=Path.cwd)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # Pass the command's output on as it comes, besides keeping it.
+    stream: bool = False
+    # Or hand it over: bytes of its stdout, as they come.
+    on_stdout: Callable[[bytes], None] | None = None
+
+
+@dataclass(frozen=True)
+class VmOutcome:
+    """How it went. exit_code is the command's own, None if it never ended."""
+
+    exit_code: int | None
+    timed_out: bool
+    stdout: str
+    stderr: str
+    serial_log: Path
+    findings: tuple[str, ...]
+    accel: str
+    boot_s: float
+    guest_boot_s: float
+    run_s: float
+
+    @property
+    def status(self) -> int:
+        """Work out the exit code that stands for all of it."""
+        if self.timed_out:
+            return int(ExitCode.TIMEOUT)
+        if self.findings or self.exit_code is None:
+            return int(ExitCode.FAILED)
+        return self.exit_code
+
+    def serial_tail(self, lines: int = _TAIL_LINES) -> str:
+        """Give the end of the kernel log."""
+        return proc.tail(self.serial_log, lines)
+
+    def as_json(self) -> dict[str, object]:
+        """Give the document of `vm run --json`."""
+        return {
+            "exit_code": self.exit_code,
+            "timed_out": self.timed_out,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "serial_log": str(self.serial_log),
+            "findings": list(self.findings),
+            "accel": self.accel,
+            "boot_ms": int(self.boot_s * 1000),
+            "guest_boot_ms": int(self.guest_boot_s * 1000),
+            "run_ms": int(self.run_s * 1000),
+        }
+
+
+def run_vm(request: VmRequest) -> VmOutcome:
+    """Boot, run the command, look at the kernel log."""
+    machine = topology.load(request.topology)
+    if not request.image.is_file():
+        raise PageferryError(
+            "no such kernel image",
+            value=request.image,
+            hint="pageferry kernel build",
+            code=ExitCode.USAGE,
+        )
+    icount = request.icount or machine.icount
+    chosen = request.accel or (accel.TCG if icount else accel.choose(request.image))
+    try:
+        return _Run(request, machine, chosen, icount=icount).outcome()
+    except _NoSignOfLifeError:
+        if chosen != accel.KVM or request.accel is not None:
+            raise
+    output.talk("the guest shows no sign of life under KVM: using TCG from now on")
+    accel.remember(accel.TCG)
+    return _Run(request, machine, accel.TCG, icount=icount).outcome()
+
+
+class _NoSignOfLifeError(PageferryError):
+    """The guest did not print a single line of a kernel log."""
+
+
+def new_log() -> Path:
+    """Name a log that does not exist yet, and forget the oldest ones."""
+    directory = paths.make_cache_dir("vm", "logs")
+    for old in sorted(directory.glob("*.log"))[:-_KEEP_LOGS]:
+        old.unlink(missing_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S-")
+    number, name = tempfile.mkstemp(prefix=stamp, suffix=".log", dir=directory)
+    os.close(number)
+    return Path(name)
+
+
+class _Run:
+    """One boot of one machine."""
+
+    def __init__(
+        self,
+        request: VmRequest,
+        machine: topology.Topology,
+        chosen: str,
+        *,
+        icount: bool,
+    ) -> None:
+        self.request = request
+        self.machine = machine
+        self.accel = chosen
+        self.icount = icount
+        self.log = new_log()
+        self.lines: list[str] = []
+        self.partial = b""
+        self.kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self.guest_boot_s = 0.0
+        self.exit_code: int | None = None
+        self.timed_out = False
+        self.last_words_at: float | None = None
+
+    def outcome(self) -> VmOutcome:
+        """Run it to its end."""
+        begin = time.monotonic()
+        self.boot_deadline = begin + self.request.boot_timeout_s
+        with tempfile.TemporaryDirectory(
+            prefix="run-", dir=paths.make_cache_dir("vm"), ignore_cleanup_errors=True
+        ) as scratch:
+            self._boot(Path(scratch))
+        end = self.ended_at or time.monotonic()
+        if self.started_at is None:
+            raise self._boot_failure()
+        found = klog.findings(self.lines, self.request.allow_klog)
+        return VmOutcome(
+            exit_code=self.exit_code,
+            timed_out=self.timed_out,
+            stdout=self.kept["stdout"].decode(errors="replace"),
+            stderr=self.kept["stderr"].decode(errors="replace"),
+            serial_log=self.log,
+            findings=tuple(found),
+            accel=self.accel,
+            boot_s=self.started_at - begin,
+            guest_boot_s=self.guest_boot_s,
+            run_s=end - self.started_at,
+        )
+
+    def _boot(self, scratch: Path) -> None:
+        script = scratch / "run.sh"
+        modules = self.request.modules
+        insert: list[Path] = []
+        if self.request.insert:
+            if modules is None:
+                raise PageferryError(
+                    "this kernel's modules are not known",
+                    value=self.request.image,
+                    hint="build it with pageferry kernel build",
+                    code=ExitCode.USAGE,
+                )
+            insert = guest.module_files(modules, self.request.insert)
+        text = guest.run_script(
+            self.request.command,
+            cwd=self.request.cwd,
+            modules=modules,
+            insert=insert,
+            environment=self.request.environment,
+        )
+        script.write_text(text)
+        error_read, error_write = os.pipe()
+        try:
+            argv = self._virtme_args(script, error_write)
+            env = {**os.environ, "PATH": paths.venv_path()}
+            with proc.group(
+                argv, env=env, stderr=subprocess.PIPE, pass_fds=(error_write,)
+            ) as process:
+                os.close(error_write)
+                error_write = -1
+                self._watch(process, error_read)
+        finally:
+            os.close(error_read)
+            if error_write >= 0:
+                os.close(error_write)
+
+    def _virtme_args(self, script: Path, error_port: int) -> list[str]:
+        accel.find_qemu()
+        virtme = paths.venv_bin() / "virtme-run"
+        if not virtme.is_file():
+            raise unsupported(
+                "virtme-ng is not installed", hint="run ./pageferry from the checkout"
+            )
+        if not Path("/bin/busybox").exists():
+            raise unsupported(
+                "busybox is not installed", hint="apt-get install busybox-static"
+            )
+        argv = [str(virtme), "--kimg", str(self.request.image), "--mods", "none"]
+        argv += ["--force-9p", "--show-boot-console", "--script-sh", "true"]
+        if self.accel != accel.KVM:
+            argv.append("--disable-kvm")
+        for directory in self.request.rw:
+            argv += ["--rwdir", str(directory.resolve())]
+        for directory in self._hidden_directories(script.parent):
+            argv += ["--rodir", str(directory)]
+        for word in self._kernel_words(script):
+            argv.append(f"--kopt={word}")
+        qemu = accel.cpu_args(self.accel, icount=self.icount)
+        qemu += self.machine.qemu_args(preallocate=self.request.preallocate)
+        # A port for the command's stderr; virtme-ng's own ends up in our
+        # serial log, where the kernel's messages are.
+        qemu += ["-chardev", f"file,id=pferr,path=/proc/self/fd/{error_port}"]
+        qemu += ["-device", "virtio-serial-pci"]
+        qemu += ["-device", "virtserialport,name=pageferry.stderr,chardev=pferr"]
+        return [*argv, "--qemu-opts", *qemu]
+
+    def _hidden_directories(self, scratch: Path) -> list[Path]:
+        shown = [scratch, self.request.cwd, guest.INIT.parent, *paths_of(self.request)]
+        found: list[Path] = []
+        for directory in shown:
+            real = directory.resolve()
+            inside = any(d == real or d in real.parents for d in self.request.rw)
+            if guest.is_hidden(real) and real not in found and not inside:
+                found.append(real)
+        return found
+
+    def _kernel_words(self, script: Path) -> list[str]:
+        words = ["loglevel=7", "printk.devkmsg=on", "nokaslr"]
+        # The root is read-only for the guest, so what it has read once is good.
+        words.append(
+            "rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose"
+        )
+        words += accel.ICOUNT_WORDS if self.icount else ()
+        words += self.request.append
+        # The kernel stops reading at "--", and so does not see the init that
+        # virtme-ng names after it. The tab ends a word for the kernel, but not
+        # for the option parser in between, which swallows a lone "--".
+        return [*words, f"pageferry_run={script}", f"init={guest.INIT}\t--"]
+
+    def _watch(self, process: subprocess.Popen[bytes], error_read: int) -> None:
+        """Read until QEMU ends or a deadline passes."""
+        assert process.stdout is not None and process.stderr is not None
+        with self.log.open("wb") as log, selectors.DefaultSelector() as selector:
+            selector.register(process.stdout.fileno(), selectors.EVENT_READ, "stdout")
+            selector.register(process.stderr.fileno(), selectors.EVENT_READ, "serial")
+            selector.register(error_read, selectors.EVENT_READ, "stderr")
+            while selector.get_map():
+                now = time.monotonic()
+                if self._is_over(now):
+                    return
+                for key, _ in selector.select(timeout=0.25):
+                    data = os.read(key.fd, 65536)
+                    if not data:
+                        selector.unregister(key.fd)
+                    elif key.data == "serial":
+                        log.write(data)
+                        log.flush()
+                        self._serial(data)
+                    else:
+                        self._output(str(key.data), data)
+
+    def _is_over(self, now: float) -> bool:
+        if self.last_words_at is not None:
+            return now > self.last_words_at + _GRACE_S
+        if self.started_at is None:
+            return now > self.boot_deadline
+        limit = self.request.timeout_s
+        if limit is not None and now > self.started_at + limit:
+            self.timed_out = True
+        return self.timed_out
+
+    def _output(self, name: str, data: bytes) -> None:
+        self.kept[name] += data
+        if name == "stdout" and self.request.on_stdout is not None:
+            self.request.on_stdout(data)
+        if self.request.stream:
+            output.pass_on(data, to_stderr=name == "stderr")
+
+    def _serial(self, data: bytes) -> None:
+        *whole, self.partial = (self.partial + data).split(b"\n")
+        for raw in whole:
+            line = raw.decode(errors="replace").rstrip("\r")
+            self.lines.append(line)
+            now = time.monotonic()
+            if self.started_at is None and line.endswith(guest.STARTED):
+                self.started_at = now
+                self.guest_boot_s = klog.stamp_s(line) or 0.0
+            elif guest.ENDED in line:
+                number = line.rpartition(" ")[2]
+                self.exit_code = int(number) if number.isdigit() else None
+                self.ended_at = self.last_words_at = now
+            elif klog.is_panic(line):
+                self.last_words_at = now
+
+    def _boot_failure(self) -> PageferryError:
+        ended = self.ended_at is not None
+        alive = any("Linux version" in line for line in self.lines)
+        reason = f"not there after {self.request.boot_timeout_s:.0f} s"
+        if ended:
+            reason = "it could not prepare the command, see its messages above"
+        elif any(klog.is_panic(line) for line in self.lines):
+            reason = "the kernel panicked"
+        elif time.monotonic() < self.boot_deadline:
+            reason = "QEMU ended early"
+        kind = PageferryError if alive else _NoSignOfLifeError
+        return kind(
+            "the guest did not get as far as the command",
+            value=self.log,
+            reason=reason,
+            detail=proc.tail(self.log, _TAIL_LINES),
+            hint=f"less {self.log}",
+            code=ExitCode.NOT_STARTED,
+        )
+
+
+def paths_of(request: VmRequest) -> list[Path]:
+    """List the directories that the guest must see besides the current one."""
+    return [paths.repo_root(), *([request.modules] if request.modules else [])]
