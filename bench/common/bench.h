@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Code that every benchmark program shares.
+ *
+ * Each program answers one question, writes one JSON object per line to
+ * stdout, says what went wrong in one line on stderr, and verifies what it
+ * measured.  Nothing here needs a library beyond libc, so that the programs
+ * link statically and run in an initramfs.
+ */
+#ifndef PF_BENCH_H
+#define PF_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The exit codes of the pageferry tool, as far as a benchmark needs them. */
+enum bench_exit {
+	BENCH_OK = 0,		/* measured and verified */
+	BENCH_FAILED = 1,	/* ran, but a page or a byte was wrong */
+	BENCH_USAGE = 2,
+	BENCH_LACKING = 3,	/* this kernel or machine lacks something */
+};
+
+/* report.c: talking to the reader */
+_Noreturn void bench_die(enum bench_exit code, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+uint64_t bench_now_ns(void);
+
+void json_begin(const char *type);
+void json_u64(const char *key, uint64_t value);
+void json_str(const char *key, const char *value);
+void json_bool(const char *key, bool value);
+void json_null(const char *key);
+void json_u64_array(const char *key, const uint64_t *values, size_t nr);
+void json_end(void);
+
+/* options.c: strict parsing, no value is ever guessed */
+bool parse_u64(const char *text, uint64_t *value);
+bool parse_bytes(const char *text, uint64_t *bytes);
+size_t parse_list(const char *text, char (*words)[64], size_t max);
+
+/* pattern.c: content that says which page and which round it belongs to */
+void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index);
+size_t pattern_verify(const void *buf, size_t bytes, uint64_t seed,
+		      uint64_t index);
+
+/* files.c: one-value files, and settings that are put back */
+bool file_read(const char *path, char *buf, size_t size);
+bool file_write(const char *path, const char *value);
+bool file_read_u64(const char *path, uint64_t *value);
+void setting_value(const char *path, char *buf, size_t size);
+bool setting_pin(const char *path, const char *value);
+void settings_restore(void);
+void settings_restore_on_exit(void);
+void settings_on_interrupt(void (*cleanup)(void));
+
+/* memory.c: memory of a wanted folio size on a wanted node */
+#define PMD_BYTES (2UL << 20)
+
+struct region {
+	char *base;		/* aligned to PMD_BYTES */
+	size_t bytes;
+	size_t folio_bytes;
+	int node;		/* where first touch puts it */
+	void *map;		/* what munmap() needs */
+	size_t map_bytes;
+};
+
+size_t page_bytes(void);
+bool folio_size_supported(size_t folio_bytes);
+void folio_size_select(size_t folio_bytes);
+void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node);
+void region_unmap(struct region *r);
+void region_fill(struct region *r, uint64_t seed);
+bool region_verify(const struct region *r, uint64_t seed, size_t *offset);
+bool region_on_node(const struct region *r, int node, size_t *offset,
+		    int *found);
+bool region_count_split(const struct region *r, size_t *nr_split);
+long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
+
+/* machine.c: nodes, CPUs, and what else may move pages */
+void node_list(char *buf, size_t size);
+int node_first_cpu(int node);
+void node_check_free(int node, uint64_t bytes);
+void pin_to_cpu(int cpu);
+void module_load(const char *path);
+void machine_report(void);
+void machine_quiet(void);
+
+/* hogs.c: work that keeps every CPU busy, started and stopped on request */
+void hogs_create(void);
+void hogs_run(void);
+void hogs_pause(void);
+uint64_t hogs_progress(void);
+void hogs_kill(void);
+
+#endif /* PF_BENCH_H */

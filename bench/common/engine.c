@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The kernel's choice of copy engine, through sysfs. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "engine.h"
+
+#define OFFLOAD_DIR "/sys/kernel/mm/migrate_offload"
+#define THREADS_PARAM "/sys/module/mtcopy/parameters/max_threads"
+
+/* "stock", "cpu", "mtcopy:threads=2" */
+bool variant_parse(const char *text, struct variant *v)
+{
+	size_t len = strcspn(text, ":");
+	uint64_t threads;
+
+	*v = (struct variant){ .threads = 1 };
+	if (!len || len >= sizeof(v->engine))
+		return false;
+	memcpy(v->engine, text, len);
+	if (!strcmp(v->engine, "mtcopy"))
+		v->threads = 0;
+	if (!text[len])
+		return true;
+	if (strcmp(v->engine, "mtcopy") ||
+	    strncmp(text + len, ":threads=", 9) ||
+	    !parse_u64(text + len + 9, &threads) || threads > 1024)
+		return false;
+	v->threads = (unsigned int)threads;
+	return true;
+}
+
+/* No engine active: "off" is what cost.c calls it on a patched kernel. */
+static bool is_stock(const struct variant *v)
+{
+	return !strcmp(v->engine, "stock") || !strcmp(v->engine, "off");
+}
+
+static bool word_in(const char *word, const char *list)
+{
+	size_t len = strlen(word);
+
+	while (*list) {
+		size_t next = strcspn(list, " \n");
+
+		if (next == len && !strncmp(list, word, len))
+			return true;
+		list += next + strspn(list + next, " \n");
+	}
+	return false;
+}
+
+/* Fails before anything is measured when this kernel cannot do @v. */
+void engine_check(const struct variant *v)
+{
+	char available[256];
+
+	if (v->limit || is_stock(v))
+		return;
+	if (!file_read(OFFLOAD_DIR "/available_engines", available,
+		       sizeof(available)))
+		bench_die(BENCH_LACKING,
+			  "engine '%s' needs " OFFLOAD_DIR
+			  ", which this kernel does not have (a kernel made by 'pageferry kernel build' has it)",
+			  v->engine);
+	if (!word_in(v->engine, available))
+		bench_die(BENCH_LACKING,
+			  "engine '%s' is not available; this kernel has: %s (is its module loaded?)",
+			  v->engine, available);
+	if (!strcmp(v->engine, "mtcopy") && access(THREADS_PARAM, W_OK))
+		bench_die(BENCH_LACKING, "cannot write %s: %s", THREADS_PARAM,
+			  strerror(errno));
+}
+
+static void pin_if_there(const char *path, const char *value)
+{
+	if (!access(path, F_OK) && !setting_pin(path, value))
+		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
+			  path, strerror(errno));
+}
+
+/*
+ * What every variant needs: move_pages(2) among the reasons, and no second
+ * look at each page, which is a test mode that costs time.
+ */
+void engine_prepare(void)
+{
+	pin_if_there(OFFLOAD_DIR "/reasons", "all");
+	pin_if_there(OFFLOAD_DIR "/verify", "false");
+}
+
+void engine_select(const struct variant *v)
+{
+	const char *name = is_stock(v) ? "none" : v->engine;
+	char threads[16];
+
+	if (!strcmp(v->engine, "mtcopy")) {
+		snprintf(threads, sizeof(threads), "%u", v->threads);
+		pin_if_there(THREADS_PARAM, threads);
+	}
+	pin_if_there(OFFLOAD_DIR "/engine", name);
+}
+
+/*
+ * Bytes that the engine says it has copied since boot: two readings tell
+ * whether it took part at all.  False where nobody counts.
+ */
+bool engine_copied_bytes(const struct variant *v, uint64_t *bytes)
+{
+	char path[160];
+
+	if (v->limit || is_stock(v))
+		return false;
+	snprintf(path, sizeof(path),
+		 OFFLOAD_DIR "/stats/engines/%s/engine_bytes", v->engine);
+	return file_read_u64(path, bytes);
+}
+
+static void report_file(const char *key, const char *path)
+{
+	char value[160];
+
+	setting_value(path, value, sizeof(value));
+	if (value[0])
+		json_str(key, value);
+	else
+		json_null(key);
+}
+
+/* The settings as found, before anything is pinned. */
+void engine_report(void)
+{
+	report_file("engine_found", OFFLOAD_DIR "/engine");
+	report_file("available_engines", OFFLOAD_DIR "/available_engines");
+	report_file("reasons_found", OFFLOAD_DIR "/reasons");
+	report_file("min_batch_bytes", OFFLOAD_DIR "/min_batch_bytes");
+	report_file("mtcopy_max_threads_found", THREADS_PARAM);
+	report_file("mtcopy_min_thread_bytes",
+		    "/sys/module/mtcopy/parameters/min_thread_bytes");
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef PF_BENCH_ENGINE_H
+#define PF_BENCH_ENGINE_H
+
+#include "bench.h"
+
+/*
+ * One column of a result.  "stock" is a kernel with no engine active, "limit"
+ * is not a migration at all but plain memcpy.
+ */
+struct variant {
+	char engine[32];
+	unsigned int threads;	/* 0: as many as the engine chooses */
+	bool limit;
+};
+
+bool variant_parse(const char *text, struct variant *v);
+void engine_check(const struct variant *v);
+void engine_prepare(void);
+void engine_select(const struct variant *v);
+bool engine_copied_bytes(const struct variant *v, uint64_t *bytes);
+void engine_report(void);
+
+#endif /* PF_BENCH_ENGINE_H */

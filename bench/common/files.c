@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* One-value files, and settings that are put back whatever happens. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define MAX_SETTINGS 48
+
+struct setting {
+	char path[128];
+	char old[160];
+};
+
+static struct setting settings[MAX_SETTINGS];
+/* The signal handler reads it: an entry is complete before it is counted. */
+static volatile sig_atomic_t nr_settings;
+static void (*interrupt_cleanup)(void);
+
+/* Reads a small file and cuts the newline at its end. */
+bool file_read(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len;
+
+	if (fd < 0)
+		return false;
+	len = read(fd, buf, size - 1);
+	close(fd);
+	if (len < 0)
+		return false;
+	while (len && buf[len - 1] == '\n')
+		len--;
+	buf[len] = '\0';
+	return true;
+}
+
+/* Async-signal-safe. */
+bool file_write(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t len;
+	int err;
+
+	if (fd < 0)
+		return false;
+	len = write(fd, value, strlen(value));
+	err = errno;
+	close(fd);
+	errno = err;
+	return len == (ssize_t)strlen(value);
+}
+
+bool file_read_u64(const char *path, uint64_t *value)
+{
+	char buf[32];
+
+	return file_read(path, buf, sizeof(buf)) && parse_u64(buf, value);
+}
+
+/*
+ * The value to write back to get what is there now: files such as
+ * transparent_hugepage/enabled list every choice and bracket the current one.
+ * Empty when the file cannot be read.
+ */
+void setting_value(const char *path, char *buf, size_t size)
+{
+	char *open_bracket, *close_bracket;
+
+	buf[0] = '\0';
+	if (!file_read(path, buf, size))
+		return;
+	open_bracket = strchr(buf, '[');
+	close_bracket = open_bracket ? strchr(open_bracket, ']') : NULL;
+	if (close_bracket) {
+		size_t len = (size_t)(close_bracket - open_bracket - 1);
+
+		memmove(buf, open_bracket + 1, len);
+		buf[len] = '\0';
+	}
+}
+
+static bool setting_remember(const char *path)
+{
+	struct setting *s = &settings[nr_settings];
+
+	for (int i = 0; i < nr_settings; i++)
+		if (!strcmp(settings[i].path, path))
+			return true;
+	if (nr_settings == MAX_SETTINGS || strlen(path) >= sizeof(s->path))
+		bench_die(BENCH_FAILED, "too many settings to put back at %s",
+			  path);
+	strcpy(s->path, path);
+	setting_value(path, s->old, sizeof(s->old));
+	if (!s->old[0])
+		return false;
+	nr_settings++;
+	return true;
+}
+
+/*
+ * Writes @value and remembers what was there the first time.  False when the
+ * file is missing or refuses; errno says which.
+ */
+bool setting_pin(const char *path, const char *value)
+{
+	char now[sizeof(settings[0].old)];
+
+	if (!setting_remember(path))
+		return false;
+	setting_value(path, now, sizeof(now));
+	if (!strcmp(now, value))
+		return true;
+	return file_write(path, value);
+}
+
+/* Async-signal-safe; last pinned, first restored. */
+void settings_restore(void)
+{
+	while (nr_settings > 0) {
+		struct setting *s = &settings[nr_settings - 1];
+
+		if (!file_write(s->path, s->old)) {
+			static const char text[] = "warning: could not restore ";
+			ssize_t ignored;
+
+			ignored = write(2, text, sizeof(text) - 1);
+			ignored = write(2, s->path, strlen(s->path));
+			ignored = write(2, "\n", 1);
+			(void)ignored;
+		}
+		nr_settings--;
+	}
+}
+
+static void on_interrupt(int sig)
+{
+	if (interrupt_cleanup)
+		interrupt_cleanup();
+	settings_restore();
+	_exit(128 + sig);
+}
+
+void settings_on_interrupt(void (*cleanup)(void))
+{
+	struct sigaction sa = { .sa_handler = on_interrupt };
+	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP };
+
+	interrupt_cleanup = cleanup;
+	/* A second signal must not cut the restoring short. */
+	sigfillset(&sa.sa_mask);
+	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)
+		sigaction(sigs[i], &sa, NULL);
+}
+
+void settings_restore_on_exit(void)
+{
+	if (atexit(settings_restore))
+		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Nodes and CPUs, and whatever else may move or change pages. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define NODE_DIR "/sys/devices/system/node"
+
+/* The nodes with memory, as numactl writes them: "0-1,3". */
+void node_list(char *buf, size_t size)
+{
+	if (!file_read(NODE_DIR "/has_memory", buf, size))
+		snprintf(buf, size, "0");
+}
+
+/* Returns -1 for a node without CPUs. */
+int node_first_cpu(int node)
+{
+	char path[64], list[256];
+	int cpu;
+
+	snprintf(path, sizeof(path), NODE_DIR "/node%d/cpulist", node);
+	if (!file_read(path, list, sizeof(list)))
+		return -1;
+	return sscanf(list, "%d", &cpu) == 1 ? cpu : -1;
+}
+
+static bool node_free_bytes(int node, uint64_t *bytes)
+{
+	unsigned long long kb;
+	char path[64], line[160];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), NODE_DIR "/node%d/meminfo", node);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "Node %*d MemFree: %llu kB", &kb) == 1;
+	fclose(f);
+	if (found)
+		*bytes = kb << 10;
+	return found;
+}
+
+/* Ends the program unless @node can take @bytes of moved memory. */
+void node_check_free(int node, uint64_t bytes)
+{
+	/* Lists of addresses, page tables and the kernel's own reserves. */
+	uint64_t needed = bytes + bytes / 16 + (16 << 20), free;
+	char nodes[64];
+
+	node_list(nodes, sizeof(nodes));
+	if (!node_free_bytes(node, &free))
+		bench_die(BENCH_LACKING,
+			  "node %d does not exist: this machine has memory on node %s",
+			  node, nodes);
+	if (free < needed)
+		bench_die(BENCH_LACKING,
+			  "node %d has %llu bytes free, but moving %llu bytes takes %llu: move less",
+			  node, (unsigned long long)free,
+			  (unsigned long long)bytes,
+			  (unsigned long long)needed);
+}
+
+void pin_to_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		bench_die(BENCH_LACKING, "cannot run on CPU %d: %s", cpu,
+			  strerror(errno));
+}
+
+/* A module that is there already is fine. */
+void module_load(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		bench_die(BENCH_LACKING, "cannot open module %s: %s", path,
+			  strerror(errno));
+	if (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST)
+		bench_die(BENCH_LACKING, "cannot load module %s: %s", path,
+			  strerror(errno));
+	close(fd);
+}
+
+static void report_cpu_model(void)
+{
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		char *value = strchr(line, ':');
+
+		/* Not every architecture has this line. */
+		if (strncmp(line, "model name", 10) || !value)
+			continue;
+		value[strcspn(value, "\n")] = '\0';
+		json_str("cpu_model", value + 1 + (value[1] == ' '));
+		break;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* Says what this is, inside the JSON object that is open. */
+void machine_report(void)
+{
+	struct utsname uts;
+	char nodes[64];
+	cpu_set_t cpus;
+
+	uname(&uts);
+	node_list(nodes, sizeof(nodes));
+	json_str("release", uts.release);
+	json_str("version", uts.version);
+	json_str("nodes", nodes);
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
+		json_u64("cpus", (uint64_t)CPU_COUNT(&cpus));
+	report_cpu_model();
+}
+
+/*
+ * What else may move or change pages is reported as found, inside the JSON
+ * object that is open, and stopped until the settings are restored.
+ */
+void machine_quiet(void)
+{
+	static const struct {
+		const char *key, *path, *off;
+	} others[] = {
+		{ "numa_balancing_found", "/proc/sys/kernel/numa_balancing",
+		  "0" },
+		{ "khugepaged_defrag_found",
+		  "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
+		  "0" },
+		{ "ksm_run_found", "/sys/kernel/mm/ksm/run", "0" },
+		{ "thp_enabled_found",
+		  "/sys/kernel/mm/transparent_hugepage/enabled", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		char value[64];
+
+		setting_value(others[i].path, value, sizeof(value));
+		if (value[0])
+			json_str(others[i].key, value);
+		else
+			json_null(others[i].key);
+		if (others[i].off && value[0] &&
+		    !setting_pin(others[i].path, others[i].off))
+			fprintf(stderr,
+				"warning: %s stays at %s (%s): pages may move by themselves\n",
+				others[i].path, value, strerror(errno));
+	}
+}

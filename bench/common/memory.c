@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Memory of a wanted folio size on a wanted node, and where it really is. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define THP_DIR "/sys/kernel/mm/transparent_hugepage"
+#define QUERY_PAGES 4096UL
+#define MAX_NODES 1024
+
+/* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGEMAP_PRESENT (1ULL << 63)
+#define PAGEMAP_PFN_MASK ((1ULL << 55) - 1)
+#define KPF_COMPOUND_HEAD (1ULL << 15)
+#define KPF_COMPOUND_TAIL (1ULL << 16)
+
+size_t page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void thp_path(char *buf, size_t size, size_t folio_bytes)
+{
+	snprintf(buf, size, THP_DIR "/hugepages-%zukB/enabled",
+		 folio_bytes >> 10);
+}
+
+bool folio_size_supported(size_t folio_bytes)
+{
+	char path[96];
+
+	if (folio_bytes == page_bytes())
+		return true;
+	thp_path(path, sizeof(path), folio_bytes);
+	if (!access(path, F_OK))
+		return true;
+	/* Kernels without mTHP still know the PMD size. */
+	return folio_bytes == PMD_BYTES && !access(THP_DIR "/enabled", F_OK);
+}
+
+/*
+ * Lets page faults in MADV_HUGEPAGE regions allocate @folio_bytes and nothing
+ * else.  Base pages need no setting: their regions are MADV_NOHUGEPAGE.
+ */
+void folio_size_select(size_t folio_bytes)
+{
+	if (folio_bytes == page_bytes())
+		return;
+	for (size_t size = 2 * page_bytes(); size <= PMD_BYTES; size *= 2) {
+		const char *want = size == folio_bytes ? "madvise" : "never";
+		char path[96];
+
+		thp_path(path, sizeof(path), size);
+		if (access(path, F_OK)) {
+			if (size != PMD_BYTES)
+				continue;
+			strcpy(path, THP_DIR "/enabled");
+		}
+		if (!setting_pin(path, want))
+			bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s",
+				  want, path, strerror(errno));
+	}
+}
+
+void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)
+{
+	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
+	const size_t bits = 8 * sizeof(mask[0]);
+	int advice = folio_bytes == page_bytes() ? MADV_NOHUGEPAGE :
+						   MADV_HUGEPAGE;
+
+	r->bytes = bytes;
+	r->folio_bytes = folio_bytes;
+	r->node = node;
+	r->map_bytes = bytes + PMD_BYTES;
+	r->map = mmap(NULL, r->map_bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (r->map == MAP_FAILED)
+		bench_die(BENCH_LACKING, "cannot map %zu bytes: %s",
+			  r->map_bytes, strerror(errno));
+	r->base = (char *)(((uintptr_t)r->map + PMD_BYTES - 1) &
+			   ~(PMD_BYTES - 1));
+	/*
+	 * EINVAL: a kernel without transparent huge pages, where
+	 * folio_size_supported() has already refused everything but 4K.
+	 */
+	if (madvise(r->base, bytes, advice) && errno != EINVAL)
+		bench_die(BENCH_FAILED, "madvise: %s", strerror(errno));
+	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
+	if (syscall(SYS_mbind, r->base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
+		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
+			  strerror(errno));
+}
+
+void region_unmap(struct region *r)
+{
+	munmap(r->map, r->map_bytes);
+	r->map = NULL;
+}
+
+void region_fill(struct region *r, uint64_t seed)
+{
+	size_t page = page_bytes();
+
+	for (size_t off = 0; off < r->bytes; off += page)
+		pattern_fill(r->base + off, page, seed, off / page);
+}
+
+/* False, with the offset of the first wrong byte, when content differs. */
+bool region_verify(const struct region *r, uint64_t seed, size_t *offset)
+{
+	size_t page = page_bytes();
+
+	for (size_t off = 0; off < r->bytes; off += page) {
+		size_t good = pattern_verify(r->base + off, page, seed,
+					     off / page);
+
+		if (good != page) {
+			*offset = off + good;
+			return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Asks the kernel where each base page is.  False, with the first page that
+ * is elsewhere and the node (or -errno) it has instead.
+ */
+bool region_on_node(const struct region *r, int node, size_t *offset,
+		    int *found)
+{
+	static void *pages[QUERY_PAGES];
+	static int status[QUERY_PAGES];
+	size_t page = page_bytes();
+
+	for (size_t off = 0; off < r->bytes;) {
+		size_t nr = 0;
+
+		for (; nr < QUERY_PAGES && off + nr * page < r->bytes; nr++)
+			pages[nr] = r->base + off + nr * page;
+		if (syscall(SYS_move_pages, 0, nr, pages, NULL, status, 0))
+			bench_die(BENCH_FAILED, "move_pages query: %s",
+				  strerror(errno));
+		for (size_t i = 0; i < nr; i++) {
+			if (status[i] != node) {
+				*offset = off + i * page;
+				*found = status[i];
+				return false;
+			}
+		}
+		off += nr * page;
+	}
+	return true;
+}
+
+/*
+ * One move_pages(2) call with one entry per folio, timed.  Returns what the
+ * call returned, with -errno for -1.  The arrays are written before the clock
+ * starts, so that their own page faults are not counted.
+ */
+long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
+{
+	size_t nr = r->bytes / r->folio_bytes;
+	void **pages = malloc(nr * sizeof(*pages));
+	int *nodes = malloc(nr * sizeof(*nodes));
+	int *status = malloc(nr * sizeof(*status));
+	uint64_t start;
+	long ret;
+
+	if (!pages || !nodes || !status)
+		bench_die(BENCH_LACKING, "no memory for %zu list entries", nr);
+	for (size_t i = 0; i < nr; i++) {
+		pages[i] = r->base + i * r->folio_bytes;
+		nodes[i] = node;
+		status[i] = -1;
+	}
+
+	start = bench_now_ns();
+	ret = syscall(SYS_move_pages, 0, nr, pages, nodes, status,
+		      MPOL_MF_MOVE);
+	*elapsed_ns = bench_now_ns() - start;
+	if (ret < 0)
+		ret = -errno;
+	free(pages);
+	free(nodes);
+	free(status);
+	return ret;
+}
+
+static void read_exact(int fd, void *buf, size_t bytes, uint64_t offset,
+		       const char *path)
+{
+	if (pread(fd, buf, bytes, (off_t)offset) != (ssize_t)bytes)
+		bench_die(BENCH_FAILED, "short read from %s", path);
+}
+
+/* Reads the flags of nr pages, one read for each physically contiguous run. */
+static void read_page_flags(int fd, const uint64_t *pfn, uint64_t *flags,
+			    size_t nr)
+{
+	for (size_t i = 0; i < nr;) {
+		size_t run = 1;
+
+		while (i + run < nr && pfn[i + run] == pfn[i] + run)
+			run++;
+		read_exact(fd, &flags[i], run * sizeof(*flags),
+			   pfn[i] * sizeof(*flags), "/proc/kpageflags");
+		i += run;
+	}
+}
+
+/* A folio is whole: contiguous, naturally aligned, one head, then tails. */
+static bool folio_whole(const uint64_t *pfn, const uint64_t *flags, size_t nr)
+{
+	if (nr == 1)
+		return !(flags[0] & (KPF_COMPOUND_HEAD | KPF_COMPOUND_TAIL));
+	if (pfn[0] % nr || !(flags[0] & KPF_COMPOUND_HEAD))
+		return false;
+	for (size_t i = 1; i < nr; i++)
+		if (pfn[i] != pfn[0] + i || !(flags[i] & KPF_COMPOUND_TAIL))
+			return false;
+	return true;
+}
+
+static size_t count_split_pages(const uint64_t *pfn, const uint64_t *flags,
+				size_t nr_pages, size_t nr_folio_pages)
+{
+	size_t nr_split = 0;
+
+	for (size_t i = 0; i < nr_pages; i += nr_folio_pages)
+		nr_split += !folio_whole(&pfn[i], &flags[i], nr_folio_pages);
+	return nr_split;
+}
+
+/*
+ * Counts the folios that do not have the wanted size (any more).  False when
+ * this process may not see physical addresses.
+ */
+bool region_count_split(const struct region *r, size_t *nr_split)
+{
+	static uint64_t pfn[QUERY_PAGES], flags[QUERY_PAGES];
+	size_t page = page_bytes(), nr_total = r->bytes / page;
+	int map_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	int flags_fd = open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
+	bool ok = map_fd >= 0 && flags_fd >= 0;
+
+	*nr_split = 0;
+	for (size_t done = 0; ok && done < nr_total;) {
+		size_t nr = nr_total - done;
+
+		if (nr > QUERY_PAGES)
+			nr = QUERY_PAGES;
+		read_exact(map_fd, pfn, nr * sizeof(*pfn),
+			   ((uintptr_t)r->base / page + done) * sizeof(*pfn),
+			   "/proc/self/pagemap");
+		for (size_t i = 0; i < nr; i++) {
+			ok = ok && (pfn[i] & PAGEMAP_PRESENT) &&
+			     (pfn[i] & PAGEMAP_PFN_MASK);
+			pfn[i] &= PAGEMAP_PFN_MASK;
+		}
+		if (!ok)
+			break;
+		read_page_flags(flags_fd, pfn, flags, nr);
+		*nr_split += count_split_pages(pfn, flags, nr,
+					       r->folio_bytes / page);
+		done += nr;
+	}
+	if (map_fd >= 0)
+		close(map_fd);
+	if (flags_fd >= 0)
+		close(flags_fd);
+	return ok;
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How many instructions does it take to migrate a folio?
+ *
+ * In a QEMU guest with "-accel tcg -icount shift=0,sleep=off" and one CPU, a
+ * nanosecond of guest time is one instruction.  This program moves a list of
+ * folios back and forth with move_pages(2) and reports the time of each pass;
+ * as /init of an initramfs nothing else runs, and the same image gives the
+ * same digits every time.  Elsewhere the figures are plain nanoseconds.
+ *
+ * Only sizes that stay whole are moved more than once: base pages and PMD
+ * folios.  Stock Linux splits folios in between on their second migration.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/bench.h"
+#include "common/engine.h"
+
+#define MAX_PASSES 64
+#define MAX_MODULES 8
+#define SCATTER_BYTES (48UL << 20)
+/* The first trip there and back fills caches and free lists. */
+#define WARM_UP_PASSES 2
+
+struct options {
+	struct variant engine;
+	const char *modules[MAX_MODULES];
+	size_t nr_modules;
+	uint64_t base_pages;
+	uint64_t huge_pages;
+	uint64_t scatter;
+	unsigned int passes;
+};
+
+static const char usage_text[] =
+	"usage: cost [options]\n"
+	"\n"
+	"Moves lists of folios back and forth between nodes 0 and 1 and prints the\n"
+	"nanoseconds of each pass: instructions, under QEMU's icount. Can be /init.\n"
+	"\n"
+	"  --engine NAME     off, stock, cpu, mtcopy (default off)\n"
+	"  --module FILE     load this kernel module first; may be repeated\n"
+	"  --base-pages N    4K pages in the list (default 8192)\n"
+	"  --huge-pages N    2M folios in the list (default 16; 0: none)\n"
+	"  --scatter SEED    leave holes of this pattern in both nodes' free memory\n"
+	"                    first (default 0: none)\n"
+	"  --passes N        passes that count, even (default 4); 2 come first\n"
+	"  --help\n"
+	"\n"
+	"example: cost --engine mtcopy --module /mtcopy.ko\n";
+
+static uint64_t number(const char *option, const char *text, uint64_t min,
+		       uint64_t max)
+{
+	uint64_t value;
+
+	if (!parse_u64(text, &value) || value < min || value > max)
+		bench_die(BENCH_USAGE,
+			  "--%s: '%s' is not a number from %llu to %llu",
+			  option, text, (unsigned long long)min,
+			  (unsigned long long)max);
+	return value;
+}
+
+static void parse_options(struct options *o, int argc, char **argv)
+{
+	static const struct option longopts[] = {
+		{ "engine", required_argument, NULL, 'e' },
+		{ "module", required_argument, NULL, 'm' },
+		{ "base-pages", required_argument, NULL, 'b' },
+		{ "huge-pages", required_argument, NULL, 'g' },
+		{ "scatter", required_argument, NULL, 's' },
+		{ "passes", required_argument, NULL, 'p' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	variant_parse("off", &o->engine);
+	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+		switch (c) {
+		case 'e':
+			if (!variant_parse(optarg, &o->engine))
+				bench_die(BENCH_USAGE,
+					  "--engine: '%s' is not valid",
+					  optarg);
+			break;
+		case 'm':
+			if (o->nr_modules == MAX_MODULES)
+				bench_die(BENCH_USAGE, "too many --module");
+			o->modules[o->nr_modules++] = optarg;
+			break;
+		case 'b':
+			o->base_pages = number("base-pages", optarg, 1,
+					       1 << 24);
+			break;
+		case 'g':
+			o->huge_pages = number("huge-pages", optarg, 0,
+					       1 << 16);
+			break;
+		case 's':
+			o->scatter = number("scatter", optarg, 0, UINT32_MAX);
+			break;
+		case 'p':
+			o->passes = (unsigned int)number(
+				"passes", optarg, 2,
+				MAX_PASSES - WARM_UP_PASSES);
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			exit(BENCH_OK);
+		default:
+			exit(BENCH_USAGE);
+		}
+	}
+	if (optind != argc)
+		bench_die(BENCH_USAGE, "unexpected argument '%s'",
+			  argv[optind]);
+	if (o->passes % 2)
+		bench_die(BENCH_USAGE, "--passes must be even: there and back");
+}
+
+static void power_off(void)
+{
+	fflush(stdout);
+	sync();
+	reboot(RB_POWER_OFF);
+}
+
+static void mount_or_die(const char *type, const char *dir)
+{
+	mkdir(dir, 0755);
+	if (mount(type, dir, type, 0, NULL) && errno != EBUSY)
+		bench_die(BENCH_LACKING, "cannot mount %s: %s", dir,
+			  strerror(errno));
+}
+
+/* What an init has to do before anything else works. */
+static void become_init(void)
+{
+	if (atexit(power_off))
+		power_off();
+	mount_or_die("devtmpfs", "/dev");
+	mount_or_die("proc", "/proc");
+	mount_or_die("sysfs", "/sys");
+}
+
+/*
+ * Where free pages lie decides how often the buddy allocator splits and merges
+ * blocks: takes memory and gives three of four pages back, in an order that
+ * @seed decides.  What is kept is never freed.
+ */
+static void scatter(int node, uint64_t seed)
+{
+	size_t page = page_bytes();
+	struct region r;
+
+	region_map(&r, SCATTER_BYTES, page, node);
+	region_fill(&r, seed);
+	for (size_t i = 0; i < SCATTER_BYTES / page; i++) {
+		/* Numerical Recipes' generator; its high bits are the good ones. */
+		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		if (seed >> 62)
+			madvise(r.base + i * page, page, MADV_DONTNEED);
+	}
+}
+
+static void one_pass(const struct region *r, unsigned int pass, uint64_t seed,
+		     uint64_t *elapsed_ns)
+{
+	int node = pass % 2 ? 0 : 1, found;
+	size_t offset;
+	long ret = region_move(r, node, elapsed_ns);
+
+	if (ret)
+		bench_die(BENCH_FAILED,
+			  "pass %u: move_pages(2) returned %ld: not every page moved",
+			  pass, ret);
+	if (!region_on_node(r, node, &offset, &found))
+		bench_die(BENCH_FAILED,
+			  "pass %u: the page at byte %zu is on node %d, not %d",
+			  pass, offset, found, node);
+	if (!region_verify(r, seed, &offset))
+		bench_die(BENCH_FAILED,
+			  "pass %u: byte %zu has the wrong content", pass,
+			  offset);
+}
+
+static void check_whole(const struct region *r, const char *when)
+{
+	size_t nr_split;
+
+	if (region_count_split(r, &nr_split) && nr_split)
+		bench_die(BENCH_FAILED,
+			  "%zu folios do not have %zu bytes %s the passes",
+			  nr_split, r->folio_bytes, when);
+}
+
+static void measure(const struct options *o, size_t folio_bytes, uint64_t nr)
+{
+	unsigned int passes = WARM_UP_PASSES + o->passes;
+	uint64_t before = 0, after = 0, pass_ns[MAX_PASSES];
+	struct region r;
+	bool counted;
+
+	folio_size_select(folio_bytes);
+	region_map(&r, nr * folio_bytes, folio_bytes, 0);
+	region_fill(&r, folio_bytes);
+	check_whole(&r, "before");
+	counted = engine_copied_bytes(&o->engine, &before);
+	for (unsigned int pass = 0; pass < passes; pass++)
+		one_pass(&r, pass, folio_bytes, &pass_ns[pass]);
+	check_whole(&r, "after");
+	engine_copied_bytes(&o->engine, &after);
+	region_unmap(&r);
+
+	json_begin("cost");
+	json_str("engine", o->engine.engine);
+	json_u64("folio_bytes", folio_bytes);
+	json_u64("folios", nr);
+	json_u64_array("pass_ns", pass_ns + WARM_UP_PASSES, o->passes);
+	/* What the copy alone takes cannot be told from outside the kernel. */
+	json_null("copy_instructions");
+	if (counted)
+		json_u64("engine_bytes", after - before);
+	else
+		json_null("engine_bytes");
+	json_bool("verified", true);
+	json_end();
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {
+		.base_pages = 8192,
+		.huge_pages = 16,
+		.passes = 4,
+	};
+	uint64_t base_bytes, huge_bytes;
+
+	if (getpid() == 1)
+		become_init();
+	parse_options(&o, argc, argv);
+	base_bytes = o.base_pages * page_bytes();
+	huge_bytes = o.huge_pages * PMD_BYTES;
+	for (int node = 0; node < 2; node++)
+		node_check_free(node, base_bytes > huge_bytes ? base_bytes :
+								huge_bytes);
+	for (size_t i = 0; i < o.nr_modules; i++)
+		module_load(o.modules[i]);
+	engine_check(&o.engine);
+
+	settings_restore_on_exit();
+	settings_on_interrupt(NULL);
+	json_begin("environment");
+	json_str("bench", "cost");
+	machine_report();
+	engine_report();
+	machine_quiet();
+	json_end();
+
+	for (int node = 0; o.scatter && node < 2; node++)
+		scatter(node, o.scatter);
+	engine_prepare();
+	engine_select(&o.engine);
+	measure(&o, page_bytes(), o.base_pages);
+	if (o.huge_pages)
+		measure(&o, PMD_BYTES, o.huge_pages);
+	json_begin("done");
+	json_u64("passes", o.passes);
+	json_end();
+	return BENCH_OK;
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How fast does move_pages(2) move memory from one node to another?
+ *
+ * For every folio size and engine, one call moves a fixed total that was
+ * freshly allocated on the source node.  All variants, and plain memcpy as
+ * the limit, take turns within each round, so that whatever slows the machine
+ * down for a while slows all of them.  After each call the node of every page
+ * is asked from the kernel and every byte is compared: a wrong one ends the
+ * program with status 1.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bench.h"
+#include "common/engine.h"
+#include "common/limit.h"
+
+#define MAX_SIZES 16
+#define MAX_VARIANTS 32
+#define MAX_ROUNDS 10000
+#define MAX_MODULES 8
+#define ALLOCATION_TRIES 3
+
+enum busy_mode { BUSY_NO, BUSY_ONLY, BUSY_BOTH };
+
+struct options {
+	int from, to;
+	size_t sizes[MAX_SIZES];
+	size_t nr_sizes;
+	uint64_t total_bytes;
+	unsigned int rounds;
+	struct variant variants[MAX_VARIANTS];
+	size_t nr_variants;
+	enum busy_mode busy;
+	const char *sabotage;
+	const char *modules[MAX_MODULES];
+	size_t nr_modules;
+	cpu_set_t cpus;
+	int cpu;
+};
+
+struct sample {
+	const struct variant *variant;
+	size_t folio_bytes;
+	bool busy;
+	unsigned int round;	/* 0 warms up and does not count */
+	uint64_t elapsed_ns;
+	uint64_t hog_iterations;
+	size_t nr_split;
+	bool split_known;
+	uint64_t engine_bytes;
+	bool engine_bytes_known;
+};
+
+static const char usage_text[] =
+	"usage: move_pages [options]\n"
+	"\n"
+	"Moves memory between two NUMA nodes, verifies every page and byte, and\n"
+	"prints one JSON object per measurement.\n"
+	"\n"
+	"  --from NODE, --to NODE  nodes (default 0 and 1)\n"
+	"  --sizes LIST            folio sizes, 4K to 2M (default 4K,64K,2M)\n"
+	"  --total-bytes SIZE      moved by each call (default 256M)\n"
+	"  --rounds N              that count; one more comes first (default 5)\n"
+	"  --variants LIST         stock, cpu, mtcopy[:threads=N] (default stock)\n"
+	"  --limit LIST            memcpy with so many threads (default 1), or none\n"
+	"  --busy no|only|both     a hog on every CPU meanwhile (default no)\n"
+	"  --cpu CPU               where the caller runs (default: first of --from)\n"
+	"  --module FILE           load this kernel module first; may be repeated\n"
+	"  --sabotage content|node spoil one page before the check, which must\n"
+	"                          then fail (for tests)\n"
+	"  --help\n"
+	"\n"
+	"example: move_pages --sizes 64K,2M --variants stock,mtcopy:threads=2\n";
+
+_Noreturn static void bad_value(const char *option, const char *value)
+{
+	bench_die(BENCH_USAGE, "--%s: '%s' is not valid (see --help)", option,
+		  value);
+}
+
+static uint64_t number(const char *option, const char *text, uint64_t min,
+		       uint64_t max)
+{
+	uint64_t value;
+
+	if (!parse_u64(text, &value) || value < min || value > max)
+		bad_value(option, text);
+	return value;
+}
+
+static void parse_sizes(struct options *o, const char *text)
+{
+	char words[MAX_SIZES][64];
+
+	o->nr_sizes = parse_list(text, words, MAX_SIZES);
+	if (!o->nr_sizes)
+		bad_value("sizes", text);
+	for (size_t i = 0; i < o->nr_sizes; i++) {
+		uint64_t bytes;
+
+		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
+		    bytes > PMD_BYTES || (bytes & (bytes - 1)))
+			bench_die(BENCH_USAGE,
+				  "--sizes: '%s' is not a power of two from 4K to 2M",
+				  words[i]);
+		o->sizes[i] = bytes;
+	}
+}
+
+static void parse_variants(struct options *o, const char *text)
+{
+	char words[MAX_VARIANTS / 2][64];
+	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
+
+	if (!nr)
+		bad_value("variants", text);
+	o->nr_variants = 0;
+	for (size_t i = 0; i < nr; i++)
+		if (!variant_parse(words[i], &o->variants[o->nr_variants++]))
+			bad_value("variants", words[i]);
+}
+
+/* Limits come after --variants, whatever the order on the command line. */
+static void parse_limits(struct options *o, const char *text)
+{
+	char words[MAX_VARIANTS / 2][64];
+	size_t nr;
+
+	if (!strcmp(text, "none"))
+		return;
+	nr = parse_list(text, words, ARRAY_SIZE(words));
+	if (!nr)
+		bad_value("limit", text);
+	for (size_t i = 0; i < nr; i++)
+		o->variants[o->nr_variants++] = (struct variant){
+			.engine = "limit",
+			.threads = (unsigned int)number("limit", words[i], 1,
+							64),
+			.limit = true,
+		};
+}
+
+static void parse_busy(struct options *o, const char *text)
+{
+	static const char *const words[] = { "no", "only", "both" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		if (!strcmp(text, words[i])) {
+			o->busy = (enum busy_mode)i;
+			return;
+		}
+	}
+	bad_value("busy", text);
+}
+
+static void parse_options(struct options *o, int argc, char **argv)
+{
+	static const struct option longopts[] = {
+		{ "from", required_argument, NULL, 'f' },
+		{ "to", required_argument, NULL, 't' },
+		{ "sizes", required_argument, NULL, 's' },
+		{ "total-bytes", required_argument, NULL, 'b' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "variants", required_argument, NULL, 'v' },
+		{ "limit", required_argument, NULL, 'l' },
+		{ "busy", required_argument, NULL, 'y' },
+		{ "cpu", required_argument, NULL, 'c' },
+		{ "module", required_argument, NULL, 'm' },
+		{ "sabotage", required_argument, NULL, 'x' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *limits = "1";
+	int c;
+
+	parse_sizes(o, "4K,64K,2M");
+	parse_variants(o, "stock");
+	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			o->from = (int)number("from", optarg, 0, 1023);
+			break;
+		case 't':
+			o->to = (int)number("to", optarg, 0, 1023);
+			break;
+		case 's':
+			parse_sizes(o, optarg);
+			break;
+		case 'b':
+			if (!parse_bytes(optarg, &o->total_bytes))
+				bad_value("total-bytes", optarg);
+			break;
+		case 'r':
+			o->rounds = (unsigned int)number("rounds", optarg, 1,
+							 MAX_ROUNDS);
+			break;
+		case 'v':
+			parse_variants(o, optarg);
+			break;
+		case 'l':
+			limits = optarg;
+			break;
+		case 'y':
+			parse_busy(o, optarg);
+			break;
+		case 'c':
+			o->cpu = (int)number("cpu", optarg, 0, CPU_SETSIZE - 1);
+			break;
+		case 'm':
+			if (o->nr_modules == MAX_MODULES)
+				bench_die(BENCH_USAGE, "too many --module");
+			o->modules[o->nr_modules++] = optarg;
+			break;
+		case 'x':
+			if (strcmp(optarg, "content") && strcmp(optarg, "node"))
+				bad_value("sabotage", optarg);
+			o->sabotage = optarg;
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			exit(BENCH_OK);
+		default:
+			/* getopt has said which option it was. */
+			exit(BENCH_USAGE);
+		}
+	}
+	if (optind != argc)
+		bench_die(BENCH_USAGE, "unexpected argument '%s'",
+			  argv[optind]);
+	parse_limits(o, limits);
+}
+
+static void check_total(const struct options *o)
+{
+	if (!o->total_bytes || o->total_bytes % PMD_BYTES ||
+	    o->total_bytes > (1ULL << 44))
+		bench_die(BENCH_USAGE,
+			  "--total-bytes must be a multiple of 2M, so that every folio size divides it");
+	if (o->from == o->to)
+		bench_die(BENCH_USAGE,
+			  "--from and --to are both node %d: nothing would move",
+			  o->from);
+}
+
+static void report_environment(const struct options *o)
+{
+	json_begin("environment");
+	json_str("bench", "move-pages");
+	machine_report();
+	json_u64("from_node", (uint64_t)o->from);
+	json_u64("to_node", (uint64_t)o->to);
+	json_u64("caller_cpu", (uint64_t)o->cpu);
+	json_u64("page_bytes", page_bytes());
+	json_str("limit_copy", limit_choose_copy());
+	engine_report();
+	machine_quiet();
+	json_end();
+}
+
+static void count_split_or_unknown(const struct region *r, struct sample *s)
+{
+	s->split_known = region_count_split(r, &s->nr_split);
+}
+
+/*
+ * Memory on the source node in folios of the wanted size.  Page faults fall
+ * back to smaller folios when the node is fragmented; asking for compaction
+ * and starting again is worth a try, measuring the wrong size never is.
+ */
+static void allocate(struct region *r, const struct options *o,
+		     struct sample *s, uint64_t seed)
+{
+	folio_size_select(s->folio_bytes);
+	for (int try = 1;; try++) {
+		int found;
+		size_t offset;
+
+		region_map(r, o->total_bytes, s->folio_bytes, o->from);
+		region_fill(r, seed);
+		count_split_or_unknown(r, s);
+		if (!s->split_known || !s->nr_split) {
+			if (region_on_node(r, o->from, &offset, &found))
+				return;
+			bench_die(BENCH_FAILED,
+				  "byte %zu was allocated on node %d instead of %d",
+				  offset, found, o->from);
+		}
+		if (try == ALLOCATION_TRIES)
+			bench_die(BENCH_LACKING,
+				  "node %d gave %zu of %zu folios of %zu bytes in another size: its memory is fragmented, use a smaller --total-bytes",
+				  o->from, s->nr_split,
+				  (size_t)o->total_bytes / s->folio_bytes,
+				  s->folio_bytes);
+		region_unmap(r);
+		file_write("/proc/sys/vm/compact_memory", "1");
+	}
+}
+
+static void verify(const struct region *r, int node, uint64_t seed,
+		   const struct sample *s)
+{
+	size_t offset;
+	int found;
+
+	if (!region_on_node(r, node, &offset, &found))
+		bench_die(BENCH_FAILED,
+			  "%s, %zu-byte folios, round %u: the page at byte %zu is on node %d, not %d",
+			  s->variant->engine, s->folio_bytes, s->round, offset,
+			  found, node);
+	if (!region_verify(r, seed, &offset))
+		bench_die(BENCH_FAILED,
+			  "%s, %zu-byte folios, round %u: byte %zu has the wrong content",
+			  s->variant->engine, s->folio_bytes, s->round, offset);
+}
+
+/* Spoils the last page, to prove that the check looks at all of them. */
+static void sabotage(const struct options *o, struct region *r)
+{
+	struct region last = *r;
+	uint64_t ignored;
+
+	if (!o->sabotage)
+		return;
+	if (!strcmp(o->sabotage, "content")) {
+		r->base[r->bytes - 1] ^= 1;
+		return;
+	}
+	last.base += r->bytes - r->folio_bytes;
+	last.bytes = r->folio_bytes;
+	region_move(&last, o->from, &ignored);
+}
+
+static void measure_move(const struct options *o, struct sample *s,
+			 uint64_t seed)
+{
+	uint64_t before = 0, after = 0, hogs = 0;
+	struct region r;
+	long ret;
+
+	allocate(&r, o, s, seed);
+	engine_select(s->variant);
+	s->engine_bytes_known = engine_copied_bytes(s->variant, &before);
+	if (s->busy) {
+		hogs_run();
+		hogs = hogs_progress();
+	}
+	ret = region_move(&r, o->to, &s->elapsed_ns);
+	if (s->busy) {
+		s->hog_iterations = hogs_progress() - hogs;
+		hogs_pause();
+	}
+	if (ret < 0)
+		bench_die(BENCH_FAILED, "move_pages(2) with engine %s: %s",
+			  s->variant->engine, strerror((int)-ret));
+	if (engine_copied_bytes(s->variant, &after))
+		s->engine_bytes = after - before;
+	sabotage(o, &r);
+	verify(&r, o->to, seed, s);
+	count_split_or_unknown(&r, s);
+	region_unmap(&r);
+}
+
+static void measure_limit(const struct options *o, struct sample *s,
+			  uint64_t seed)
+{
+	struct region src, dst;
+
+	folio_size_select(s->folio_bytes);
+	region_map(&src, o->total_bytes, s->folio_bytes, o->from);
+	region_fill(&src, seed);
+	region_map(&dst, o->total_bytes, s->folio_bytes, o->to);
+	region_fill(&dst, seed + 1);
+	if (s->busy)
+		hogs_run();
+	s->elapsed_ns = limit_copy_ns(&src, &dst, s->variant->threads,
+				      &o->cpus, o->cpu);
+	if (s->busy)
+		hogs_pause();
+	verify(&src, o->from, seed, s);
+	verify(&dst, o->to, seed, s);
+	region_unmap(&src);
+	region_unmap(&dst);
+}
+
+static void report_sample(const struct options *o, const struct sample *s)
+{
+	json_begin("measurement");
+	json_str("engine", s->variant->engine);
+	json_u64("threads", s->variant->threads);
+	json_u64("folio_bytes", s->folio_bytes);
+	json_bool("busy", s->busy);
+	json_u64("round", s->round);
+	json_u64("moved_bytes", o->total_bytes);
+	json_u64("elapsed_ns", s->elapsed_ns);
+	if (s->split_known)
+		json_u64("split_folios", s->nr_split);
+	else
+		json_null("split_folios");
+	if (s->engine_bytes_known)
+		json_u64("engine_bytes", s->engine_bytes);
+	else
+		json_null("engine_bytes");
+	if (s->busy)
+		json_u64("hog_iterations", s->hog_iterations);
+	json_bool("verified", true);
+	json_end();
+}
+
+static void measure(const struct options *o, struct sample *s)
+{
+	static uint64_t seed;
+
+	/* A new seed each time: stale content of an earlier run is wrong. */
+	seed += 2;
+	if (s->variant->limit)
+		measure_limit(o, s, seed);
+	else
+		measure_move(o, s, seed);
+	report_sample(o, s);
+}
+
+static void run_group(const struct options *o, unsigned int round,
+		      size_t folio_bytes, bool busy)
+{
+	for (size_t i = 0; i < o->nr_variants; i++) {
+		/* Nobody is always first, or always after the same one. */
+		size_t turn = (i + round) % o->nr_variants;
+		struct sample s = {
+			.variant = &o->variants[turn],
+			.folio_bytes = folio_bytes,
+			.busy = busy,
+			.round = round,
+		};
+
+		measure(o, &s);
+	}
+}
+
+static void run_rounds(const struct options *o)
+{
+	for (unsigned int round = 0; round <= o->rounds; round++) {
+		for (size_t i = 0; i < o->nr_sizes; i++) {
+			if (o->busy != BUSY_ONLY)
+				run_group(o, round, o->sizes[i], false);
+			if (o->busy != BUSY_NO)
+				run_group(o, round, o->sizes[i], true);
+		}
+	}
+}
+
+static void drop_unsupported_sizes(struct options *o)
+{
+	size_t nr = 0;
+
+	for (size_t i = 0; i < o->nr_sizes; i++) {
+		if (folio_size_supported(o->sizes[i])) {
+			o->sizes[nr++] = o->sizes[i];
+			continue;
+		}
+		json_begin("skipped");
+		json_u64("folio_bytes", o->sizes[i]);
+		json_str("reason",
+			 "this kernel has no anonymous folios of this size");
+		json_end();
+	}
+	o->nr_sizes = nr;
+	if (!nr)
+		bench_die(BENCH_LACKING,
+			  "this kernel has no anonymous folios of any of the sizes asked for");
+}
+
+static void choose_cpu(struct options *o)
+{
+	if (sched_getaffinity(0, sizeof(o->cpus), &o->cpus))
+		bench_die(BENCH_FAILED, "sched_getaffinity: %s",
+			  strerror(errno));
+	if (o->cpu < 0)
+		o->cpu = node_first_cpu(o->from);
+	if (o->cpu < 0)
+		o->cpu = node_first_cpu(o->to);
+	if (o->cpu < 0 || !CPU_ISSET(o->cpu, &o->cpus)) {
+		o->cpu = 0;
+		while (!CPU_ISSET(o->cpu, &o->cpus))
+			o->cpu++;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = {
+		.to = 1,
+		.total_bytes = 256UL << 20,
+		.rounds = 5,
+		.cpu = -1,
+	};
+
+	parse_options(&o, argc, argv);
+	check_total(&o);
+	node_check_free(o.from, o.total_bytes);
+	node_check_free(o.to, o.total_bytes);
+	for (size_t i = 0; i < o.nr_modules; i++)
+		module_load(o.modules[i]);
+	for (size_t i = 0; i < o.nr_variants; i++)
+		engine_check(&o.variants[i]);
+	choose_cpu(&o);
+
+	settings_restore_on_exit();
+	settings_on_interrupt(hogs_kill);
+	report_environment(&o);
+	drop_unsupported_sizes(&o);
+	engine_prepare();
+	if (o.busy != BUSY_NO)
+		hogs_create();
+	/* After the hogs, which take their CPUs from the same mask. */
+	pin_to_cpu(o.cpu);
+	run_rounds(&o);
+	hogs_kill();
+	json_begin("done");
+	json_u64("rounds", o.rounds);
+	json_end();
+	return BENCH_OK;
+}

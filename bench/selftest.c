@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tests of what the benchmarks rely on, in KTAP: a check that cannot fail
+ * proves nothing, so each one is shown something wrong.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/bench.h"
+#include "common/engine.h"
+#include "common/limit.h"
+
+#define PAGE 4096
+
+static int nr_tests, nr_failed;
+
+static void check(bool ok, const char *name)
+{
+	nr_tests++;
+	nr_failed += !ok;
+	printf("%sok %d %s\n", ok ? "" : "not ", nr_tests, name);
+}
+
+static void test_pattern(void)
+{
+	static unsigned char page[PAGE], other[PAGE];
+	bool found_all = true;
+
+	pattern_fill(page, PAGE, 7, 3);
+	check(pattern_verify(page, PAGE, 7, 3) == PAGE,
+	      "pattern: a filled page verifies");
+	for (size_t bit = 0; bit < 8UL * PAGE; bit++) {
+		page[bit / 8] ^= 1 << (bit % 8);
+		found_all &= pattern_verify(page, PAGE, 7, 3) == bit / 8;
+		page[bit / 8] ^= 1 << (bit % 8);
+	}
+	check(found_all, "pattern: every flipped bit is found where it is");
+	check(pattern_verify(page, PAGE, 7, 4) != PAGE,
+	      "pattern: another page's content is wrong");
+	check(pattern_verify(page, PAGE, 8, 3) != PAGE,
+	      "pattern: an earlier round's content is wrong");
+
+	/* One cache line of the neighbour, at the same offset. */
+	pattern_fill(other, PAGE, 7, 4);
+	memcpy(page + 1024, other + 1024, 64);
+	check(pattern_verify(page, PAGE, 7, 3) == 1024,
+	      "pattern: one line of another page is wrong");
+	memset(page, 0, PAGE);
+	check(pattern_verify(page, PAGE, 0, 0) != PAGE,
+	      "pattern: zeroes are wrong");
+}
+
+static void test_numbers(void)
+{
+	static const char *const bad_sizes[] = {
+		"", " 4K", "-1", "+4", "4k B", "4KB", "K", "4T", "4Ki", "4 K",
+		"0x10", "18446744073709551616", "17179869184G", "4KiBs",
+	};
+	uint64_t value = 0;
+	bool refused = true;
+
+	check(parse_bytes("4096", &value) && value == 4096, "size: bytes");
+	check(parse_bytes("4K", &value) && value == 4096, "size: K");
+	check(parse_bytes("2m", &value) && value == PMD_BYTES, "size: m");
+	check(parse_bytes("1GiB", &value) && value == 1 << 30, "size: GiB");
+	for (size_t i = 0; i < ARRAY_SIZE(bad_sizes); i++)
+		refused &= !parse_bytes(bad_sizes[i], &value);
+	check(refused, "size: everything else is refused");
+	check(parse_u64("18446744073709551615", &value) && value == UINT64_MAX,
+	      "number: largest");
+	check(!parse_u64("1K", &value) && !parse_u64("", &value) &&
+		      !parse_u64("1 ", &value),
+	      "number: nothing may follow it");
+}
+
+static void test_lists(void)
+{
+	char words[3][64];
+
+	check(parse_list("a,bb,c", words, 3) == 3 && !strcmp(words[1], "bb"),
+	      "list: three words");
+	check(!parse_list("a,b,c,d", words, 3), "list: too many words");
+	check(!parse_list("a,,b", words, 3) && !parse_list("", words, 3) &&
+		      !parse_list("a,", words, 3),
+	      "list: empty words are refused");
+}
+
+static void test_variants(void)
+{
+	struct variant v;
+
+	check(variant_parse("stock", &v) && v.threads == 1, "variant: stock");
+	check(variant_parse("mtcopy", &v) && v.threads == 0,
+	      "variant: mtcopy chooses its threads");
+	check(variant_parse("mtcopy:threads=2", &v) && v.threads == 2 &&
+		      !strcmp(v.engine, "mtcopy"),
+	      "variant: mtcopy with two threads");
+	check(!variant_parse("mtcopy:threads=", &v) &&
+		      !variant_parse("mtcopy:threads=x", &v) &&
+		      !variant_parse("mtcopy:channels=2", &v) &&
+		      !variant_parse("cpu:threads=2", &v) &&
+		      !variant_parse("", &v) && !variant_parse(":", &v),
+	      "variant: the rest is refused");
+}
+
+static void test_settings(void)
+{
+	char path[] = "/tmp/pageferry-selftest-XXXXXX", value[64];
+	int fd = mkstemp(path);
+
+	if (fd < 0) {
+		check(false, "setting: temporary file");
+		return;
+	}
+	close(fd);
+	file_write(path, "always [madvise] never\n");
+	setting_value(path, value, sizeof(value));
+	check(!strcmp(value, "madvise"), "setting: the bracketed word counts");
+	unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	close(fd);
+	file_write(path, "12\n");
+	check(setting_pin(path, "34") && setting_pin(path, "56"),
+	      "setting: pinned twice");
+	setting_value(path, value, sizeof(value));
+	check(!strcmp(value, "56"), "setting: the last value is in force");
+	settings_restore();
+	setting_value(path, value, sizeof(value));
+	check(!strcmp(value, "12"), "setting: the first value comes back");
+	check(!setting_pin("/nonexistent/file", "1"),
+	      "setting: a missing file is reported");
+	unlink(path);
+}
+
+/* Works on one node as well: the limit copies whatever it is given. */
+static void test_limit(void)
+{
+	bool both_copy = true;
+
+	struct region src, dst;
+	size_t offset = 0;
+	cpu_set_t cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	region_map(&src, 3 * PMD_BYTES, page_bytes(), 0);
+	region_map(&dst, 3 * PMD_BYTES, page_bytes(), 0);
+	region_fill(&src, 5);
+	region_fill(&dst, 6);
+	check(limit_copy_ns(&src, &dst, 3, &cpus, 0) > 0,
+	      "limit: three threads take some time");
+	both_copy &= region_verify(&dst, 5, &offset);
+	/* Whichever is chosen here, it has to copy everything too. */
+	limit_choose_copy();
+	region_fill(&dst, 6);
+	limit_copy_ns(&src, &dst, 1, &cpus, 0);
+	both_copy &= region_verify(&dst, 5, &offset);
+	check(both_copy, "limit: everything was copied");
+	dst.base[dst.bytes - 1] ^= 1;
+	check(!region_verify(&dst, 5, &offset) && offset == dst.bytes - 1,
+	      "region: the last byte is looked at");
+	region_unmap(&src);
+	region_unmap(&dst);
+}
+
+int main(void)
+{
+	/* Also when stdout is a pipe: in the order in which things happen. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("KTAP version 1\n");
+	test_pattern();
+	test_numbers();
+	test_lists();
+	test_variants();
+	test_settings();
+	test_limit();
+	printf("1..%d\n", nr_tests);
+	return nr_failed ? BENCH_FAILED : BENCH_OK;
+}
