@@ -47,14 +47,19 @@ def add_parser(sub: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def add_kernel_arguments(parser: argparse.ArgumentParser) -> None:
+def add_kernel_arguments(
+    parser: argparse._ActionsContainer, *, vanilla: bool = True
+) -> None:
     """Add the options that choose a kernel."""
     parser.add_argument(
         "--base", default="6.12", metavar="RELEASE", help="base (default: %(default)s)"
     )
-    parser.add_argument(
-        "--vanilla", action="store_true", help="without linux/tree and linux/hooks"
-    )
+    if vanilla:
+        parser.add_argument(
+            "--vanilla",
+            action="store_true",
+            help="without linux/tree and linux/hooks",
+        )
     parser.add_argument(
         "--config",
         action="append",

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Building the C programs, once for each content of bench/."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from pageferry import output
+from pageferry.errors import ExitCode, PageferryError, from_os_error
+from pageferry.paths import make_cache_dir, repo_root
+from pageferry.proc import capture, find_tool
+
+PROGRAMS = ("move_pages", "cost", "selftest")
+
+
+def _sources(directory: Path) -> list[Path]:
+    """List what goes into the programs; a build directory does not."""
+    names = [directory / "Makefile"]
+    for pattern in ("*.c", "common/*.c", "common/*.h"):
+        names += directory.glob(pattern)
+    return sorted(names)
+
+
+def content_key(directory: Path) -> str:
+    """Hash the sources, and the compiler's choice by environment."""
+    digest = hashlib.sha256()
+    for path in _sources(directory):
+        digest.update(f"{path.relative_to(directory)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name in ("CC", "CFLAGS"):
+        digest.update(f"{name}={os.environ.get(name, '')}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def build() -> Path:
+    """Return a directory with the programs, building them when it is new."""
+    source = repo_root() / "bench"
+    try:
+        cache = make_cache_dir("bench")
+        wanted = cache / content_key(source)
+        if wanted.is_dir():
+            return wanted
+        return _build(source, cache, wanted)
+    except OSError as error:
+        raise from_os_error(
+            error, "cannot build the benchmark programs", ExitCode.NOT_STARTED
+        ) from error
+
+
+def _build(source: Path, cache: Path, wanted: Path) -> Path:
+    make = find_tool("make", "build-essential")
+    find_tool(os.environ.get("CC", "cc").split()[0], "build-essential")
+    output.talk("building the benchmark programs")
+    # Whatever happens, a half-built directory never gets the final name.
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as name:
+        objects, ready = Path(name, "objects"), Path(name, "ready")
+        done = capture([make, "-s", "-C", source, f"OUT={objects}"])
+        if done.returncode:
+            raise PageferryError(
+                "cannot build the benchmark programs",
+                value=source,
+                detail=done.stdout + done.stderr,
+                code=ExitCode.NOT_STARTED,
+            )
+        ready.mkdir()
+        for program in PROGRAMS:
+            shutil.copy2(objects / program, ready / program)
+        try:
+            ready.rename(wanted)
+        except OSError:
+            # Somebody else built the same in the meantime.
+            if not wanted.is_dir():
+                raise
+    return wanted

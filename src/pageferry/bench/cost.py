@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench cost`: instructions per folio, counted by the guest's own clock.
+
+QEMU with icount makes one nanosecond of guest time one instruction. The same
+image and initramfs give the same digits on every run; where things lie in
+memory moves the figure of small folios by up to 1%, so each engine boots
+several times with an initramfs of another size and with other holes in its
+free memory, and the mean counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from pageferry.bench.cpio import Archive
+from pageferry.bench.lines import Cost, Line
+from pageferry.errors import PageferryError
+from pageferry.results.schema import Row
+from pageferry.units import KIB, MIB, format_size
+
+BENCH = "cost"
+ENGINES = ("stock", "off", "cpu", "mtcopy")
+# The engine in the guest's /init: the vanilla kernel knows no other.
+MODULES = {"mtcopy": "mtcopy"}
+# An odd number of pages: layouts differ in more than the last address bits.
+PADDING_STEP_BYTES = 149 * 4 * KIB
+
+# How much more than stock the patched kernel may take with no engine active.
+OFF_TOLERANCE = {4 * KIB: 0.005, 2 * MIB: 0.001}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one boot said about one folio size."""
+
+    engine: str
+    layout: int
+    cost: Cost
+
+    @property
+    def instructions_per_folio(self) -> float:
+        """Give the mean of all passes that count."""
+        return mean(self.cost.pass_ns) / self.cost.folios
+
+
+def initramfs(program: Path, modules: Sequence[Path], layout: int) -> bytes:
+    """Make the initramfs of one memory layout."""
+    archive = Archive()
+    for name in ("dev", "proc", "sys"):
+        archive.directory(name)
+    archive.character_device("dev/console", 5, 1)
+    archive.file("init", program.read_bytes(), 0o755)
+    for module in modules:
+        archive.file(module.name, module.read_bytes())
+    archive.file("padding", b"\0" * (layout * PADDING_STEP_BYTES))
+    return archive.bytes()
+
+
+def init_arguments(engine: str, modules: Sequence[Path], layout: int) -> list[str]:
+    """Give what /init is called with, after "--" on the kernel command line."""
+    arguments = ["--engine", engine, "--scatter", str(layout)]
+    for module in modules:
+        arguments += ["--module", f"/{module.name}"]
+    return arguments
+
+
+def samples_of(engine: str, layout: int, lines: Sequence[Line]) -> list[Sample]:
+    """Pick the figures out of what one boot printed."""
+    samples = [Sample(engine, layout, line) for line in lines if isinstance(line, Cost)]
+    for sample in samples:
+        if not sample.cost.verified or not sample.cost.pass_ns:
+            raise PageferryError("a measurement was not verified", value=engine)
+    if not samples:
+        raise PageferryError("a boot measured nothing", value=engine)
+    return samples
+
+
+def check_same(first: Sequence[Sample], again: Sequence[Sample]) -> None:
+    """Compare two boots of the same image and initramfs, digit by digit."""
+    for one, other in zip(first, again, strict=True):
+        if one.cost != other.cost:
+            raise PageferryError(
+                "two runs of the same image gave different instruction counts",
+                value=f"{one.engine}, {format_size(one.cost.folio_bytes)}",
+                reason=f"{one.cost.pass_ns} and then {other.cost.pass_ns}",
+                hint="something outside the guest reached it: not usable as a gate",
+            )
+
+
+def make_rows(samples: Sequence[Sample]) -> list[Row]:
+    """Turn boots into rows, one for each engine and folio size."""
+    grouped: dict[tuple[int, str], list[Sample]] = {}
+    for sample in samples:
+        key = (sample.cost.folio_bytes, sample.engine)
+        grouped.setdefault(key, []).append(sample)
+    means = {
+        key: mean(sample.instructions_per_folio for sample in group)
+        for key, group in grouped.items()
+    }
+    return [
+        _row(size, engine, group, means) for (size, engine), group in _sorted(grouped)
+    ]
+
+
+def _sorted(
+    grouped: Mapping[tuple[int, str], list[Sample]],
+) -> list[tuple[tuple[int, str], list[Sample]]]:
+    return sorted(
+        grouped.items(), key=lambda item: (item[0][0], ENGINES.index(item[0][1]))
+    )
+
+
+def _row(
+    size: int,
+    engine: str,
+    group: Sequence[Sample],
+    means: Mapping[tuple[int, str], float],
+) -> Row:
+    figures = [sample.instructions_per_folio for sample in group]
+    first = group[0].cost
+    stock = means.get((size, "stock"))
+    engine_bytes = [sample.cost.engine_bytes for sample in group]
+    return Row(
+        bench=BENCH,
+        engine=engine,
+        channels=0,
+        threads=1,
+        folio_bytes=size,
+        moved_bytes=first.folios * size,
+        rounds=len(first.pass_ns),
+        verified=all(sample.cost.verified for sample in group),
+        split_folios=0,
+        engine_bytes=None
+        if None in engine_bytes
+        else sum(count for count in engine_bytes if count is not None),
+        ratio_to_stock=None if stock is None else means[(size, engine)] / stock,
+        instructions_per_folio=round(means[(size, engine)]),
+        instructions_per_folio_min=round(min(figures)),
+        instructions_per_folio_max=round(max(figures)),
+        copy_instructions=first.copy_instructions,
+        layouts=len(group),
+    )
+
+
+def regressions(rows: Sequence[Row]) -> list[str]:
+    """List in words what `--check` refuses: an "off" that costs something.
+
+    Cheaper than stock is held to the same limit: it would mean that the two
+    kernels are not the same but for our changes.
+    """
+    found = []
+    for row in rows:
+        tolerance = OFF_TOLERANCE.get(row.folio_bytes)
+        if row.engine != "off" or tolerance is None or row.ratio_to_stock is None:
+            continue
+        change = row.ratio_to_stock - 1
+        if abs(change) > tolerance:
+            found.append(
+                f"off differs from stock by {change * 100:+.2f}% at "
+                f"{format_size(row.folio_bytes)}, {tolerance * 100:.1f}% is allowed"
+            )
+    return found

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the programs in bench/ print: one JSON object per line, strictly read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pageferry.errors import ExitCode, PageferryError
+
+
+class Environment(msgspec.Struct, tag_field="type", tag="environment", kw_only=True):
+    """The first line: where the program runs, and what it found there."""
+
+    bench: str
+    release: str
+    version: str
+    nodes: str = ""
+    cpus: int = 1
+    cpu_model: str = "unknown"
+    from_node: int = 0
+    to_node: int = 1
+    caller_cpu: int = 0
+    page_bytes: int = 4096
+    limit_copy: str | None = None
+    engine_found: str | None = None
+    available_engines: str | None = None
+    reasons_found: str | None = None
+    min_batch_bytes: str | None = None
+    mtcopy_max_threads_found: str | None = None
+    mtcopy_min_thread_bytes: str | None = None
+    numa_balancing_found: str | None = None
+    khugepaged_defrag_found: str | None = None
+    ksm_run_found: str | None = None
+    thp_enabled_found: str | None = None
+
+
+class Measurement(msgspec.Struct, tag_field="type", tag="measurement", kw_only=True):
+    """One call of move_pages(2), or one memcpy of as much."""
+
+    engine: str
+    threads: int
+    folio_bytes: int
+    busy: bool
+    round: int
+    moved_bytes: int
+    elapsed_ns: int
+    split_folios: int | None
+    engine_bytes: int | None
+    verified: bool
+    hog_iterations: int = 0
+
+
+class Cost(msgspec.Struct, tag_field="type", tag="cost", kw_only=True):
+    """Several passes over one list of folios, there and back."""
+
+    engine: str
+    folio_bytes: int
+    folios: int
+    pass_ns: list[int]
+    copy_instructions: int | None
+    engine_bytes: int | None
+    verified: bool
+
+
+class Skipped(msgspec.Struct, tag_field="type", tag="skipped", kw_only=True):
+    """A folio size that this kernel does not have."""
+
+    folio_bytes: int
+    reason: str
+
+
+class Failure(msgspec.Struct, tag_field="type", tag="error", kw_only=True):
+    """The program gave up, and with which exit code."""
+
+    exit: int
+    message: str
+
+
+class Done(msgspec.Struct, tag_field="type", tag="done", kw_only=True):
+    """The last line: everything that was asked for has been measured."""
+
+    rounds: int = 0
+    passes: int = 0
+
+
+Line = Environment | Measurement | Cost | Skipped | Failure | Done
+
+_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_START = '{"type": "'
+
+
+def parse_line(text: str) -> Line | None:
+    """Read one line; None for one that the program did not write.
+
+    On a serial console the kernel and the firmware talk as well.
+    """
+    start = text.find(_START)
+    if start < 0:
+        return None
+    try:
+        return _DECODER.decode(text[start:].strip())
+    except msgspec.DecodeError as error:
+        raise PageferryError(
+            "the benchmark program printed something unexpected",
+            value=text.strip()[:200],
+            reason=str(error),
+        ) from error
+
+
+def complete(lines: Iterable[Line]) -> list[Line]:
+    """Pass on all lines of a run that reached its end, or raise its error."""
+    seen = list(lines)
+    for line in seen:
+        if isinstance(line, Failure):
+            raise PageferryError(line.message, code=_exit_code(line.exit))
+    if not any(isinstance(line, Done) for line in seen):
+        raise PageferryError(
+            "the benchmark program ended before it was done",
+            code=ExitCode.NOT_STARTED if not seen else ExitCode.FAILED,
+        )
+    return seen
+
+
+def _exit_code(number: int) -> ExitCode:
+    try:
+        return ExitCode(number)
+    except ValueError:
+        return ExitCode.FAILED
+
+
+def settings(environment: Environment) -> dict[str, str | int | bool | None]:
+    """Give everything the environment line says that is a setting."""
+    fields: dict[str, Any] = msgspec.to_builtins(environment)
+    dropped = {"type", "bench", "release", "version", "nodes", "cpus", "cpu_model"}
+    return {key: value for key, value in fields.items() if key not in dropped}

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench move-pages`: the plan, and rows from what the program measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pageferry.bench.lines import Measurement
+from pageferry.errors import PageferryError, usage_error
+from pageferry.results.schema import Row
+from pageferry.results.stats import round_ratios, spread
+from pageferry.units import KIB, MIB, format_size, parse_size
+
+BENCH = "move-pages"
+LIMIT = "limit"
+PMD_BYTES = 2 * MIB
+BASE_BYTES = 4 * KIB
+DEFAULT_SIZES = "4K,64K,2M"
+ENGINES = ("stock", "cpu", "mtcopy")
+MODULES = {"mtcopy": "mtcopy"}
+MAX_THREADS = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one run measures."""
+
+    sizes: tuple[int, ...]
+    engines: tuple[str, ...]
+    threads: tuple[int, ...]
+    total_bytes: int
+    rounds: int
+    busy: bool
+    from_node: int = 0
+    to_node: int = 1
+
+    def variants(self) -> list[str]:
+        """Name the columns for the program, the baseline always first."""
+        names = ["stock"]
+        for engine in self.engines:
+            if engine == "mtcopy":
+                names += [f"mtcopy:threads={count}" for count in self.threads]
+            elif engine != "stock":
+                names.append(engine)
+        return names
+
+    def limits(self) -> list[int]:
+        """Count the CPUs that memcpy gets: as many as each variant."""
+        threads = self.threads if "mtcopy" in self.engines else ()
+        return sorted({1, *threads})
+
+    def modules(self) -> list[str]:
+        """List the kernel modules that the engines live in."""
+        return [MODULES[name] for name in self.engines if name in MODULES]
+
+    def arguments(self) -> list[str]:
+        """Give the options of bench/move_pages."""
+        return [
+            f"--from={self.from_node}",
+            f"--to={self.to_node}",
+            "--sizes=" + ",".join(str(size) for size in self.sizes),
+            f"--total-bytes={self.total_bytes}",
+            f"--rounds={self.rounds}",
+            "--variants=" + ",".join(self.variants()),
+            "--limit=" + ",".join(str(count) for count in self.limits()),
+            f"--busy={'both' if self.busy else 'no'}",
+        ]
+
+    def measurements(self) -> int:
+        """Count the lines that the program will print, for the progress bar."""
+        columns = len(self.variants()) + len(self.limits())
+        states = 2 if self.busy else 1
+        return columns * states * len(self.sizes) * (self.rounds + 1)
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Read a list of folio sizes: 4K,64K,2M, or all."""
+    if text == "all":
+        return tuple(BASE_BYTES << order for order in range(10) if order != 1)
+    sizes = []
+    for word in text.split(","):
+        size = parse_size(word)
+        if not BASE_BYTES <= size <= PMD_BYTES or size & (size - 1):
+            raise usage_error(
+                "not a folio size", word, "a power of two from 4K to 2M, or all"
+            )
+        sizes.append(size)
+    if len(set(sizes)) != len(sizes):
+        raise usage_error("a folio size is listed twice", text)
+    return tuple(sizes)
+
+
+def parse_engines(text: str, known: Sequence[str] = ENGINES) -> tuple[str, ...]:
+    """Read a list of engine names."""
+    engines = tuple(word.strip() for word in text.split(","))
+    for name in engines:
+        if name not in known:
+            raise usage_error("unknown engine", name, "known: " + ", ".join(known))
+    if len(set(engines)) != len(engines):
+        raise usage_error("an engine is listed twice", text)
+    return engines
+
+
+def parse_threads(text: str) -> tuple[int, ...]:
+    """Read a list of thread counts for mtcopy, the caller included."""
+    counts = []
+    for word in text.split(","):
+        digits = word.strip()
+        if not (digits.isascii() and digits.isdigit()):
+            raise usage_error("not a number of threads", word)
+        counts.append(int(digits))
+        if not 1 <= counts[-1] <= MAX_THREADS:
+            raise usage_error(
+                "not a number of threads", word, f"from 1 to {MAX_THREADS}"
+            )
+    if len(set(counts)) != len(counts):
+        raise usage_error("a number of threads is listed twice", text)
+    return tuple(counts)
+
+
+def parse_total(text: str) -> int:
+    """Read the total that each call moves."""
+    total = parse_size(text)
+    if not total or total % PMD_BYTES:
+        raise usage_error(
+            "total is not a multiple of 2M",
+            text,
+            "every folio size has to divide it: 64M, 256M",
+        )
+    return total
+
+
+Key = tuple[int, bool, str, int]
+
+
+def rates(samples: Sequence[Measurement]) -> dict[Key, dict[int, float]]:
+    """Sort bytes per second by folio size, load, engine, threads and round."""
+    found: dict[Key, dict[int, float]] = {}
+    for sample in samples:
+        if sample.elapsed_ns <= 0:
+            raise PageferryError(
+                "the clock stood still during a move",
+                value=f"{sample.engine}, {format_size(sample.folio_bytes)}",
+            )
+        key = (sample.folio_bytes, sample.busy, sample.engine, sample.threads)
+        rate = sample.moved_bytes * 1e9 / sample.elapsed_ns
+        found.setdefault(key, {})[sample.round] = rate
+    return found
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    """Add up what is known; unknown anywhere is unknown altogether."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def make_rows(measurements: Sequence[Measurement]) -> list[Row]:
+    """Turn measurements into rows. The warm-up round does not count."""
+    samples = [sample for sample in measurements if sample.round > 0]
+    if any(not sample.verified for sample in samples):
+        raise PageferryError("a measurement was not verified")
+    by_key = rates(samples)
+    rows = []
+    for key, series in by_key.items():
+        size, busy, engine, threads = key
+        mine = [s for s in samples if _key(s) == key]
+        limits = [k[3] for k in by_key if k[:3] == (size, busy, LIMIT)]
+        # An engine that chooses its threads is held against the most.
+        of_limit = threads if threads in limits else max(limits, default=0)
+        ratio = round_ratios(series, by_key.get((size, busy, "stock", 1), {}))
+        share = round_ratios(series, by_key.get((size, busy, LIMIT, of_limit), {}))
+        rows.append(
+            Row(
+                bench=BENCH,
+                engine=engine,
+                channels=0,
+                threads=threads,
+                folio_bytes=size,
+                moved_bytes=mine[0].moved_bytes,
+                rounds=len(series),
+                verified=True,
+                busy=busy,
+                split_folios=_total([s.split_folios for s in mine]),
+                engine_bytes=_total([s.engine_bytes for s in mine]),
+                bytes_per_s=spread(list(series.values())),
+                ratio_to_stock=None
+                if engine == LIMIT or ratio is None
+                else ratio.median,
+                ratio_to_stock_spread=None if engine == LIMIT else ratio,
+                share_of_limit=None
+                if engine == LIMIT or share is None
+                else share.median,
+                limit_threads=None if engine == LIMIT or not limits else of_limit,
+            )
+        )
+    return sorted(rows, key=_order)
+
+
+def _key(sample: Measurement) -> Key:
+    return (sample.folio_bytes, sample.busy, sample.engine, sample.threads)
+
+
+def _order(row: Row) -> tuple[int, bool, int, int]:
+    """Sort by size, idle first, and the baseline before the limit."""
+    ranks = [*ENGINES, LIMIT]
+    rank = ranks.index(row.engine) if row.engine in ranks else len(ENGINES)
+    return (row.folio_bytes, row.busy, rank, row.threads)
+
+
+def moved_pages(rows: Sequence[Row]) -> int:
+    """Count the pages of 4 KiB that were moved and verified."""
+    return sum(
+        row.moved_bytes // BASE_BYTES * row.rounds
+        for row in rows
+        if row.engine != LIMIT and row.verified
+    )

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Carrying out `bench cost`: build, boot many times, make a result of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+from pageferry import __version__, output, paths, proc
+from pageferry.bench import build, cost
+from pageferry.bench.lines import Line, complete, parse_line, settings
+from pageferry.bench.target import (
+    Place,
+    describe_built,
+    environment_of,
+    module_path,
+)
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.kernel.build import (
+    BuildRequest,
+    BuiltKernel,
+    build_kernel,
+    describe,
+    plan_build,
+)
+from pageferry.results import store
+from pageferry.results.schema import Result
+from pageferry.vm import accel, klog, topology
+
+TOPOLOGY = "cost"
+_BOOT_LIMIT_S = 600.0
+# The date would end up in the count, as would random numbers; those
+# accel.cpu_args() takes care of.
+_REPEATABLE = ("-rtc", "base=2020-01-01,clock=vm")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is counted."""
+
+    engines: tuple[str, ...]
+    layouts: int
+    kernel: BuildRequest
+    vanilla: BuildRequest
+    command: tuple[str, ...]
+    jobs: int
+
+    def request_for(self, engine: str) -> BuildRequest:
+        """Choose the kernel: only the baseline is vanilla."""
+        return self.vanilla if engine == "stock" else self.kernel
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One boot of one engine's kernel with one memory layout."""
+
+    engine: str
+    layout: int
+    kernel: BuiltKernel
+    modules: tuple[Path, ...]
+    again: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name it in file names and messages."""
+        return f"{self.engine}-{self.layout}{'-again' if self.again else ''}"
+
+
+def dry_run(job: Job) -> list[str]:
+    """Say what a run would do."""
+    steps = ["build the programs in bench/"]
+    for request in dict.fromkeys(job.request_for(engine) for engine in job.engines):
+        steps += describe(plan_build(request))
+    for engine in job.engines:
+        steps.append(
+            f"boot topology {TOPOLOGY} {job.layouts} times with engine {engine}"
+        )
+    steps.append(f"boot {job.engines[0]} once more and compare every digit")
+    steps.append(f"keep the result in {store.results_dir()}")
+    return steps
+
+
+def run(job: Job) -> Result:
+    """Count, and give the result with every row verified."""
+    begin = time.monotonic_ns()
+    program = build.build() / "cost"
+    kernels = {
+        request: build_kernel(request)
+        for request in dict.fromkeys(job.request_for(e) for e in job.engines)
+    }
+    boots = _boots(job, kernels)
+    seen = _run_boots(boots, program, job.jobs)
+    samples = {
+        boot: cost.samples_of(boot.engine, boot.layout, lines)
+        for boot, lines in seen.items()
+    }
+    cost.check_same(samples[boots[0]], samples[boots[-1]])
+    main = next((b for b in boots if b.engine != "stock"), boots[0])
+    environment = environment_of(seen[main])
+    stock = next((b for b in boots if b.engine == "stock"), None)
+    counted = [boot for boot in boots if not boot.again]
+    return Result(
+        command=list(job.command),
+        kernel=describe_built(main.kernel, environment),
+        stock_kernel=None
+        if stock is None
+        else describe_built(stock.kernel, environment_of(seen[stock])),
+        machine=Place(accel="tcg icount", topology=TOPOLOGY).describe(environment),
+        rows=cost.make_rows([s for boot in counted for s in samples[boot]]),
+        settings=settings(environment),
+        created=store.now(),
+        pageferry_version=__version__,
+        elapsed_ns=time.monotonic_ns() - begin,
+    )
+
+
+def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
+    """List all boots; the last one repeats the first."""
+    boots = []
+    for engine in job.engines:
+        kernel = kernels[job.request_for(engine)]
+        module = cost.MODULES.get(engine)
+        modules = () if module is None else (module_path(kernel, module),)
+        boots += [Boot(engine, n, kernel, modules) for n in range(job.layouts)]
+    first = boots[0]
+    return [*boots, Boot(first.engine, 0, first.kernel, first.modules, again=True)]
+
+
+def qemu_args(boot: Boot, initrd: Path) -> list[str]:
+    """Give QEMU's command line."""
+    machine = topology.load(TOPOLOGY)
+    # Warnings and worse reach the console, where they are looked for. Words
+    # that the kernel does not know would become arguments of /init.
+    words = ["console=ttyS0", "loglevel=5", "panic=-1", "--"]
+    words += cost.init_arguments(boot.engine, boot.modules, boot.layout)
+    return [
+        accel.find_qemu(),
+        *accel.cpu_args(accel.TCG, icount=True),
+        *machine.qemu_args(),
+        *_REPEATABLE,
+        *("-machine", "q35", "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-serial", "stdio"),
+        *("-kernel", str(boot.kernel.image), "-initrd", str(initrd)),
+        *("-append", " ".join(words)),
+    ]
+
+
+@contextlib.contextmanager
+def _booted(
+    boot: Boot, program: Path, scratch: Path
+) -> Iterator[tuple[Popen[bytes], Path]]:
+    """Start one machine; leaving the block ends it."""
+    initrd = scratch / f"{boot.name}.cpio"
+    initrd.write_bytes(cost.initramfs(program, boot.modules, boot.layout))
+    console = scratch / f"{boot.name}.log"
+    with (
+        console.open("wb") as stream,
+        proc.group(qemu_args(boot, initrd), stdout=stream.fileno()) as process,
+    ):
+        yield process, console
+
+
+def _run_boots(
+    boots: Sequence[Boot], program: Path, jobs: int
+) -> dict[Boot, list[Line]]:
+    """Boot all of them, a few at once: icount keeps each to one host CPU."""
+    progress = output.Progress("counting", len(boots))
+    results: dict[Boot, list[Line]] = {}
+    waiting = list(boots)
+    running: list[tuple[Boot, contextlib.ExitStack, Popen[bytes], Path, float]] = []
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="cost-", dir=paths.make_cache_dir("vm"), ignore_cleanup_errors=True
+        ) as name,
+        # Whatever ends this block ends every machine that still runs.
+        contextlib.ExitStack() as machines,
+    ):
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                boot = waiting.pop(0)
+                stack = machines.enter_context(contextlib.ExitStack())
+                process, console = stack.enter_context(
+                    _booted(boot, program, Path(name))
+                )
+                deadline = time.monotonic() + _BOOT_LIMIT_S
+                running.append((boot, stack, process, console, deadline))
+            time.sleep(0.1)
+            for entry in list(running):
+                boot, stack, process, console, deadline = entry
+                if process.poll() is None and time.monotonic() < deadline:
+                    continue
+                timed_out = process.poll() is None
+                stack.close()
+                running.remove(entry)
+                results[boot] = _read(boot, console, timed_out=timed_out)
+                progress.advance()
+        progress.finish()
+    return {boot: results[boot] for boot in boots}
+
+
+def _read(boot: Boot, console: Path, *, timed_out: bool) -> list[Line]:
+    """Read what a machine said before it went."""
+    text = console.read_text(errors="replace")
+    words = text.splitlines()
+    tail = "\n".join(words[-40:])
+    found = klog.findings(words, ())
+    if found:
+        raise PageferryError(
+            "the kernel complained while pages moved",
+            value=boot.name,
+            detail="\n".join(found),
+        )
+    if timed_out:
+        raise PageferryError(
+            "a boot did not end in time",
+            value=f"{boot.name}, {_BOOT_LIMIT_S:.0f} s",
+            detail=tail,
+            code=ExitCode.TIMEOUT,
+        )
+    lines = [line for word in words if (line := parse_line(word)) is not None]
+    try:
+        return complete(lines)
+    except PageferryError as error:
+        # Only the console knows why a guest went away.
+        error.detail = tail
+        error.value = boot.name
+        raise
+
+
+def default_jobs() -> int:
+    """Give one machine to each CPU."""
+    return max(1, len(os.sched_getaffinity(0)))

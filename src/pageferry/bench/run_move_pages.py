@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Carrying out `bench move-pages`: build, run, and make a result of it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pageferry import __version__, output
+from pageferry.bench import build
+from pageferry.bench.lines import Line, Measurement, Skipped, settings
+from pageferry.bench.move_pages import Plan, make_rows
+from pageferry.bench.target import (
+    Place,
+    describe_built,
+    describe_live,
+    environment_of,
+    module_path,
+    run_lines,
+    run_live,
+    run_vm_lines,
+)
+from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
+from pageferry.report import published
+from pageferry.results import store
+from pageferry.results.schema import Kernel, Machine, Result
+from pageferry.units import format_size
+from pageferry.vm.run import VmRequest
+
+# A run that hangs must end; one that is merely slow must not. Emulation on a
+# busy host moves no less than this.
+_SLOWEST_BYTES_PER_S = 4_000_000
+_TIMEOUT_BASE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan, and where it runs. topology None: on this machine."""
+
+    plan: Plan
+    topology: str | None
+    kernel: BuildRequest
+    command: tuple[str, ...]
+    with_published: bool = False
+    timeout_s: float | None = None
+
+    def limit_s(self) -> float:
+        """Give the time after which a virtual machine is given up."""
+        if self.timeout_s is not None:
+            return self.timeout_s
+        moved = self.plan.measurements() * self.plan.total_bytes
+        return _TIMEOUT_BASE_S + moved / _SLOWEST_BYTES_PER_S
+
+
+def dry_run(job: Job) -> list[str]:
+    """Say what a run would do and write."""
+    program = ["move_pages", *job.plan.arguments()]
+    steps = ["build the programs in bench/"]
+    if job.topology is None:
+        steps.append("on this machine: " + shlex.join(program))
+        steps += [
+            "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine}",
+            "write /sys/module/mtcopy/parameters/max_threads",
+            "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
+            "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
+            "restore all of them",
+        ]
+    else:
+        steps += describe(plan_build(job.kernel))
+        steps.append(f"boot topology {job.topology}")
+        modules = [f"--module={name}.ko" for name in job.plan.modules()]
+        steps.append("in it: " + shlex.join([*program, *modules]))
+    steps.append(f"keep the result in {store.results_dir()}")
+    return steps
+
+
+def run(job: Job) -> Result:
+    """Measure, and give the result with every row verified."""
+    begin = time.monotonic_ns()
+    if job.plan.rounds < 5:
+        output.warn(f"{job.plan.rounds} rounds are few: medians want at least 5")
+    program = build.build() / "move_pages"
+    measure = _run_live if job.topology is None else _run_vm
+    lines, kernel, machine = measure(job, program)
+    tables = published.move_pages_tables() if job.with_published else []
+    return Result(
+        command=list(job.command),
+        kernel=kernel,
+        machine=machine,
+        rows=make_rows([line for line in lines if isinstance(line, Measurement)]),
+        settings=settings(environment_of(lines)),
+        created=store.now(),
+        pageferry_version=__version__,
+        elapsed_ns=time.monotonic_ns() - begin,
+        published=[table.as_json() for table in tables] or None,
+    )
+
+
+def _run_live(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
+    progress, seen = _watch(job.plan)
+    try:
+        lines = run_lines(run_live, [str(program), *job.plan.arguments()], seen)
+    finally:
+        progress.finish()
+    environment = environment_of(lines)
+    return lines, describe_live(environment), Place().describe(environment)
+
+
+def _run_vm(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
+    assert job.topology is not None
+    kernel = build_kernel(job.kernel)
+    arguments = job.plan.arguments()
+    for name in job.plan.modules():
+        arguments.append(f"--module={module_path(kernel, name)}")
+    output.talk(f"booting {kernel.release}, topology {job.topology}")
+    progress, seen = _watch(job.plan)
+    request = VmRequest(
+        command=(str(program), *arguments),
+        image=kernel.image,
+        modules=kernel.modules,
+        topology=job.topology,
+        timeout_s=job.limit_s(),
+        # The guest's first touch of a page must not be the host's page fault.
+        preallocate=True,
+    )
+    try:
+        lines, outcome = run_vm_lines(request, seen)
+    finally:
+        progress.finish()
+    environment = environment_of(lines)
+    place = Place(accel=outcome.accel, topology=job.topology)
+    return lines, describe_built(kernel, environment), place.describe(environment)
+
+
+def _watch(plan: Plan) -> tuple[output.Progress, Callable[[Line], None]]:
+    progress = output.Progress("measuring", plan.measurements())
+
+    def seen(line: Line) -> None:
+        if isinstance(line, Measurement):
+            progress.advance()
+        elif isinstance(line, Skipped):
+            progress.finish()
+            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
+
+    return progress, seen

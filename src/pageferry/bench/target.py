@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where a benchmark runs: this machine, or a virtual machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from pageferry import output, proc
+from pageferry.bench.lines import Environment, Failure, Line, complete, parse_line
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import Kernel, Machine
+from pageferry.vm.run import VmOutcome, VmRequest, run_vm
+
+SYSFS = Path("/sys/kernel/mm/migrate_offload")
+NODES = Path("/sys/devices/system/node")
+
+
+class Runner(Protocol):
+    """Runs a program and hands over what it prints, line by line."""
+
+    def __call__(self, argv: Sequence[str], seen: Callable[[str], None]) -> int:
+        """Return the program's exit status."""
+
+
+def run_lines(
+    runner: Runner,
+    argv: Sequence[str],
+    progress: Callable[[Line], None] | None = None,
+) -> list[Line]:
+    """Run a benchmark program to its end and read what it printed."""
+    lines: list[Line] = []
+
+    def seen(text: str) -> None:
+        line = parse_line(text)
+        if line is None:
+            return
+        lines.append(line)
+        if progress is not None:
+            progress(line)
+
+    code = runner(argv, seen)
+    if code and not any(isinstance(line, Failure) for line in lines):
+        raise PageferryError(
+            "the benchmark program failed",
+            value=Path(argv[0]).name,
+            reason=f"exit status {code}",
+        )
+    return complete(lines)
+
+
+def run_live(argv: Sequence[str], seen: Callable[[str], None]) -> int:
+    """Run a program on this machine. Its errors are among its JSON lines too."""
+    with proc.group(argv) as process:
+        assert process.stdout is not None
+        for raw in process.stdout:
+            text = raw.decode(errors="replace")
+            if text.startswith("warning: "):
+                output.warn(text.removeprefix("warning: ").rstrip())
+            seen(text)
+        return process.wait()
+
+
+def live_obstacle(from_node: int, to_node: int, engines: Sequence[str]) -> str | None:
+    """Say why a benchmark cannot run on this machine, or None when it can."""
+    for node in (from_node, to_node):
+        if not (NODES / f"node{node}").exists():
+            return f"this machine has no node {node}"
+    if any(engine != "stock" for engine in engines) and not SYSFS.exists():
+        return f"this kernel has no {SYSFS}"
+    if os.geteuid() != 0:
+        return "only root may choose an engine and see which folios are whole"
+    return None
+
+
+def host_cpu_model() -> str:
+    """Name the CPU of this machine."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return "unknown"
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return "unknown"
+
+
+def _file_sha256(path: Path) -> str | None:
+    try:
+        with path.open("rb") as stream:
+            digest = sha256()
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+            return digest.hexdigest()
+    except OSError:
+        return None
+
+
+def describe_built(kernel: BuiltKernel, environment: Environment | None) -> Kernel:
+    """Describe a kernel that we built."""
+    return Kernel(
+        release=kernel.release,
+        version=environment.version if environment else "",
+        base=kernel.base,
+        vanilla=kernel.vanilla,
+        image=str(kernel.image),
+        image_sha256=_file_sha256(kernel.image),
+        config_sha256=_file_sha256(kernel.build_dir / ".config"),
+    )
+
+
+def describe_live(environment: Environment) -> Kernel:
+    """Describe the kernel that runs here."""
+    return Kernel(
+        release=environment.release,
+        version=environment.version,
+        config_sha256=_file_sha256(Path("/boot") / f"config-{environment.release}"),
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """The kind of machine, for the result."""
+
+    accel: str | None = None
+    topology: str | None = None
+
+    def describe(self, environment: Environment) -> Machine:
+        """Describe the machine that the program saw."""
+        if self.topology is None:
+            return Machine(
+                where="live",
+                cpu_model=environment.cpu_model,
+                cpus=environment.cpus,
+                nodes=environment.nodes,
+                host_kernel=os.uname().release,
+            )
+        return Machine(
+            where="vm",
+            cpu_model=environment.cpu_model,
+            cpus=environment.cpus,
+            nodes=environment.nodes,
+            accel=self.accel,
+            topology=self.topology,
+            host_cpu_model=host_cpu_model(),
+            host_cpus=len(os.sched_getaffinity(0)),
+            host_kernel=os.uname().release,
+        )
+
+
+def environment_of(lines: Sequence[Line]) -> Environment:
+    """Pick out the line that describes the machine."""
+    for line in lines:
+        if isinstance(line, Environment):
+            return line
+    raise PageferryError(
+        "the benchmark program did not say where it runs", code=ExitCode.NOT_STARTED
+    )
+
+
+def module_path(kernel: BuiltKernel, name: str) -> Path:
+    """Find a module of a kernel that we built."""
+    found = sorted(kernel.modules.rglob(f"{name}.ko"))
+    if not found:
+        raise PageferryError(
+            "the kernel has no such module",
+            value=f"{name}.ko",
+            reason=f"not in {kernel.modules}",
+            hint="leave that engine out with --engines",
+            code=ExitCode.UNSUPPORTED,
+        )
+    return found[0]
+
+
+def run_vm_lines(
+    request: VmRequest, progress: Callable[[Line], None] | None = None
+) -> tuple[list[Line], VmOutcome]:
+    """Run a benchmark program in a virtual machine and read what it printed."""
+    lines: list[Line] = []
+    rest = b""
+
+    def seen(data: bytes) -> None:
+        nonlocal rest
+        *whole, rest = (rest + data).split(b"\n")
+        for raw in whole:
+            line = parse_line(raw.decode(errors="replace"))
+            if line is not None:
+                lines.append(line)
+                if progress is not None:
+                    progress(line)
+
+    outcome = run_vm(replace(request, on_stdout=seen))
+    if outcome.timed_out:
+        raise PageferryError(
+            "the benchmark did not end in time",
+            value=f"{request.timeout_s or 0:.0f} s",
+            detail=outcome.serial_tail(),
+            hint="give it more with --timeout, or measure less",
+            code=ExitCode.TIMEOUT,
+        )
+    if outcome.findings:
+        raise PageferryError(
+            "the kernel complained while pages moved",
+            value=outcome.serial_log,
+            detail="\n".join(outcome.findings),
+        )
+    failed = any(isinstance(line, Failure) for line in lines)
+    if outcome.exit_code != 0 and not failed:
+        raise PageferryError(
+            "the benchmark program failed in the virtual machine",
+            value=outcome.serial_log,
+            reason=f"exit status {outcome.exit_code}",
+            detail=outcome.stderr or outcome.serial_tail(),
+        )
+    for text in outcome.stderr.splitlines():
+        if text.startswith("warning: "):
+            output.warn(text.removeprefix("warning: "))
+    return complete(lines), outcome

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry bench cost`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.bench import cost, run_cost
+from pageferry.bench.move_pages import parse_engines
+from pageferry.commands.bench_move_pages import whole
+from pageferry.commands.kernel_build import add_kernel_arguments, make_request
+from pageferry.errors import PageferryError, usage_error
+from pageferry.report import tables
+from pageferry.results import store
+from pageferry.results.schema import as_builtins
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Count the instructions that move_pages(2) takes per folio, in an emulated
+machine whose clock is the count of its instructions: the same image gives the
+same digits on every run and on every host. "stock" is the vanilla kernel,
+"off" ours with no engine active. Where things lie in memory matters a little,
+so each engine boots with several layouts, and the mean counts."""
+
+EPILOG = """\
+examples:
+  pageferry bench cost
+  pageferry bench cost --engines stock,off --check
+"""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "cost",
+        help="instructions per migrated folio, by engine",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--layouts",
+        default="5",
+        metavar="N",
+        help="memory layouts for each engine (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--engines",
+        default=",".join(cost.ENGINES),
+        metavar="LIST",
+        help="what to count (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="fail when off is not within 0.5%% of stock at 4K and 0.1%% at 2M",
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", help="machines at once (default: one per CPU)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="keep the result there (default: below the XDG state directory)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, do nothing"
+    )
+    add_kernel_arguments(parser.add_argument_group("kernel"), vanilla=False)
+    parser.set_defaults(run=run, vanilla=False)
+
+
+def make_job(args: argparse.Namespace) -> run_cost.Job:
+    """Check the options before anything is built or booted."""
+    engines = parse_engines(args.engines, cost.ENGINES)
+    if args.check and not {"stock", "off"} <= set(engines):
+        raise usage_error("--check compares off with stock", args.engines)
+    jobs = run_cost.default_jobs() if args.jobs is None else args.jobs
+    request = make_request(argparse.Namespace(**{**vars(args), "jobs": None}))
+    return run_cost.Job(
+        engines=engines,
+        layouts=whole("--layouts", args.layouts, 1, 100),
+        kernel=request,
+        vanilla=dataclasses.replace(request, vanilla=True),
+        command=("pageferry", *sys.argv[1:]),
+        jobs=whole("--jobs", str(jobs), 1, 256),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count, print the table, keep the result, and judge it with --check."""
+    job = make_job(args)
+    if args.dry_run:
+        steps = run_cost.dry_run(job)
+        if args.json:
+            output.answer_json({"steps": steps})
+        else:
+            output.answer("\n".join(steps))
+        return 0
+    result = run_cost.run(job)
+    created = result.created or store.now()
+    path = store.save(result, args.output or store.default_path("cost", created))
+    refused = cost.regressions(result.rows) if args.check else []
+    output.talk(f"result: {path}")
+    if refused:
+        output.talk(tables.render_cost(result))
+        raise PageferryError(
+            "the kernel costs more than it may with no engine active",
+            value=path,
+            reason="; ".join(refused),
+        )
+    if args.json:
+        output.answer_json(as_builtins(result))
+    else:
+        output.answer(tables.render_cost(result))
+    return 0

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry bench move-pages`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.bench import move_pages
+from pageferry.bench.run_move_pages import Job, dry_run
+from pageferry.bench.run_move_pages import run as measure
+from pageferry.bench.target import live_obstacle
+from pageferry.commands.kernel_build import add_kernel_arguments, make_request
+from pageferry.errors import unsupported, usage_error
+from pageferry.report import published, tables
+from pageferry.results import store
+from pageferry.results.schema import Result, as_builtins
+from pageferry.units import format_size, parse_seconds, parse_size
+from pageferry.vm import topology
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Move memory from one NUMA node to another with move_pages(2), with each copy
+engine in turn, and compare with stock Linux and with plain memcpy. All of them
+take turns in each round; the first round does not count. The node of every
+page and every byte are verified each time.
+
+Runs on this machine when it has two nodes and pageferry's kernel, else in a
+virtual machine."""
+
+EPILOG = """\
+examples:
+  pageferry bench move-pages
+  pageferry bench move-pages --sizes all --engines mtcopy --threads 2,4,8 --live
+"""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "move-pages",
+        help="throughput of move_pages(2), by engine and folio size",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--vm", action="store_true", help="run in a virtual machine")
+    where.add_argument("--live", action="store_true", help="run on this machine")
+    parser.add_argument(
+        "--topology",
+        default="two-node",
+        metavar="NAME",
+        help="virtual machine (default: %(default)s)",
+    )
+    add_plan_arguments(parser)
+    add_output_arguments(parser)
+    kernel = parser.add_argument_group("kernel of the virtual machine")
+    add_kernel_arguments(kernel)
+    parser.set_defaults(run=run)
+
+
+def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is measured."""
+    parser.add_argument(
+        "--sizes",
+        default=move_pages.DEFAULT_SIZES,
+        metavar="LIST",
+        help="folio sizes from 4K to 2M, or all (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--engines",
+        default=",".join(move_pages.ENGINES),
+        metavar="LIST",
+        help="copy engines; stock is always measured (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        default="2",
+        metavar="LIST",
+        help="threads of mtcopy, the caller included (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--total",
+        default="256M",
+        metavar="SIZE",
+        help="bytes moved by each call (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds",
+        default="5",
+        metavar="N",
+        help="rounds that count (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--from-node", default="0", metavar="NODE", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--to-node", default="1", metavar="NODE", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="measure also while other work keeps every CPU busy",
+    )
+    parser.add_argument(
+        "--timeout", metavar="TIME", help="give up a virtual machine after this"
+    )
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what becomes of the result."""
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="print figures that others published beside ours",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="keep the result there (default: below the XDG state directory)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, do nothing"
+    )
+
+
+def whole(option: str, text: str, low: int, high: int) -> int:
+    if not (text.isascii() and text.isdigit()) or not low <= int(text) <= high:
+        raise usage_error(f"{option} needs a number from {low} to {high}", text)
+    return int(text)
+
+
+def make_plan(args: argparse.Namespace) -> move_pages.Plan:
+    """Check the options before anything is built or booted."""
+    plan = move_pages.Plan(
+        sizes=move_pages.parse_sizes(args.sizes),
+        engines=move_pages.parse_engines(args.engines),
+        threads=move_pages.parse_threads(args.threads),
+        total_bytes=move_pages.parse_total(args.total),
+        rounds=whole("--rounds", args.rounds, 1, 10_000),
+        busy=args.busy,
+        from_node=whole("--from-node", args.from_node, 0, 1023),
+        to_node=whole("--to-node", args.to_node, 0, 1023),
+    )
+    if plan.from_node == plan.to_node:
+        raise usage_error(
+            "--from-node and --to-node are the same: nothing would move",
+            args.to_node,
+        )
+    return plan
+
+
+def choose_topology(args: argparse.Namespace, plan: move_pages.Plan) -> str | None:
+    """Decide where to run, and say why; None is this machine."""
+    obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
+    if args.live:
+        if obstacle is not None:
+            raise unsupported(
+                "cannot measure on this machine",
+                reason=obstacle,
+                hint="pageferry bench move-pages --vm",
+            )
+        return None
+    if not args.vm and obstacle is None:
+        output.talk("measuring on this machine (--vm for a virtual one)")
+        return None
+    check_machine(args.topology, plan)
+    if not args.vm:
+        output.talk(f"measuring in a virtual machine: {obstacle}")
+    return str(args.topology)
+
+
+def check_machine(name: str, plan: move_pages.Plan) -> None:
+    """Refuse a plan that the virtual machine cannot hold, before it boots."""
+    machine = topology.load(name)
+    for node in (plan.from_node, plan.to_node):
+        if node >= len(machine.node):
+            raise unsupported(
+                f"topology {name} has no node {node}",
+                hint=f"its nodes: 0-{len(machine.node) - 1}",
+            )
+        memory = parse_size(machine.node[node].memory)
+        if plan.total_bytes > memory // 2:
+            raise unsupported(
+                "node without enough memory",
+                f"node {node} of topology {name} has {format_size(memory)}",
+                f"moving {format_size(plan.total_bytes)} at once takes twice as much",
+                f"--total {format_size(memory // 4)}",
+            )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print the table, keep the result."""
+    plan = make_plan(args)
+    where = choose_topology(args, plan)
+    job = Job(
+        plan=plan,
+        topology=where,
+        kernel=make_request(args),
+        command=("pageferry", *sys.argv[1:]),
+        with_published=args.published,
+        timeout_s=None if args.timeout is None else parse_seconds(args.timeout),
+    )
+    if args.dry_run:
+        steps = dry_run(job)
+        if args.json:
+            output.answer_json({"steps": steps})
+        else:
+            output.answer("\n".join(steps))
+        return 0
+    finish(measure(job), args)
+    return 0
+
+
+def finish(result: Result, args: argparse.Namespace) -> None:
+    """Keep the result and print it."""
+    created = result.created or store.now()
+    path = args.output or store.default_path(result.rows[0].bench, created)
+    store.save(result, path)
+    if args.json:
+        output.answer_json(as_builtins(result))
+        output.talk(f"result: {path}")
+        return
+    parts = [tables.render_move_pages(result)]
+    if result.published:
+        parts.append(published.render_move_pages(published.move_pages_tables()))
+    parts.append(f"result: {path}")
+    output.answer("\n\n".join(parts))

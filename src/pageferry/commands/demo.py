@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry demo`: everything once, from the source to a table."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.bench import move_pages
+from pageferry.commands import bench_move_pages
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Build the kernel with pageferry's changes, boot a machine with two nodes, move
+memory from one to the other with every copy engine there is, and print what
+came of it. Nothing on this machine is changed; the first run builds a kernel,
+which takes some minutes."""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser. Everything has a default; --json is all one may say."""
+    parser = sub.add_parser(
+        "demo",
+        help="build, boot, move memory with every engine, print one table",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bench_move_pages.add_output_arguments(parser)
+    parser.set_defaults(
+        run=run,
+        vm=True,
+        live=False,
+        topology="two-node",
+        sizes=move_pages.DEFAULT_SIZES,
+        engines=",".join(move_pages.ENGINES),
+        threads="2",
+        total="128M",
+        rounds="5",
+        from_node="0",
+        to_node="1",
+        busy=False,
+        timeout=None,
+        base="6.12",
+        vanilla=False,
+        config=[],
+        source=None,
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark with its defaults."""
+    output.talk(
+        "demo: a kernel from the distribution's source, a virtual machine with "
+        "two nodes, every copy engine"
+    )
+    return bench_move_pages.run(args)

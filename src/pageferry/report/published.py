@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures that other people published, always marked as theirs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from pageferry import output
+from pageferry.errors import PageferryError
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published table; the provenance says whose machine it was."""
+
+    name: str
+    provenance: str
+    rows: tuple[Mapping[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the table with numbers as numbers, marked as others' work."""
+        return {
+            "name": self.name,
+            "provenance": self.provenance,
+            "measured_by": "others",
+            "rows": [
+                {key: _number(value) for key, value in row.items()} for row in self.rows
+            ],
+        }
+
+
+def _number(text: str) -> str | int | float | None:
+    if not text:
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def names() -> list[str]:
+    """List the tables that come with the tool."""
+    directory = resources.files(__package__) / "published"
+    return sorted(
+        entry.name.removesuffix(".csv")
+        for entry in directory.iterdir()
+        if entry.name.endswith(".csv")
+    )
+
+
+def load(name: str) -> Published:
+    """Read one table. A file without its provenance is not used."""
+    path = resources.files(__package__) / "published" / f"{name}.csv"
+    text = path.read_text(encoding="utf-8")
+    first, _, rest = text.partition("\n")
+    if not first.startswith("# "):
+        raise PageferryError("published table without its origin", value=f"{name}.csv")
+    rows = tuple(csv.DictReader(rest.splitlines()))
+    if not rows or any(None in row or None in row.values() for row in rows):
+        raise PageferryError("published table is damaged", value=f"{name}.csv")
+    return Published(name, first.removeprefix("# "), rows)
+
+
+def _move_pages_table(table: Published) -> str:
+    """Lay out engines by folio sizes, as the posting did."""
+    sizes = list(dict.fromkeys(row["folio_size"] for row in table.rows))
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for row in table.rows:
+        cell = f"{row['gb_per_s']}±{row['plus_minus']}"
+        key = (row["engine"], row["channels"])
+        cells.setdefault(key, {})[row["folio_size"]] = cell
+    lines = [
+        [engine, channels, *[found.get(size, "-") for size in sizes]]
+        for (engine, channels), found in cells.items()
+    ]
+    return output.table(["engine", "channels", *sizes], lines)
+
+
+def _threads_table(table: Published) -> str:
+    """Lay out thread counts; of each machine and folio size the longest list."""
+    groups: dict[tuple[str, str], dict[int, dict[str, str]]] = {}
+    for row in table.rows:
+        group = groups.setdefault((row["machine"], row["folio_size"]), {})
+        group.setdefault(int(row["folios"]), {})[row["threads"]] = row["gb_per_s"]
+    threads = list(dict.fromkeys(row["threads"] for row in table.rows))
+    lines = []
+    for (machine, size), lists in groups.items():
+        longest = max(lists)
+        found = [lists[longest].get(count, "-") for count in threads]
+        lines.append([machine, size, str(longest), *found])
+    return output.table(["machine", "folio", "folios", *threads], lines)
+
+
+def move_pages_tables() -> list[Published]:
+    """Load what stands beside `bench move-pages`."""
+    return [load("move_pages_rfc_v5"), load("multithreaded_copy_2025")]
+
+
+def render_move_pages(tables: list[Published]) -> str:
+    """Write the published tables as text, in GB/s."""
+    parts = ["Published by others, on their machines; GB/s does not compare with ours:"]
+    for table in tables:
+        body = (
+            _threads_table(table)
+            if "threads" in table.rows[0]
+            else _move_pages_table(table)
+        )
+        parts.append(f"{table.provenance}\n{body}")
+    return "\n\n".join(parts)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pageferry import output
+from pageferry.bench.move_pages import BASE_BYTES, LIMIT, moved_pages
+from pageferry.results.schema import Result, Row, Spread
+from pageferry.units import format_size
+
+EMULATED = (
+    "Emulated CPUs: GB/s means little here; ratios within one run, verification\n"
+    "and instruction counts do hold."
+)
+
+
+def _gb(spread: Spread | None) -> tuple[str, str]:
+    if spread is None:
+        return "-", "-"
+    low, high = spread.min / 1e9, spread.max / 1e9
+    return f"{spread.median / 1e9:.2f}", f"{low:.2f}..{high:.2f}"
+
+
+def _engine(row: Row) -> str:
+    name = "memcpy (limit)" if row.engine == LIMIT else row.engine
+    return f"{name}, CPUs busy" if row.busy else name
+
+
+def _ratio(row: Row) -> str:
+    if row.ratio_to_stock is None:
+        return "-"
+    text = f"{row.ratio_to_stock:.2f}x"
+    spread = row.ratio_to_stock_spread
+    if row.engine == "stock" or spread is None:
+        return text
+    return f"{text} ({spread.min:.2f}..{spread.max:.2f})"
+
+
+def _share(row: Row) -> str:
+    return "-" if row.share_of_limit is None else f"{row.share_of_limit * 100:.0f}%"
+
+
+def _folios_whole(row: Row) -> str:
+    """Say whether the large folios were still whole after the move."""
+    if row.engine == LIMIT or row.folio_bytes <= BASE_BYTES:
+        return "-"
+    if row.split_folios is None:
+        return "unknown"
+    total = row.moved_bytes // row.folio_bytes * row.rounds
+    if not row.split_folios:
+        return "all whole"
+    return f"split: {row.split_folios} of {total}"
+
+
+def move_pages(rows: Sequence[Row]) -> str:
+    """Lay out folio size by engine, and what was verified."""
+    header = [
+        "folio",
+        "engine",
+        "threads",
+        "GB/s",
+        "spread",
+        "to stock",
+        "of limit",
+        "folios",
+    ]
+    cells = []
+    for row in rows:
+        median, low_high = _gb(row.bytes_per_s)
+        cells.append(
+            [
+                format_size(row.folio_bytes),
+                _engine(row),
+                str(row.threads) if row.threads else "auto",
+                median,
+                low_high,
+                _ratio(row),
+                _share(row),
+                _folios_whole(row),
+            ]
+        )
+    return output.table(header, cells)
+
+
+def verified_line(rows: Sequence[Row]) -> str:
+    """Say how much was moved and checked."""
+    return (
+        f"{moved_pages(rows):,} pages moved, every page on its node, "
+        "every byte verified"
+    )
+
+
+def _machine_line(result: Result) -> str:
+    machine = result.machine
+    where = "this machine"
+    if machine.where == "vm":
+        where = f"VM {machine.topology or 'unnamed'} ({machine.accel or 'unknown'})"
+    return (
+        f"Linux {result.kernel.release}, {where}, {machine.cpus} CPUs "
+        f"({machine.cpu_model}), nodes {machine.nodes}"
+    )
+
+
+def render_move_pages(result: Result) -> str:
+    """Write a whole result of `bench move-pages`."""
+    moves = [row for row in result.rows if row.bytes_per_s is not None]
+    first = moves[0]
+    settings = result.settings
+    parts = [
+        _machine_line(result),
+        f"move_pages(2), {format_size(first.moved_bytes)} per call from node "
+        f"{settings.get('from_node')} to node {settings.get('to_node')}, "
+        f"median of {first.rounds} rounds; ratios are medians of each round's ratio",
+        "",
+        move_pages(moves),
+        "",
+        verified_line(moves),
+    ]
+    if result.machine.accel == "tcg":
+        parts += ["", EMULATED]
+    return "\n".join(parts)
+
+
+def cost(rows: Sequence[Row]) -> str:
+    """Lay out instructions per folio by engine."""
+    header = ["folio", "engine", "instructions", "min..max", "to stock", "layouts"]
+    cells = []
+    for row in rows:
+        ratio = row.ratio_to_stock
+        cells.append(
+            [
+                format_size(row.folio_bytes),
+                row.engine,
+                f"{row.instructions_per_folio or 0:,}",
+                f"{row.instructions_per_folio_min or 0:,}.."
+                f"{row.instructions_per_folio_max or 0:,}",
+                "-" if ratio is None else f"{(ratio - 1) * 100:+.2f}%",
+                str(row.layouts),
+            ]
+        )
+    return output.table(header, cells)
+
+
+def render_cost(result: Result) -> str:
+    """Write a whole result of `bench cost`."""
+    rows = [row for row in result.rows if row.instructions_per_folio is not None]
+    passes = rows[0].rounds
+    return "\n".join(
+        [
+            f"Instructions of one move_pages(2) per folio, Linux "
+            f"{result.kernel.release}, one CPU under QEMU icount;",
+            f"mean over memory layouts, {passes} passes each",
+            "",
+            cost(rows),
+            "",
+            "every page on its node, every byte verified, the same digits when run again",
+        ]
+    )

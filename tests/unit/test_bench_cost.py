@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench cost`: the initramfs, rows, and what --check refuses."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers.bench_data import MIB, result
+from helpers.golden_files import check_golden
+from pageferry.bench.cost import (
+    Sample,
+    check_same,
+    init_arguments,
+    initramfs,
+    make_rows,
+    regressions,
+    samples_of,
+)
+from pageferry.bench.lines import Cost, Done
+from pageferry.errors import PageferryError
+from pageferry.report.tables import render_cost
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+def sample(
+    engine: str, per_folio: int, *, layout: int = 0, folio_bytes: int = 4096
+) -> Sample:
+    folios = 8192 if folio_bytes == 4096 else 32
+    cost = Cost(
+        engine=engine,
+        folio_bytes=folio_bytes,
+        folios=folios,
+        pass_ns=[per_folio * folios] * 4,
+        copy_instructions=None,
+        engine_bytes=None,
+        verified=True,
+    )
+    return Sample(engine, layout, cost)
+
+
+def samples() -> list[Sample]:
+    found = []
+    for layout in range(5):
+        found += [
+            sample("stock", 6550 + layout, layout=layout),
+            sample("off", 6560 + layout, layout=layout),
+            sample("stock", 849350, layout=layout, folio_bytes=2 * MIB),
+            sample("off", 849360, layout=layout, folio_bytes=2 * MIB),
+            sample("mtcopy", 860000, layout=layout, folio_bytes=2 * MIB),
+        ]
+    return found
+
+
+def test_rows_are_means_over_layouts() -> None:
+    rows = make_rows(samples())
+    assert [(row.folio_bytes, row.engine) for row in rows] == [
+        (4096, "stock"),
+        (4096, "off"),
+        (2 * MIB, "stock"),
+        (2 * MIB, "off"),
+        (2 * MIB, "mtcopy"),
+    ]
+    off = rows[1]
+    assert off.instructions_per_folio == 6562
+    assert off.instructions_per_folio_min == 6560
+    assert off.instructions_per_folio_max == 6564
+    assert off.layouts == 5
+    assert off.ratio_to_stock == pytest.approx(6562 / 6552)
+    assert off.copy_instructions is None
+
+
+def test_check_passes_within_the_limits() -> None:
+    assert regressions(make_rows(samples())) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "stock", "off", "refused"),
+    [
+        (4096, 10_000, 10_050, False),
+        (4096, 10_000, 10_051, True),
+        (4096, 10_000, 9_949, True),
+        (2 * MIB, 100_000, 100_100, False),
+        (2 * MIB, 100_000, 100_101, True),
+    ],
+)
+def test_check_limits(size: int, stock: int, off: int, refused: bool) -> None:
+    rows = make_rows(
+        [
+            sample("stock", stock, folio_bytes=size),
+            sample("off", off, folio_bytes=size),
+            sample("mtcopy", 2 * off, folio_bytes=size),
+        ]
+    )
+    assert bool(regressions(rows)) is refused
+
+
+def test_no_ratio_without_stock() -> None:
+    (row,) = make_rows([sample("off", 6550)])
+    assert row.ratio_to_stock is None
+    assert regressions([row]) == []
+
+
+def test_other_digits_are_refused() -> None:
+    check_same([sample("stock", 6550)], [sample("stock", 6550)])
+    with pytest.raises(PageferryError, match="different instruction counts"):
+        check_same([sample("stock", 6550)], [sample("stock", 6551)])
+
+
+def test_a_boot_that_measured_nothing_is_refused() -> None:
+    with pytest.raises(PageferryError, match="measured nothing"):
+        samples_of("stock", 0, [Done(passes=4)])
+
+
+def test_table() -> None:
+    check_golden(
+        GOLDEN / "bench-cost.txt", render_cost(result(make_rows(samples()))) + "\n"
+    )
+
+
+def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:
+    program, module = tmp_path / "cost", tmp_path / "mtcopy.ko"
+    program.write_bytes(b"program")
+    module.write_bytes(b"module")
+    archive = initramfs(program, [module], 1)
+    listing = subprocess.run(
+        ["cpio", "-itv", "--quiet"],
+        input=archive,
+        capture_output=True,
+        check=True,
+    )
+    assert listing.stderr == b""
+    names = [line.split()[-1] for line in listing.stdout.decode().splitlines()]
+    assert names == [
+        "dev", "proc", "sys", "dev/console", "init", "mtcopy.ko", "padding",
+    ]  # fmt: skip
+    assert init_arguments("mtcopy", [module], 3) == [
+        "--engine", "mtcopy", "--scatter", "3", "--module", "/mtcopy.ko",
+    ]  # fmt: skip
+
+
+def test_initramfs_is_the_same_from_the_same_input(tmp_path: Path) -> None:
+    program = tmp_path / "cost"
+    program.write_bytes(b"program")
+    first = initramfs(program, [], 0)
+    program.touch()
+    assert initramfs(program, [], 0) == first
+    assert len(initramfs(program, [], 2)) - len(first) > 4096

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The plan of `bench move-pages`, and rows from measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from helpers.bench_data import MIB, measurement, result
+from helpers.golden_files import check_golden
+from pageferry.bench.lines import Measurement
+from pageferry.bench.move_pages import (
+    Plan,
+    make_rows,
+    moved_pages,
+    parse_engines,
+    parse_sizes,
+    parse_threads,
+    parse_total,
+)
+from pageferry.errors import PageferryError
+from pageferry.report.tables import render_move_pages
+from pageferry.results.schema import Row
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+def plan(**changes: Any) -> Plan:  # noqa: ANN401
+    base = Plan(
+        sizes=(4096, 2 * MIB),
+        engines=("stock", "cpu", "mtcopy"),
+        threads=(2, 4),
+        total_bytes=256 * MIB,
+        rounds=5,
+        busy=False,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def by_engine(rows: list[Row]) -> dict[str, Row]:
+    return {row.engine: row for row in rows}
+
+
+def test_arguments() -> None:
+    assert plan().arguments() == [
+        "--from=0",
+        "--to=1",
+        "--sizes=4096,2097152",
+        "--total-bytes=268435456",
+        "--rounds=5",
+        "--variants=stock,cpu,mtcopy:threads=2,mtcopy:threads=4",
+        "--limit=1,2,4",
+        "--busy=no",
+    ]
+    assert plan(busy=True).arguments()[-1] == "--busy=both"
+
+
+def test_baseline_is_always_measured() -> None:
+    assert plan(engines=("cpu",)).variants() == ["stock", "cpu"]
+    assert plan(engines=("cpu",)).limits() == [1]
+    assert plan(engines=("cpu",)).modules() == []
+    assert plan().modules() == ["mtcopy"]
+
+
+def test_measurements_are_counted() -> None:
+    # 4 variants and 3 limits, 2 sizes, 5 rounds and the one that warms up.
+    assert plan().measurements() == 7 * 2 * 6
+    assert plan(busy=True).measurements() == 2 * 7 * 2 * 6
+
+
+def test_sizes() -> None:
+    assert parse_sizes("4K,64KiB,2M") == (4096, 65536, 2 * MIB)
+    assert parse_sizes("all") == (4096, *[4096 << n for n in range(2, 10)])
+
+
+@pytest.mark.parametrize("text", ["", "4K,", "3K", "4M", "2K", "64KB?", "4K,4096"])
+def test_bad_sizes(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_sizes(text)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("text", ["", "cpu,", "warp", "cpu,cpu", "none"])
+def test_bad_engines(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_engines(text)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "2,2", "33", "two", "²", "1_0"])
+def test_bad_threads(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_threads(text)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("text", ["0", "1M", "3M", "5000", "lots"])
+def test_bad_totals(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_total(text)
+    assert caught.value.code == 2
+
+
+def test_ratio_is_the_median_of_round_ratios() -> None:
+    # The machine is four times slower in round 2; the ratios of the medians
+    # would be 1.5, of the rounds they are 2, 3 and 2.
+    samples = [
+        measurement("stock", 100, number=1),
+        measurement("mtcopy", 50, number=1, threads=2),
+        measurement("stock", 400, number=2),
+        measurement("mtcopy", 200, number=2, threads=2),
+        measurement("stock", 300, number=3),
+        measurement("mtcopy", 100, number=3, threads=2),
+    ]
+    row = by_engine(make_rows(samples))["mtcopy"]
+    assert row.ratio_to_stock == 2
+    assert row.ratio_to_stock_spread is not None
+    assert row.ratio_to_stock_spread.max == 3
+    assert row.bytes_per_s is not None
+    assert row.bytes_per_s.median == 64 * MIB * 10**9 // 100
+    assert row.rounds == 3
+
+
+def test_warm_up_round_does_not_count() -> None:
+    samples = [
+        measurement("stock", 1, number=0, split=99),
+        measurement("stock", 100, number=1),
+    ]
+    (row,) = make_rows(samples)
+    assert row.rounds == 1
+    assert row.split_folios == 0
+    assert row.bytes_per_s is not None
+    assert row.bytes_per_s.max == 64 * MIB * 10**9 // 100
+
+
+def test_limit_has_as_many_cpus() -> None:
+    samples = [
+        measurement("stock", 100),
+        measurement("mtcopy", 100, threads=2),
+        measurement("mtcopy", 100, threads=0),
+        measurement("limit", 50, threads=1),
+        measurement("limit", 25, threads=2),
+    ]
+    rows = {(row.engine, row.threads): row for row in make_rows(samples)}
+    assert rows["stock", 1].share_of_limit == 0.5
+    assert rows["mtcopy", 2].share_of_limit == 0.25
+    assert rows["mtcopy", 0].share_of_limit == 0.25
+    assert rows["mtcopy", 0].limit_threads == 2
+    assert rows["limit", 2].share_of_limit is None
+    assert rows["limit", 2].ratio_to_stock is None
+
+
+def test_busy_rows_compare_with_busy_stock() -> None:
+    samples = [
+        measurement("stock", 100),
+        measurement("cpu", 100),
+        measurement("stock", 200, busy=True),
+        measurement("cpu", 400, busy=True),
+    ]
+    rows = {(row.engine, row.busy): row for row in make_rows(samples)}
+    assert rows["cpu", False].ratio_to_stock == 1
+    assert rows["cpu", True].ratio_to_stock == 0.5
+
+
+def test_split_folios_add_up_or_are_unknown() -> None:
+    known = [measurement("stock", 9, number=n, split=3) for n in (1, 2)]
+    assert make_rows(known)[0].split_folios == 6
+    unknown = [*known, measurement("stock", 9, number=3, split=None)]
+    assert make_rows(unknown)[0].split_folios is None
+
+
+def test_unverified_measurement_is_a_failure() -> None:
+    bad = msgspec.structs.replace(measurement("stock", 9), verified=False)
+    with pytest.raises(PageferryError, match="not verified"):
+        make_rows([bad])
+
+
+def test_a_clock_that_stands_still_is_a_failure() -> None:
+    with pytest.raises(PageferryError, match="clock"):
+        make_rows([measurement("stock", 0)])
+
+
+def table_samples() -> list[Measurement]:
+    samples = []
+    for number in (1, 2, 3):
+        slower = 1000 * number
+        for size, factor in ((4096, 3), (65536, 2), (2 * MIB, 1)):
+            base = 200_000_000 * factor + slower
+            samples += [
+                measurement("stock", base, number=number, folio_bytes=size),
+                measurement(
+                    "mtcopy",
+                    base // 2 + 7 * slower,
+                    number=number,
+                    threads=2,
+                    folio_bytes=size,
+                    split=5 if size == 65536 else 0,
+                    engine_bytes=64 * MIB,
+                ),
+                measurement("limit", base // 4, number=number, folio_bytes=size),
+                measurement(
+                    "limit", base // 8, number=number, threads=2, folio_bytes=size
+                ),
+            ]
+    samples.append(measurement("stock", 999_999_999, busy=True, split=None))
+    return samples
+
+
+def test_pages_are_counted_without_the_limit() -> None:
+    rows = make_rows(table_samples())
+    # 3 rounds, 3 sizes, 2 engines, and one busy round of 64 MiB each.
+    assert moved_pages(rows) == (3 * 3 * 2 + 1) * 64 * MIB // 4096
+
+
+def test_table() -> None:
+    text = render_move_pages(result(make_rows(table_samples())))
+    check_golden(GOLDEN / "bench-move-pages.txt", text + "\n")

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The C programs of bench/, as far as any machine can run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pageferry.bench import build
+from pageferry.bench.lines import Failure, complete, parse_line
+from pageferry.errors import PageferryError
+
+ROOT = Path(__file__).resolve().parents[2]
+ONE_NODE = not Path("/sys/devices/system/node/node1").exists()
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    return build.build()
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_selftest(programs: Path) -> None:
+    done = run(programs / "selftest")
+    assert done.returncode == 0, done.stdout
+    assert "not ok" not in done.stdout
+    assert done.stdout.count("\nok ") >= 25
+
+
+@pytest.mark.parametrize("program", ["move_pages", "cost"])
+def test_help(programs: Path, program: str) -> None:
+    done = run(programs / program, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: {program}")
+    assert "example: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "named"),
+    [
+        ("move_pages", "--sizes=3K", "3K"),
+        ("move_pages", "--sizes=4M", "4M"),
+        ("move_pages", "--sizes=", "sizes"),
+        ("move_pages", "--total-bytes=1M", "multiple of 2M"),
+        ("move_pages", "--total-bytes=-2M", "-2M"),
+        ("move_pages", "--total-bytes=0", "multiple of 2M"),
+        ("move_pages", "--rounds=0", "rounds"),
+        ("move_pages", "--rounds=5x", "5x"),
+        ("move_pages", "--variants=cpu:threads=2", "cpu:threads=2"),
+        ("move_pages", "--limit=0", "limit"),
+        ("move_pages", "--busy=perhaps", "perhaps"),
+        ("move_pages", "--to=0", "nothing would move"),
+        ("move_pages", "--sabotage=clock", "clock"),
+        ("move_pages", "stray", "stray"),
+        ("cost", "--passes=3", "even"),
+        ("cost", "--base-pages=0", "base-pages"),
+        ("cost", "--engine=:", "engine"),
+        ("cost", "stray", "stray"),
+    ],
+)
+def test_bad_options(programs: Path, program: str, option: str, named: str) -> None:
+    done = run(programs / program, option)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert named in done.stderr
+    error = parse_line(done.stdout)
+    assert isinstance(error, Failure)
+    assert error.exit == 2
+
+
+@pytest.mark.parametrize("program", ["move_pages", "cost"])
+def test_unknown_option(programs: Path, program: str) -> None:
+    done = run(programs / program, "--wings")
+    assert done.returncode == 2
+    assert "wings" in done.stderr
+
+
+@pytest.mark.parametrize("program", ["move_pages", "cost"])
+@pytest.mark.skipif(not ONE_NODE, reason="this machine has a second node")
+def test_one_node_is_not_enough(programs: Path, program: str) -> None:
+    done = run(programs / program)
+    assert done.returncode == 3
+    assert "node 1 does not exist" in done.stderr
+    line = parse_line(done.stdout)
+    assert line is not None
+    with pytest.raises(PageferryError, match="node 1") as caught:
+        complete([line])
+    assert caught.value.code == 3
+
+
+def test_too_much_memory_names_node_and_bytes(programs: Path) -> None:
+    done = run(programs / "move_pages", "--total-bytes=8192G")
+    assert done.returncode == 3
+    assert "node 0 has" in done.stderr
+    assert str(8192 << 30) in done.stderr
+
+
+def test_build_is_cached_by_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "bench"
+    shutil.copytree(ROOT / "bench", copy)
+    before = build.content_key(copy)
+    (copy / "build").mkdir()
+    (copy / "build" / "cost.o").write_text("")
+    assert build.content_key(copy) == before
+    monkeypatch.setenv("CFLAGS", "-O0")
+    assert build.content_key(copy) != before
+    monkeypatch.delenv("CFLAGS")
+    with (copy / "cost.c").open("a") as stream:
+        stream.write("\n")
+    assert build.content_key(copy) != before
+
+
+def test_a_failed_build_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CFLAGS", "-D__no_such_thing -include /nonexistent.h")
+    with pytest.raises(PageferryError) as caught:
+        build.build()
+    assert caught.value.code == 5
+    assert caught.value.detail is not None
+    assert "nonexistent.h" in caught.value.detail
+    assert list((tmp_path / "pageferry" / "bench").iterdir()) == []
+
+
+def test_build_is_reused(programs: Path) -> None:
+    stamp = (programs / "cost").stat().st_mtime_ns
+    assert build.build() == programs
+    assert (programs / "cost").stat().st_mtime_ns == stamp
+    assert os.access(programs / "move_pages", os.X_OK)
+
+
+def test_json_lines_are_json(programs: Path) -> None:
+    done = run(programs / "move_pages", '--sizes="quoted\\"')
+    assert done.returncode == 2
+    assert '"quoted\\"' in json.loads(done.stdout)["message"]
