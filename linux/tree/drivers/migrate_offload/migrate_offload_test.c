@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A copy engine that misbehaves, and holders of references that turn up at the
+ * worst moment: what the tests of the batch copy need and cannot get from user
+ * space.
+ *
+ * The engine is called "test".  It copies in the caller's context, and follows
+ * the switches in /sys/kernel/debug/migrate_offload_test/:
+ *
+ *   decline	refuse every batch
+ *   delay_us	sleep this long after copying a batch
+ *   fail_nth	fail the nth folio from now on with -EIO
+ *   lie_nth	say that the nth folio from now on was copied, but do not copy
+ *
+ * and counts there what it was given: batches, seen_folios, seen_poisoned,
+ * and seen_secret, folios that the kernel itself must not read.  in_copy is not
+ * zero while a batch is being copied.
+ *
+ * With the module parameter posted=1 the engine is a struct migrator, which
+ * has one result for the whole batch.
+ *
+ * The holders are files too.  What is written to them is taken at once, given
+ * back when the time has come, and at the latest when the file is closed:
+ *
+ *   pin		"ADDRESS BYTE": a reference to the page of the writing
+ *		process at ADDRESS.  Right after the next batch was copied the
+ *		page is filled with BYTE and the reference dropped, as by a
+ *		device whose I/O ends just then.
+ *   grab	"BYTE": a reference to the first folio of the next batch, taken
+ *		after the copy.  So the first attempt to move it fails.  When
+ *		the next folio has been moved, the first page of the one held
+ *		is filled with BYTE and the reference dropped.
+ *   hold_bh	"PATH BLOCK BYTE": a buffer head for a block of a block device.
+ *		Right after the next batch was copied the block is filled with
+ *		BYTE, marked dirty and let go, as a file system would do with
+ *		its metadata.
+ *
+ * BYTE is written without the folio lock by intention: the point is what
+ * happens to somebody who is not kept out by it.
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/atomic.h>
+#include <linux/blkdev.h>
+#include <linux/buffer_head.h>
+#include <linux/debugfs.h>
+#include <linux/delay.h>
+#include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/kstrtox.h>
+#include <linux/migrate_copy_offload.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/tracepoint.h>
+#include <linux/uaccess.h>
+#include <trace/events/migrate_offload.h>
+
+static bool posted;
+module_param(posted, bool, 0444);
+MODULE_PARM_DESC(posted, "register as a struct migrator, with one result for a batch");
+
+static struct dentry *test_dir;
+
+static bool decline;
+static u32 delay_us;
+static atomic_t fail_nth;
+static atomic_t lie_nth;
+
+static atomic_t batches;
+static atomic_t seen_folios;
+static atomic_t seen_poisoned;
+static atomic_t seen_secret;
+static atomic_t in_copy;
+
+/*
+ * What is held.  Whoever takes a pointer out, with xchg(), gives back what it
+ * points to; the byte that goes with it is written before the pointer is set.
+ */
+static struct page *pinned_page;
+static struct folio *grabbed_folio;
+static struct buffer_head *held_bh;
+static u8 pin_byte, grab_byte, bh_byte;
+static atomic_t grab_next;
+
+static void finish_pin(void)
+{
+	struct page *page = xchg(&pinned_page, NULL);
+
+	if (!page)
+		return;
+	memset_page(page, 0, pin_byte, PAGE_SIZE);
+	folio_mark_dirty(page_folio(page));
+	put_page(page);
+}
+
+static void finish_bh(void)
+{
+	struct buffer_head *bh = xchg(&held_bh, NULL);
+
+	if (!bh)
+		return;
+	memset(bh->b_data, bh_byte, bh->b_size);
+	mark_buffer_dirty(bh);
+	brelse(bh);
+}
+
+static void finish_grab(void *data, const char *reason, const char *engine,
+			u64 since_start_ns)
+{
+	struct folio *folio = xchg(&grabbed_folio, NULL);
+
+	if (!folio)
+		return;
+	memset_page(folio_page(folio, 0), 0, grab_byte, PAGE_SIZE);
+	folio_mark_dirty(folio);
+	folio_put(folio);
+}
+
+static void test_copied(struct folio *first, unsigned int nr_folios)
+{
+	if (nr_folios > 1 && atomic_dec_if_positive(&grab_next) == 0) {
+		folio_get(first);
+		if (cmpxchg(&grabbed_folio, NULL, first))
+			folio_put(first);
+	}
+	finish_pin();
+	finish_bh();
+	if (READ_ONCE(delay_us))
+		fsleep(READ_ONCE(delay_us));
+}
+
+/* Some memory, such as that of memfd_secret(2), has no kernel mapping. */
+static bool test_is_secret(struct folio *folio)
+{
+	u8 byte;
+
+	return !folio_test_highmem(folio) &&
+		copy_from_kernel_nofault(&byte, folio_address(folio), 1);
+}
+
+/* What becomes of a folio: 1 to copy it, 0 to say it was, or an error. */
+static int test_look_at(struct folio *src)
+{
+	atomic_inc(&seen_folios);
+	if (folio_contain_hwpoisoned_page(src))
+		atomic_inc(&seen_poisoned);
+	if (test_is_secret(src)) {
+		atomic_inc(&seen_secret);
+		return -EFAULT;
+	}
+	if (atomic_dec_if_positive(&fail_nth) == 0)
+		return -EIO;
+	return atomic_dec_if_positive(&lie_nth) != 0;
+}
+
+static int test_copy(struct migrate_copy_batch *batch)
+{
+	unsigned int i;
+
+	atomic_inc(&batches);
+	if (READ_ONCE(decline))
+		return -EOPNOTSUPP;
+
+	atomic_inc(&in_copy);
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &batch->pairs[i];
+		struct migrate_copy_pos pos = { .pair = i };
+		int rc = test_look_at(pair->src);
+
+		pair->result = min(rc, 0);
+		if (rc > 0)
+			migrate_copy_range(batch, pos, folio_size(pair->src));
+	}
+	test_copied(batch->pairs[0].src, batch->nr_pairs);
+	atomic_dec(&in_copy);
+	return 0;
+}
+
+static const struct migrate_engine_ops test_engine = {
+	.version = MIGRATE_ENGINE_VERSION,
+	.name = "test",
+	.owner = THIS_MODULE,
+	.copy = test_copy,
+};
+
+static int test_copy_lists(struct list_head *dst_list,
+			   struct list_head *src_list)
+{
+	struct folio *src, *dst = list_first_entry(dst_list, struct folio, lru);
+
+	list_for_each_entry(src, src_list, lru) {
+		int rc = test_look_at(src);
+
+		/* Lists that are not parallel must not hurt anybody else. */
+		if (list_entry_is_head(dst, dst_list, lru) ||
+		    folio_order(src) != folio_order(dst))
+			return -EINVAL;
+		if (rc > 0)
+			rc = folio_mc_copy(dst, src);
+		if (rc)
+			return rc;
+		dst = list_next_entry(dst, lru);
+	}
+	return 0;
+}
+
+static int test_offload_copy(struct list_head *dst_list,
+			     struct list_head *src_list,
+			     unsigned int folio_cnt)
+{
+	int rc;
+
+	atomic_inc(&batches);
+	if (READ_ONCE(decline))
+		return -EOPNOTSUPP;
+
+	atomic_inc(&in_copy);
+	rc = test_copy_lists(dst_list, src_list);
+	test_copied(list_first_entry(src_list, struct folio, lru), folio_cnt);
+	atomic_dec(&in_copy);
+	return rc;
+}
+
+static struct migrator test_migrator = {
+	.name = "test",
+	.offload_copy = test_offload_copy,
+	.owner = THIS_MODULE,
+};
+
+/* Holders are written to in one go, and hold one thing at a time. */
+#define TEST_LINE_MAX 128
+
+static int test_get_line(char *line, const char __user *ubuf, size_t count)
+{
+	if (count >= TEST_LINE_MAX)
+		return -EINVAL;
+	if (copy_from_user(line, ubuf, count))
+		return -EFAULT;
+	line[count] = '\0';
+	return 0;
+}
+
+static ssize_t pin_write(struct file *file, const char __user *ubuf,
+			 size_t count, loff_t *ppos)
+{
+	char line[TEST_LINE_MAX];
+	unsigned long addr;
+	struct page *page;
+	int ret, byte;
+
+	ret = test_get_line(line, ubuf, count);
+	if (ret)
+		return ret;
+	if (sscanf(line, "%lx %i", &addr, &byte) != 2)
+		return -EINVAL;
+
+	ret = get_user_pages_fast(addr, 1, FOLL_WRITE, &page);
+	if (ret != 1)
+		return ret < 0 ? ret : -EFAULT;
+	pin_byte = byte;
+	if (cmpxchg(&pinned_page, NULL, page)) {
+		put_page(page);
+		return -EBUSY;
+	}
+	return count;
+}
+
+static int pin_release(struct inode *inode, struct file *file)
+{
+	struct page *page = xchg(&pinned_page, NULL);
+
+	if (page)
+		put_page(page);
+	return 0;
+}
+
+static const struct file_operations pin_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = pin_write,
+	.release = pin_release,
+};
+
+static ssize_t grab_write(struct file *file, const char __user *ubuf,
+			  size_t count, loff_t *ppos)
+{
+	int ret = kstrtou8_from_user(ubuf, count, 0, &grab_byte);
+
+	if (ret)
+		return ret;
+	atomic_set(&grab_next, 1);
+	return count;
+}
+
+static int grab_release(struct inode *inode, struct file *file)
+{
+	struct folio *folio;
+
+	atomic_set(&grab_next, 0);
+	folio = xchg(&grabbed_folio, NULL);
+	if (folio)
+		folio_put(folio);
+	return 0;
+}
+
+static const struct file_operations grab_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = grab_write,
+	.release = grab_release,
+};
+
+static ssize_t hold_bh_write(struct file *file, const char __user *ubuf,
+			     size_t count, loff_t *ppos)
+{
+	char line[TEST_LINE_MAX], path[64];
+	unsigned long long block;
+	struct buffer_head *bh;
+	struct file *bdev_file;
+	int ret, byte;
+
+	ret = test_get_line(line, ubuf, count);
+	if (ret)
+		return ret;
+	if (sscanf(line, "%63s %llu %i", path, &block, &byte) != 3)
+		return -EINVAL;
+	if (file->private_data)
+		return -EBUSY;
+
+	bdev_file = bdev_file_open_by_path(path, BLK_OPEN_READ | BLK_OPEN_WRITE,
+					   NULL, NULL);
+	if (IS_ERR(bdev_file))
+		return PTR_ERR(bdev_file);
+	bh = __bread(file_bdev(bdev_file), block,
+		     block_size(file_bdev(bdev_file)));
+	if (!bh) {
+		bdev_fput(bdev_file);
+		return -EIO;
+	}
+	bh_byte = byte;
+	if (cmpxchg(&held_bh, NULL, bh)) {
+		brelse(bh);
+		bdev_fput(bdev_file);
+		return -EBUSY;
+	}
+	file->private_data = bdev_file;
+	return count;
+}
+
+static int hold_bh_release(struct inode *inode, struct file *file)
+{
+	if (file->private_data) {
+		brelse(xchg(&held_bh, NULL));
+		bdev_fput(file->private_data);
+	}
+	return 0;
+}
+
+static const struct file_operations hold_bh_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = hold_bh_write,
+	.release = hold_bh_release,
+};
+
+static void test_create_files(void)
+{
+	test_dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
+	debugfs_create_bool("decline", 0600, test_dir, &decline);
+	debugfs_create_u32("delay_us", 0600, test_dir, &delay_us);
+	debugfs_create_atomic_t("fail_nth", 0600, test_dir, &fail_nth);
+	debugfs_create_atomic_t("lie_nth", 0600, test_dir, &lie_nth);
+	debugfs_create_atomic_t("batches", 0400, test_dir, &batches);
+	debugfs_create_atomic_t("seen_folios", 0400, test_dir, &seen_folios);
+	debugfs_create_atomic_t("seen_poisoned", 0400, test_dir, &seen_poisoned);
+	debugfs_create_atomic_t("seen_secret", 0400, test_dir, &seen_secret);
+	debugfs_create_atomic_t("in_copy", 0400, test_dir, &in_copy);
+	debugfs_create_file("pin", 0200, test_dir, NULL, &pin_fops);
+	debugfs_create_file("grab", 0200, test_dir, NULL, &grab_fops);
+	debugfs_create_file("hold_bh", 0200, test_dir, NULL, &hold_bh_fops);
+}
+
+/* The event says that the first folio of a batch was moved. */
+static struct tracepoint *first_folio_tp;
+
+static void find_first_folio_tp(struct tracepoint *tp, void *priv)
+{
+	check_trace_callback_type_mm_migrate_first_folio(finish_grab);
+	if (!strcmp(tp->name, "mm_migrate_first_folio"))
+		first_folio_tp = tp;
+}
+
+static void test_remove_probe(void)
+{
+	tracepoint_probe_unregister(first_folio_tp, finish_grab, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+static int __init test_init(void)
+{
+	int ret;
+
+	for_each_kernel_tracepoint(find_first_folio_tp, NULL);
+	if (!first_folio_tp)
+		return -ENODEV;
+	ret = tracepoint_probe_register(first_folio_tp, finish_grab, NULL);
+	if (ret)
+		return ret;
+
+	ret = posted ? migrate_offload_register(&test_migrator) :
+		       migrate_engine_register(&test_engine);
+	if (ret) {
+		test_remove_probe();
+		return ret;
+	}
+	test_create_files();
+	return 0;
+}
+module_init(test_init);
+
+static void __exit test_exit(void)
+{
+	/* Closes the door to holders; those who hold a file hold the module. */
+	debugfs_remove(test_dir);
+	if (posted)
+		migrate_offload_unregister(&test_migrator);
+	else
+		migrate_engine_unregister(&test_engine);
+	test_remove_probe();
+}
+module_exit(test_exit);
+
+MODULE_DESCRIPTION("Copy engine that misbehaves, for tests");
+MODULE_LICENSE("GPL");
