@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Moves memory of every kind between two nodes, with every copy engine there
+ * is, and looks at content, node and counters.
+ *
+ * The environment variable ENGINE names one engine to test instead of all.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../kselftest_harness.h"
+#include "mo_area.h"
+#include "mo_util.h"
+
+#define PASSES 4
+#define NR_WRITERS 2
+/* Emulated machines, and kernels full of debugging, take their time. */
+#define TIMEOUT 600
+
+#define MTCOPY_PARAMS "/sys/module/mtcopy/parameters/"
+
+FIXTURE(memory)
+{
+	struct mo_area area;
+};
+
+FIXTURE_VARIANT(memory)
+{
+	enum mo_type type;
+	size_t bytes;
+	size_t folio_bytes;
+	bool read_only;		/* writing would make it something else */
+	bool not_eligible;	/* must never be handed to an engine */
+};
+
+FIXTURE_VARIANT_ADD(memory, anon)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_16k)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = 4 * SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_32k)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = 8 * SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_64k)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = 16 * SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_128k)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = 32 * SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_256k)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = 64 * SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_512k)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = 128 * SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_1m)
+{
+	.type = MO_ANON,
+	.bytes = SZ_2M,
+	.folio_bytes = SZ_1M,
+};
+
+FIXTURE_VARIANT_ADD(memory, anon_2m)
+{
+	.type = MO_ANON,
+	.bytes = 2 * SZ_2M,
+	.folio_bytes = SZ_2M,
+};
+
+FIXTURE_VARIANT_ADD(memory, mlocked)
+{
+	.type = MO_MLOCKED,
+	.bytes = SZ_2M,
+	.folio_bytes = SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, shmem)
+{
+	.type = MO_SHMEM,
+	.bytes = SZ_2M,
+	.folio_bytes = SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, shmem_2m)
+{
+	.type = MO_SHMEM,
+	.bytes = 2 * SZ_2M,
+	.folio_bytes = SZ_2M,
+};
+
+FIXTURE_VARIANT_ADD(memory, tmpfs)
+{
+	.type = MO_TMPFS,
+	.bytes = SZ_2M,
+	.folio_bytes = SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(memory, ext4_dirty)
+{
+	.type = MO_EXT4,
+	.bytes = SZ_1M,
+	.folio_bytes = SZ_4K,
+	.not_eligible = true,
+};
+
+FIXTURE_VARIANT_ADD(memory, ext4_clean)
+{
+	.type = MO_EXT4_CLEAN,
+	.bytes = SZ_1M,
+	.folio_bytes = SZ_4K,
+	.read_only = true,
+};
+
+FIXTURE_VARIANT_ADD(memory, ksm)
+{
+	.type = MO_KSM,
+	.bytes = SZ_1M / 2,
+	.folio_bytes = SZ_4K,
+	.read_only = true,
+};
+
+FIXTURE_VARIANT_ADD(memory, swapcache)
+{
+	.type = MO_SWAPCACHE,
+	.bytes = SZ_1M,
+	.folio_bytes = SZ_4K,
+	.read_only = true,
+};
+
+/* As after boot, but let small batches go to mtcopy too. */
+static void reset_policy(void)
+{
+	mo_select("none");
+	mo_write(PATH_OFFLOAD "reasons", "all");
+	mo_write(PATH_OFFLOAD "min_batch_bytes", "0");
+	mo_write(PATH_OFFLOAD "verify", "false");
+	if (mo_exists(MTCOPY_PARAMS "min_thread_bytes"))
+		mo_write(MTCOPY_PARAMS "min_thread_bytes", "4096");
+	if (mo_exists(PATH_TEST "decline")) {
+		mo_write(PATH_TEST "decline", "0");
+		mo_write(PATH_TEST "delay_us", "0");
+		mo_write(PATH_TEST "fail_nth", "0");
+		mo_write(PATH_TEST "lie_nth", "0");
+	}
+}
+
+FIXTURE_SETUP(memory)
+{
+	const char *why_not = mo_cannot_run();
+
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	reset_policy();
+	why_not = mo_map(&self->area, variant->type, variant->bytes,
+			 variant->folio_bytes);
+	if (why_not) {
+		mo_unmap(&self->area);
+		SKIP(return, "%s", why_not);
+	}
+}
+
+FIXTURE_TEARDOWN(memory)
+{
+	mo_unmap(&self->area);
+	reset_policy();
+}
+
+static bool always_copies(const char *engine)
+{
+	return !strcmp(engine, "cpu") || !strcmp(engine, "test");
+}
+
+/* Nobody else uses the memory: all of it goes to the engine, or none. */
+TEST_F_TIMEOUT(memory, moves, TIMEOUT)
+{
+	struct mo_area *area = &self->area;
+	const char *engine;
+	int i, pass;
+
+	for (i = 0; (engine = mo_engine(i)); i++) {
+		TH_LOG("engine %s", engine);
+		mo_select(engine);
+		for (pass = 0; pass < PASSES; pass++) {
+			int node = mo_nodes[!(pass % 2)];
+			long long copied = mo_counter("engine_bytes");
+			long long offered = mo_counter("offered_folios");
+			long long kept = mo_counter("not_eligible_folios");
+
+			ASSERT_EQ(mo_move(area, node), 0);
+			ASSERT_TRUE(mo_content_ok(area));
+
+			copied = mo_counter("engine_bytes") - copied;
+			offered = mo_counter("offered_folios") - offered;
+			kept = mo_counter("not_eligible_folios") - kept;
+			if (variant->not_eligible) {
+				EXPECT_EQ(offered, 0);
+				EXPECT_GT(kept, 0);
+				continue;
+			}
+			EXPECT_GT(offered, 0);
+			/* Transient references may keep a few folios back. */
+			if (always_copies(engine))
+				EXPECT_GT(copied, area->bytes /
+					  (area->step / area->folio_bytes) / 2);
+		}
+		mo_select("none");
+	}
+}
+
+/* Who changes and who shares the memory while it moves. */
+struct mo_users {
+	struct mo_area *area;
+	atomic_bool stop;
+	atomic_ulong writes, lost, forks, forks_wrong;
+	atomic_uint nr_writers;
+};
+
+/*
+ * Each writer has one word in each page to itself, and knows what it wrote
+ * there last: if the word has another value the write was lost.
+ */
+static void *write_words(void *arg)
+{
+	struct mo_users *users = arg;
+	struct mo_area *area = users->area;
+	size_t words = SZ_4K / sizeof(*area->shadow);
+	unsigned int me = users->nr_writers++;
+	size_t i, nr = area->bytes / SZ_4K;
+
+	while (!users->stop) {
+		for (i = 0; i < nr && !users->stop; i++) {
+			__u64 *word = (__u64 *)area->mem + i * words + me;
+			__u64 *known = area->shadow + i * words + me;
+
+			/* Not to be optimised away: the page moves. */
+			if (__atomic_load_n(word, __ATOMIC_RELAXED) != *known)
+				users->lost++;
+			__atomic_store_n(word, ++*known, __ATOMIC_RELAXED);
+			users->writes++;
+		}
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* A child sees what was there when it was born, but for the writers' words. */
+static bool child_content_ok(const struct mo_area *area)
+{
+	size_t skip = NR_WRITERS * sizeof(*area->shadow);
+	size_t i;
+
+	for (i = 0; i < area->bytes; i += SZ_4K)
+		if (memcmp(area->mem + i + skip,
+			   (char *)area->shadow + i + skip, SZ_4K - skip))
+			return false;
+	return true;
+}
+
+static void *fork_children(void *arg)
+{
+	struct mo_users *users = arg;
+
+	while (!users->stop) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid < 0)
+			continue;
+		if (!pid)
+			_exit(!child_content_ok(users->area));
+		if (waitpid(pid, &status, 0) != pid || status)
+			users->forks_wrong++;
+		users->forks++;
+		usleep(1000);
+	}
+	return NULL;
+}
+
+/* Writers write and children are born all the time. */
+TEST_F_TIMEOUT(memory, moves_in_use, TIMEOUT)
+{
+	int i, pass, t, nr_writers = variant->read_only ? 0 : NR_WRITERS;
+	struct mo_area *area = &self->area;
+	pthread_t threads[NR_WRITERS + 1];
+	const char *engine;
+
+	for (i = 0; (engine = mo_engine(i)); i++) {
+		struct mo_users users = { .area = area };
+
+		TH_LOG("engine %s", engine);
+		mo_select(engine);
+		for (t = 0; t < nr_writers; t++)
+			ASSERT_EQ(pthread_create(&threads[t], NULL, write_words,
+						 &users), 0);
+		ASSERT_EQ(pthread_create(&threads[t], NULL, fork_children,
+					 &users), 0);
+		for (pass = 0; pass < 2 * PASSES || !users.forks ||
+		     (nr_writers && !users.writes); pass++)
+			ASSERT_GE(mo_move_once(area, mo_nodes[!(pass % 2)]), 0);
+		users.stop = true;
+		for (t = 0; t <= nr_writers; t++)
+			pthread_join(threads[t], NULL);
+
+		EXPECT_EQ(users.lost, 0);
+		EXPECT_EQ(users.forks_wrong, 0);
+		EXPECT_TRUE(mo_content_ok(area));
+		for (pass = 0; pass < 2; pass++) {
+			EXPECT_EQ(mo_move(area, mo_nodes[!pass]), 0);
+			EXPECT_TRUE(mo_content_ok(area));
+		}
+		TH_LOG("%lu writes, %lu forks", users.writes, users.forks);
+		mo_select("none");
+	}
+}
+
+/* What an administrator sets, and what is obeyed. */
+FIXTURE(policy)
+{
+	struct mo_area area;
+};
+
+FIXTURE_SETUP(policy)
+{
+	const char *why_not = mo_cannot_run();
+
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	reset_policy();
+	ASSERT_EQ(mo_map(&self->area, MO_ANON, SZ_1M, SZ_4K), NULL);
+}
+
+FIXTURE_TEARDOWN(policy)
+{
+	mo_unmap(&self->area);
+	reset_policy();
+}
+
+#define EXPECT_MOVES(node) do {						\
+	EXPECT_EQ(mo_move(&self->area, node), 0);			\
+	EXPECT_TRUE(mo_content_ok(&self->area));			\
+} while (0)
+
+TEST_F_TIMEOUT(policy, refuses_nonsense, TIMEOUT)
+{
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine", "no-such-engine"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "reasons", "memory_failure"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "reasons", "demotion,nonsense"),
+		  -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "min_batch_bytes", "-1"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "min_batch_bytes", "much"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "verify", "perhaps"), -EINVAL);
+}
+
+TEST_F_TIMEOUT(policy, off_is_off, TIMEOUT)
+{
+	long long batches = mo_counter("batches");
+	long long kept = mo_counter("not_eligible_folios");
+
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_EQ(mo_counter("batches"), batches);
+	EXPECT_EQ(mo_counter("not_eligible_folios"), kept);
+}
+
+TEST_F_TIMEOUT(policy, reasons, TIMEOUT)
+{
+	long long offered = mo_counter("offered_folios");
+	char reasons[128];
+
+	mo_select("cpu");
+	mo_write(PATH_OFFLOAD "reasons", "demotion,compaction");
+	mo_read(PATH_OFFLOAD "reasons", reasons, sizeof(reasons));
+	EXPECT_STREQ(reasons, "compaction,demotion\n");
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_EQ(mo_counter("offered_folios"), offered);
+
+	mo_write(PATH_OFFLOAD "reasons", "syscall_or_cpuset");
+	EXPECT_MOVES(mo_nodes[0]);
+	EXPECT_GT(mo_counter("offered_folios"), offered);
+}
+
+TEST_F_TIMEOUT(policy, min_batch_bytes, TIMEOUT)
+{
+	long long offered = mo_counter("offered_folios");
+	long long small = mo_counter("too_small_folios");
+
+	mo_select("cpu");
+	mo_write_number(PATH_OFFLOAD "min_batch_bytes", SZ_1M + 1);
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_EQ(mo_counter("offered_folios"), offered);
+	EXPECT_GT(mo_counter("too_small_folios"), small);
+
+	mo_write_number(PATH_OFFLOAD "min_batch_bytes", SZ_1M / 2);
+	EXPECT_MOVES(mo_nodes[0]);
+	EXPECT_GT(mo_counter("offered_folios"), offered);
+}
+
+TEST_F_TIMEOUT(policy, verify_of_a_good_engine, TIMEOUT)
+{
+	long long copied = mo_counter("engine_bytes");
+	long long wrong = mo_counter("mismatched_folios");
+
+	mo_select("cpu");
+	mo_write(PATH_OFFLOAD "verify", "true");
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_GT(mo_counter("engine_bytes"), copied);
+	EXPECT_EQ(mo_counter("mismatched_folios"), wrong);
+}
+
+#define MPOL_BIND 2
+#define MPOL_MF_MOVE 2
+
+/* Other ways in have counters of their own. */
+TEST_F_TIMEOUT(policy, mbind, TIMEOUT)
+{
+	static const char path[] =
+		PATH_OFFLOAD "stats/reasons/mempolicy_mbind/engine_bytes";
+	long long copied = mo_read_number(path);
+	unsigned long mask[4] = {};
+
+	mask[mo_nodes[1] / 64] = 1UL << (mo_nodes[1] % 64);
+	mo_select("cpu");
+	ASSERT_EQ(syscall(SYS_mbind, self->area.mem, self->area.bytes,
+			  MPOL_BIND, mask, 8 * sizeof(mask), MPOL_MF_MOVE), 0);
+	EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[1]), 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	EXPECT_GT(mo_read_number(path), copied);
+}
+
+/* An engine that misbehaves: whatever it does, the data is right. */
+FIXTURE(fallback)
+{
+	struct mo_area area;
+};
+
+FIXTURE_VARIANT(fallback)
+{
+	bool posted;
+};
+
+FIXTURE_VARIANT_ADD(fallback, per_folio)
+{
+	.posted = false,
+};
+
+FIXTURE_VARIANT_ADD(fallback, posted)
+{
+	.posted = true,
+};
+
+FIXTURE_SETUP(fallback)
+{
+	const char *why_not = mo_cannot_run();
+
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	if (!mo_load_test_engine(variant->posted))
+		SKIP(return, "cannot load the module migrate_offload_test");
+	if (!variant->posted) {
+		reset_policy();
+		mo_select("test");
+	}
+	ASSERT_EQ(mo_map(&self->area, MO_ANON, SZ_2M, SZ_4K), NULL);
+}
+
+FIXTURE_TEARDOWN(fallback)
+{
+	mo_unmap(&self->area);
+	if (mo_exists(PATH_TEST "decline"))
+		mo_load_test_engine(false);
+	reset_policy();
+}
+
+TEST_F_TIMEOUT(fallback, copies, TIMEOUT)
+{
+	long long copied = mo_counter("engine_folios");
+
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_GE(mo_counter("engine_folios") - copied, 500);
+}
+
+TEST_F_TIMEOUT(fallback, declines, TIMEOUT)
+{
+	long long copied = mo_counter("engine_folios");
+	long long declined = mo_counter("declined_folios");
+
+	mo_write(PATH_TEST "decline", "1");
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_EQ(mo_counter("engine_folios"), copied);
+	EXPECT_GT(mo_counter("declined_folios"), declined);
+}
+
+/* One folio that fails costs one folio, or the batch if there is one result. */
+TEST_F_TIMEOUT(fallback, fails_one, TIMEOUT)
+{
+	long long copied = mo_counter("engine_folios");
+	long long failed = mo_counter("failed_folios");
+
+	mo_write(PATH_TEST "fail_nth", "100");
+	EXPECT_MOVES(mo_nodes[1]);
+	copied = mo_counter("engine_folios") - copied;
+	failed = mo_counter("failed_folios") - failed;
+	if (variant->posted) {
+		EXPECT_GE(failed, 100);
+	} else {
+		EXPECT_EQ(failed, 1);
+		EXPECT_GE(copied, 500);
+	}
+}
+
+TEST_F_TIMEOUT(fallback, is_slow, TIMEOUT)
+{
+	long long copied = mo_counter("engine_folios");
+
+	mo_write(PATH_TEST "delay_us", "50000");
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_GT(mo_counter("engine_folios"), copied);
+}
+
+TEST_F_TIMEOUT(fallback, lies_but_is_verified, TIMEOUT)
+{
+	long long wrong = mo_counter("mismatched_folios");
+
+	mo_write(PATH_OFFLOAD "verify", "true");
+	mo_write(PATH_TEST "lie_nth", "100");
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_EQ(mo_counter("mismatched_folios") - wrong, 1);
+}
+
+/* Shows that the tests above would notice a folio that was not copied. */
+TEST_F_TIMEOUT(fallback, lies, TIMEOUT)
+{
+	size_t i, wrong = 0;
+
+	mo_write(PATH_TEST "lie_nth", "100");
+	EXPECT_EQ(mo_move(&self->area, mo_nodes[1]), 0);
+	for (i = 0; i < self->area.bytes / SZ_4K; i++)
+		wrong += !mo_page_ok(&self->area, i);
+	EXPECT_EQ(wrong, 1);
+}
+
+/* A struct migrator is alone, and stays until it unregisters. */
+TEST_F_TIMEOUT(fallback, is_alone, TIMEOUT)
+{
+	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",
+				       NULL };
+	const char *const load_posted[] = { "modprobe", "migrate_offload_test",
+					    "posted=1", NULL };
+	char engine[64];
+
+	if (!variant->posted) {
+		EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine", "cpu"), 0);
+		return;
+	}
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine", "cpu"), -EBUSY);
+	mo_read(PATH_OFFLOAD "engine", engine, sizeof(engine));
+	EXPECT_STREQ(engine, "test\n");
+	ASSERT_TRUE(mo_load_test_engine(false));
+	mo_select("cpu");
+	/* Now somebody else is active. */
+	EXPECT_EQ(mo_run(unload), 0);
+	EXPECT_NE(mo_run(load_posted), 0);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Memory of every kind that migrates, and what it should contain. */
+#ifndef MO_AREA_H
+#define MO_AREA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <linux/types.h>
+#include <sys/types.h>
+
+enum mo_type {
+	MO_ANON,
+	MO_MLOCKED,
+	MO_SHMEM,	/* memfd */
+	MO_TMPFS,
+	MO_EXT4,	/* written through the mapping, so with buffer heads */
+	MO_EXT4_CLEAN,	/* only read, so without */
+	MO_KSM,		/* two pages each share one folio */
+	MO_SWAPCACHE,	/* mapped, and still in the swap cache */
+};
+
+/**
+ * struct mo_area - memory that a test moves
+ * @mem: the memory.
+ * @bytes: how much.
+ * @folio_bytes: what it is made of.
+ * @step: each @step bytes there is another folio to move.
+ * @shadow: what @mem should contain, kept elsewhere.
+ *
+ * The rest is what to clean up.
+ */
+struct mo_area {
+	enum mo_type type;
+	char *mem;
+	size_t bytes;
+	size_t folio_bytes;
+	size_t step;
+	__u64 *shadow;
+	void *mapped;
+	size_t mapped_bytes;
+	int fd;
+	bool swap_on;
+	pid_t keeper;
+	char dir[32];
+};
+
+/*
+ * Map @bytes of a type, filled, and with folios of @folio_bytes, on node
+ * mo_nodes[0].  Returns NULL, or why this machine cannot.
+ */
+const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
+		   size_t folio_bytes);
+void mo_unmap(struct mo_area *area);
+
+/* Does the memory contain what it should?  Says where not. */
+bool mo_content_ok(const struct mo_area *area);
+/* Does one page? */
+bool mo_page_ok(const struct mo_area *area, size_t page);
+/* How many pages are not on this node? */
+unsigned long mo_elsewhere(const struct mo_area *area, int node);
+/*
+ * One move_pages(2) of all folios.  Returns what that returned, see there: not
+ * how many pages did not move.
+ */
+long mo_move_once(const struct mo_area *area, int node);
+/* Move until all is there.  Returns the number of pages that will not. */
+unsigned long mo_move(const struct mo_area *area, int node);
+/* Fill the shadow of one page with a byte. */
+void mo_expect_byte(struct mo_area *area, size_t page, int byte);
+
+#endif /* MO_AREA_H */

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mo_util.h"
+
+/* numaif.h is part of libnuma, which this does without. */
+#define MPOL_MF_MOVE_ALL 4
+
+int mo_nodes[2];
+
+void mo_die(const char *fmt, ...)
+{
+	va_list args;
+
+	printf("# ");
+	va_start(args, fmt);
+	vprintf(fmt, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+	_exit(1);
+}
+
+bool mo_exists(const char *path)
+{
+	return !access(path, F_OK);
+}
+
+void mo_read(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	ssize_t len;
+
+	if (fd < 0)
+		mo_die("cannot open %s: %m", path);
+	len = read(fd, buf, size - 1);
+	if (len < 0)
+		mo_die("cannot read %s: %m", path);
+	buf[len] = '\0';
+	close(fd);
+}
+
+long long mo_read_number(const char *path)
+{
+	char text[32];
+
+	mo_read(path, text, sizeof(text));
+	return strtoll(text, NULL, 0);
+}
+
+int mo_try_write(const char *path, const char *text)
+{
+	int ret = 0, fd = open(path, O_WRONLY);
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+void mo_write(const char *path, const char *text)
+{
+	int ret = mo_try_write(path, text);
+
+	if (ret)
+		mo_die("cannot write %s to %s: %s", text, path, strerror(-ret));
+}
+
+void mo_write_number(const char *path, long long number)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", number);
+	mo_write(path, text);
+}
+
+long long mo_counter(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PATH_OFFLOAD "stats/reasons/syscall_or_cpuset/%s",
+		 name);
+	return mo_read_number(path);
+}
+
+void mo_select(const char *engine)
+{
+	mo_write(PATH_OFFLOAD "engine", engine);
+}
+
+const char *mo_engine(unsigned int nth)
+{
+	const char *wanted = getenv("ENGINE");
+	static char names[256];
+	char *rest = names, *name;
+
+	if (wanted)
+		return nth ? NULL : wanted;
+
+	mo_read(PATH_OFFLOAD "available_engines", names, sizeof(names));
+	while ((name = strsep(&rest, "\n ")))
+		if (*name && strcmp(name, "none") && !nth--)
+			return name;
+	return NULL;
+}
+
+int mo_run(const char *const argv[])
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		mo_die("cannot fork: %m");
+	if (!pid) {
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execvp(argv[0], (char *const *)argv);
+		_exit(127);
+	}
+	if (waitpid(pid, &status, 0) != pid)
+		mo_die("cannot wait for %s: %m", argv[0]);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+bool mo_load_test_engine(bool posted)
+{
+	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",
+				       NULL };
+	const char *const load[] = { "modprobe", "migrate_offload_test",
+				     posted ? "posted=1" : "posted=0", NULL };
+	char now[8];
+
+	mo_select("none");
+	if (mo_exists("/sys/module/migrate_offload_test")) {
+		mo_read("/sys/module/migrate_offload_test/parameters/posted",
+			now, sizeof(now));
+		if ((now[0] == 'Y') == posted && !posted)
+			return true;
+		if (mo_run(unload))
+			return false;
+	}
+	return !mo_run(load);
+}
+
+static __u64 read_entry(const char *path, __u64 index)
+{
+	int fd = open(path, O_RDONLY);
+	__u64 entry;
+
+	if (fd < 0)
+		mo_die("cannot open %s: %m", path);
+	if (pread(fd, &entry, sizeof(entry), index * sizeof(entry)) !=
+	    sizeof(entry))
+		mo_die("cannot read %s: %m", path);
+	close(fd);
+	return entry;
+}
+
+__u64 mo_pfn(const void *addr)
+{
+	__u64 entry = read_entry("/proc/self/pagemap", (uintptr_t)addr / SZ_4K);
+
+	if (!(entry & (1ULL << 63)))
+		mo_die("no page at %p", addr);
+	return entry & ((1ULL << 55) - 1);
+}
+
+bool mo_page_flag(const void *addr, unsigned int flag)
+{
+	return read_entry("/proc/kpageflags", mo_pfn(addr)) & (1ULL << flag);
+}
+
+long mo_move_pages(void **pages, unsigned long nr, int node)
+{
+	int *nodes = malloc(nr * sizeof(*nodes));
+	int *status = malloc(nr * sizeof(*status));
+	unsigned long i;
+	long ret;
+
+	if (!nodes || !status)
+		mo_die("no memory");
+	for (i = 0; i < nr; i++)
+		nodes[i] = node;
+	ret = syscall(SYS_move_pages, 0, nr, pages, nodes, status,
+		      MPOL_MF_MOVE_ALL);
+	if (ret < 0)
+		ret = -errno;
+	free(status);
+	free(nodes);
+	return ret;
+}
+
+void mo_query(void **pages, unsigned long nr, int *nodes)
+{
+	if (syscall(SYS_move_pages, 0, nr, pages, NULL, nodes, 0))
+		mo_die("cannot ask for the nodes of pages: %m");
+}
+
+__u64 mo_mix(__u64 a, __u64 b)
+{
+	__u64 x = a + 0x9e3779b97f4a7c15ULL * (b + 1);
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+	return x ^ (x >> 31);
+}
+
+__u64 mo_seed(void)
+{
+	__u64 seed;
+
+	/*
+	 * Else a destination that was never written may hold the right content
+	 * by chance, left from an earlier move.
+	 */
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		mo_die("no random numbers: %m");
+	return seed;
+}
+
+const char *mo_cannot_run(void)
+{
+	unsigned int nr = 0, first, last;
+	char list[256], *rest = list;
+	int len;
+
+	if (geteuid())
+		return "needs root";
+	if (!mo_exists(PATH_OFFLOAD "engine"))
+		return "this kernel has no batch copy";
+
+	/* A list of ranges, such as 0-1,4. */
+	mo_read("/sys/devices/system/node/has_memory", list, sizeof(list));
+	while (nr < 2 && sscanf(rest, "%u%n", &first, &len) == 1) {
+		rest += len;
+		last = first;
+		if (sscanf(rest, "-%u%n", &last, &len) == 1)
+			rest += len;
+		for (; first <= last && nr < 2; first++)
+			mo_nodes[nr++] = first;
+		rest += *rest == ',';
+	}
+	return nr < 2 ? "needs two nodes with memory" : NULL;
+}

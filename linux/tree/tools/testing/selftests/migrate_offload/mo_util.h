@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Nodes, files in sysfs and debugfs, and what the kernel says of a page. */
+#ifndef MO_UTIL_H
+#define MO_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <linux/types.h>
+
+#include "../kselftest.h"
+
+#define PATH_OFFLOAD "/sys/kernel/mm/migrate_offload/"
+#define PATH_DEBUG "/sys/kernel/debug/migrate_offload/"
+#define PATH_TEST "/sys/kernel/debug/migrate_offload_test/"
+#define PATH_THP "/sys/kernel/mm/transparent_hugepage/"
+#define PATH_KSM "/sys/kernel/mm/ksm/"
+
+#define SZ_4K 0x1000UL
+#define SZ_1M 0x100000UL
+#define SZ_2M 0x200000UL
+
+/* Bits of /proc/kpageflags, see Documentation/admin-guide/mm/pagemap.rst. */
+#define KPF_SWAPCACHE 13
+#define KPF_COMPOUND_HEAD 15
+#define KPF_KSM 21
+
+/* Say why, and end the test. */
+__noreturn __printf(1, 2) void mo_die(const char *fmt, ...);
+
+/* NULL if the tests can run, else the reason why not. */
+const char *mo_cannot_run(void);
+
+/* The two nodes that memory moves between. */
+extern int mo_nodes[2];
+
+bool mo_exists(const char *path);
+void mo_read(const char *path, char *buf, size_t size);
+long long mo_read_number(const char *path);
+/* 0 or -errno. */
+int mo_try_write(const char *path, const char *text);
+void mo_write(const char *path, const char *text);
+void mo_write_number(const char *path, long long number);
+
+/* A counter of the reason that move_pages(2) has. */
+long long mo_counter(const char *name);
+void mo_select(const char *engine);
+/*
+ * The nth engine to test, from 0: that of the environment variable ENGINE, or
+ * all that are available.  NULL when there are no more.
+ */
+const char *mo_engine(unsigned int nth);
+/* Have the test engine there, as a struct migrator or not.  False if it can't. */
+bool mo_load_test_engine(bool posted);
+int mo_run(const char *const argv[]);
+
+__u64 mo_pfn(const void *addr);
+bool mo_page_flag(const void *addr, unsigned int flag);
+
+/* move_pages(2) of this process; returns what it does, or -errno. */
+long mo_move_pages(void **pages, unsigned long nr, int node);
+/* The node of each page, or -errno. */
+void mo_query(void **pages, unsigned long nr, int *nodes);
+
+/* Numbers that nobody else has: different in each run, and for each call. */
+__u64 mo_seed(void);
+__u64 mo_mix(__u64 a, __u64 b);
+
+#endif /* MO_UTIL_H */
