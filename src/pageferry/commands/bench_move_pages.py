@@ -200,14 +200,16 @@ def check_machine(name: str, plan: move_pages.Plan) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print the table, keep the result."""
     plan = make_plan(args)
-    where = choose_topology(args, plan)
+    # Everything that may be wrong with the options comes before the first word.
+    timeout_s = None if args.timeout is None else parse_seconds(args.timeout)
+    request = make_request(args)
     job = Job(
         plan=plan,
-        topology=where,
-        kernel=make_request(args),
+        topology=choose_topology(args, plan),
+        kernel=request,
         command=("pageferry", *sys.argv[1:]),
         with_published=args.published,
-        timeout_s=None if args.timeout is None else parse_seconds(args.timeout),
+        timeout_s=timeout_s,
     )
     if args.dry_run:
         steps = dry_run(job)

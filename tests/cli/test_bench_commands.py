@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench move-pages`, `bench cost` and `demo` before they measure anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pageferry.bench import target
+from pageferry.cli import main
+
+MOVE = ["bench", "move-pages"]
+COST = ["bench", "cost"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        ([*MOVE, "--engines", "warp"], "warp"),
+        ([*MOVE, "--engines", ""], "unknown engine"),
+        ([*MOVE, "--sizes", "64Q"], "64Q"),
+        ([*MOVE, "--sizes", "3K"], "3K"),
+        ([*MOVE, "--total", "1M"], "multiple of 2M"),
+        ([*MOVE, "--total", "much"], "much"),
+        ([*MOVE, "--threads", "0"], "number of threads"),
+        ([*MOVE, "--rounds", "0"], "--rounds"),
+        ([*MOVE, "--rounds", "-1"], "--rounds"),
+        ([*MOVE, "--to-node", "0"], "nothing would move"),
+        ([*MOVE, "--to-node", "one"], "one"),
+        ([*MOVE, "--vm", "--live"], "not allowed with"),
+        ([*MOVE, "--vm", "--topology", "moebius"], "moebius"),
+        ([*MOVE, "--timeout", "soon"], "soon"),
+        ([*MOVE, "--wings"], "wings"),
+        ([*MOVE, "--", "true"], "--"),
+        ([*COST, "--engines", "none"], "none"),
+        ([*COST, "--layouts", "0"], "--layouts"),
+        ([*COST, "--jobs", "many"], "--jobs"),
+        ([*COST, "--engines", "off", "--check"], "--check"),
+        ([*COST, "--vanilla"], "vanilla"),
+        (["demo", "--engines", "cpu"], "engines"),
+        (["bench"], "VERB"),
+    ],
+)
+def test_bad_usage(
+    argv: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert named in said.err
+    # One line that says what is wrong, and at most one that helps.
+    lines = said.err.strip().splitlines()
+    assert [line.startswith("pageferry: ") for line in lines][:1] == [True]
+    assert len(lines) <= 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        ([*MOVE, "--vm", "--to-node", "7"], "no node 7"),
+        ([*MOVE, "--vm", "--total", "64G"], "without enough memory"),
+        ([*MOVE, "--live", "--to-node", "1023"], "no node 1023"),
+    ],
+)
+def test_what_the_machine_lacks(
+    argv: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert named in said.err
+
+
+def test_kernel_without_our_sysfs(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    for node in ("node0", "node1"):
+        (tmp_path / node).mkdir()
+    monkeypatch.setattr(target, "NODES", tmp_path)
+    monkeypatch.setattr(target, "SYSFS", tmp_path / "migrate_offload")
+    assert main([*MOVE, "--live"]) == 3
+    said = capsys.readouterr()
+    assert str(tmp_path / "migrate_offload") in said.err
+    assert "bench move-pages --vm" in said.err
+
+
+@pytest.mark.parametrize("argv", [[*MOVE, "--engines", "warp"], [*COST, "--layouts=x"]])
+def test_json_also_on_failure(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*argv, "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["exit_code"] == 2
+    assert error["what"]
+
+
+@pytest.mark.parametrize("argv", [MOVE, COST, ["demo"]])
+def test_help_fits_a_screen(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*argv, "--help"])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    assert said.startswith("usage: pageferry")
+    assert len(said.splitlines()) <= 60
+
+
+def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    """The size that the hint names is one that is accepted."""
+    assert main([*MOVE, "--vm", "--total", "64G"]) == 3
+    hint = capsys.readouterr().err.strip().splitlines()[-1]
+    size = hint.split("--total ")[1].replace(" ", "")
+    from pageferry.bench.move_pages import parse_total
+
+    assert parse_total(size) > 0
