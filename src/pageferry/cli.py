@@ -25,6 +25,10 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("bench", "bench_move_pages"),
     ("bench", "bench_cost"),
     (None, "demo"),
+    ("engine", "engine"),
+    (None, "status"),
+    (None, "off"),
+    (None, "doctor"),
 )
 
 GROUPS = {

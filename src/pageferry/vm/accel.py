@@ -43,20 +43,27 @@ def choose(image: Path) -> str:
     """Return kvm where a guest really runs, else tcg; asked once per boot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return TCG
-    memory = paths.cache_dir() / "vm" / "kvm.json"
-    identity = _identity()
-    try:
-        known = json.loads(memory.read_text())
-        if known["identity"] == identity and known["accel"] in (KVM, TCG):
-            return str(known["accel"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    answer = known()
+    if answer is not None:
+        return answer
     reason = _try_kvm(image)
     accel = TCG if reason else KVM
     if reason:
         output.talk(f"/dev/kvm is here but cannot run a guest ({reason}): using TCG")
     remember(accel)
     return accel
+
+
+def known() -> str | None:
+    """Return what was found out since this machine booted."""
+    memory = paths.cache_dir() / "vm" / "kvm.json"
+    try:
+        answer = json.loads(memory.read_text())
+        if answer["identity"] == _identity() and answer["accel"] in (KVM, TCG):
+            return str(answer["accel"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
 
 
 def remember(accel: str) -> None:

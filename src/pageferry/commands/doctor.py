@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry doctor`: what this machine and this kernel can do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output, paths, proc
+from pageferry.errors import ExitCode
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import Node, read_nodes
+from pageferry.sysfs.offload import Offload
+from pageferry.units import format_size
+from pageferry.vm import accel
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+# Less than this, and a kernel build is likely to run out of disk.
+_BUILD_BYTES = 8 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """A line of the table."""
+
+    name: str
+    ok: bool
+    detail: str
+    # Without it, kernel build and vm run cannot work.
+    needed: bool = False
+    hint: str = ""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    about = "say what this machine and this kernel can do, and what is missing"
+    parser = sub.add_parser(
+        "doctor",
+        help=about,
+        description=f"{about}. Exits with 3 when kernels cannot be built and booted.",
+    )
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look at everything."""
+    checks = [*_machine_checks(), *_kernel_checks(Files())]
+    healthy = all(check.ok for check in checks if check.needed)
+    if args.json:
+        rows = [
+            {"name": c.name, "ok": c.ok, "detail": c.detail, "hint": c.hint}
+            for c in checks
+        ]
+        output.answer_json({"can_build_and_boot": healthy, "checks": rows})
+    else:
+        rows_text = [[c.name, "yes" if c.ok else "no", c.detail] for c in checks]
+        output.answer(output.table(["what", "ok", "detail"], rows_text))
+        for check in checks:
+            if not check.ok and check.hint:
+                output.talk(f"  {check.name}: {check.hint}")
+    return int(ExitCode.OK if healthy else ExitCode.UNSUPPORTED)
+
+
+def _machine_checks() -> list[Check]:
+    cache = paths.cache_dir()
+    above = next(p for p in (cache, *cache.parents) if p.exists())
+    free = shutil.disk_usage(above).free
+    qemu = shutil.which("qemu-system-x86_64", path=paths.venv_path())
+    version = (
+        proc.capture([qemu, "--version"]).stdout.partition("\n")[0] if qemu else ""
+    )
+    missing = _missing_packages()
+    apt = f"apt-get install {' '.join(missing)}"
+    return [
+        Check("packages", not missing, ", ".join(missing) or "all there", True, apt),
+        Check(
+            "QEMU",
+            bool(qemu),
+            version or "not found",
+            True,
+            "apt-get install qemu-system-x86",
+        ),
+        _kvm_check(),
+        Check(
+            "disk",
+            free >= _BUILD_BYTES,
+            f"{format_size(free)} free for {cache}",
+            True,
+            "free some space, or set XDG_CACHE_HOME to a larger disk",
+        ),
+        Check(
+            "root",
+            os.geteuid() == 0,
+            f"uid {os.geteuid()}",
+            hint="only engine set and off need root",
+        ),
+    ]
+
+
+def _missing_packages() -> list[str]:
+    if shutil.which("dpkg-query") is None:
+        return []
+    listing = paths.repo_root() / "requirements" / "apt.txt"
+    lines = listing.read_text().splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *wanted]
+    answer = proc.capture(query).stdout.splitlines()
+    installed = {line.split()[0] for line in answer if line.endswith(" installed")}
+    return [name for name in wanted if name not in installed]
+
+
+def _kvm_check() -> Check:
+    if not Path("/dev/kvm").exists():
+        return Check("KVM", False, "no /dev/kvm: guests run under TCG, slower")
+    known = accel.known()
+    detail = {
+        None: "not tried yet; the first vm run finds out",
+        accel.KVM: "a guest ran",
+        accel.TCG: "/dev/kvm cannot run a guest: guests run under TCG, slower",
+    }[known]
+    return Check("KVM", known == accel.KVM, detail)
+
+
+def _kernel_checks(files: Files) -> list[Check]:
+    release = files.read_or("/proc/sys/kernel/osrelease", "unknown")
+    offload = Offload(files)
+    if offload.is_present():
+        state = offload.read()
+        engines = " ".join(state.available_engines)
+        found = Check("batch copy", True, f"engine {state.engine}, there is: {engines}")
+    else:
+        detail = f"{release} lacks CONFIG_MIGRATION_COPY_OFFLOAD"
+        found = Check(
+            "batch copy",
+            False,
+            detail,
+            hint="pageferry kernel build; pageferry vm run -- COMMAND",
+        )
+    nodes = read_nodes(files)
+    shown = "; ".join(_describe(node) for node in nodes)
+    balancing = files.read_or("/proc/sys/kernel/numa_balancing", "")
+    return [
+        Check("kernel", True, release),
+        found,
+        Check(
+            "nodes",
+            len(nodes) > 1,
+            shown or "no NUMA",
+            hint="pages need a second node to move to: pageferry vm run has two",
+        ),
+        Check(
+            "NUMA balancing off",
+            balancing in ("", "0"),
+            "not in this kernel" if balancing == "" else f"numa_balancing={balancing}",
+            hint="it moves pages by itself while something is measured",
+        ),
+    ]
+
+
+def _describe(node: Node) -> str:
+    cpus = f"CPUs {node.cpus}" if node.cpus else "no CPUs"
+    tier = "" if node.tier is None else f", tier {node.tier}"
+    free = f"{format_size(node.free_bytes)} of {format_size(node.total_bytes)} free"
+    return f"{node.number}: {cpus}, {free}{tier}"

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry engine list` and `pageferry engine set`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.offload import OFF, Offload
+from pageferry.units import format_size, parse_size
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+_ABOUT = {
+    "none": "stock Linux: one folio at a time, by the migrating task",
+    "cpu": "the migrating task copies, in the batch phase",
+    "mtcopy": "several CPUs copy",
+}
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parsers of both verbs."""
+    listing = sub.add_parser("list", help="show the engines of this kernel")
+    listing.add_argument("--json", action="store_true")
+    listing.set_defaults(run=run_list)
+    parser = sub.add_parser(
+        "set",
+        help="choose what copies pages",
+        epilog="examples:\n"
+        "  pageferry engine set mtcopy\n"
+        "  pageferry engine set mtcopy --reasons demotion,damon --min-batch 64K",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", metavar="NAME", help="an engine, or none for off")
+    parser.add_argument(
+        "--reasons", metavar="WORDS", help="all, none, or words as compaction,demotion"
+    )
+    parser.add_argument(
+        "--min-batch", metavar="SIZE", help="leave smaller batches to the CPU"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the writes, do none"
+    )
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=run)
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Show the engines."""
+    state = Offload(Files()).read()
+    if args.json:
+        output.answer_json(state.as_json())
+        return 0
+    rows = [
+        [name, "active" if name == state.engine else "", _ABOUT.get(name, "")]
+        for name in state.available_engines
+    ]
+    output.answer(output.table(["engine", "state", "what"], rows))
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Set the engine and the policy."""
+    files = Files(dry_run=args.dry_run)
+    minimum = None if args.min_batch is None else parse_size(args.min_batch)
+    state = Offload(files).set_engine(
+        args.name, reasons=args.reasons, min_batch_bytes=minimum
+    )
+    if args.dry_run:
+        show_writes(files, as_json=args.json)
+    elif args.json:
+        output.answer_json(state.as_json())
+    else:
+        reasons = ",".join(state.reasons) or OFF
+        output.answer(
+            f"engine {state.engine}, for {reasons}, "
+            f"batches from {format_size(state.min_batch_bytes)}"
+        )
+        if state.engine != OFF:
+            output.talk("to turn it off: pageferry off")
+    return 0
+
+
+def show_writes(files: Files, *, as_json: bool) -> None:
+    """Print what would have been written, in order."""
+    if as_json:
+        writes = [{"path": str(path), "value": value} for path, value in files.writes]
+        output.answer_json({"writes": writes})
+    else:
+        output.answer("\n".join(f"{value} > {path}" for path, value in files.writes))

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry off`: back to stock Linux."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.commands.engine import show_writes
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.offload import Offload
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    about = "turn every copy engine off"
+    parser = sub.add_parser(
+        "off",
+        help=about,
+        description=f"{about}: pages move as in stock Linux. When this returns, "
+        "no copy is in flight. Nothing is turned on at boot.",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the writes, do none"
+    )
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Turn it off."""
+    files = Files(dry_run=args.dry_run)
+    state = Offload(files).off()
+    if args.dry_run:
+        show_writes(files, as_json=args.json)
+    elif args.json:
+        output.answer_json(state.as_json())
+    else:
+        output.answer("off: pages move as in stock Linux")
+    return 0

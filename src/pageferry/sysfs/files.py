@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Reading and writing files of the kernel, from one place.
+
+The root can be another directory, so that tests run against a captured tree,
+and writes can be logged instead of done.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pageferry.errors import ExitCode, PageferryError
+
+_ROOT_VARIABLE = "PAGEFERRY_SYSFS_ROOT"
+
+
+def default_root() -> Path:
+    """Give the directory that stands for /; tests set the variable."""
+    return Path(os.environ.get(_ROOT_VARIABLE, "/"))
+
+
+@dataclass
+class Files:
+    """The kernel's files below a root directory."""
+
+    root: Path = field(default_factory=default_root)
+    dry_run: bool = False
+    writes: list[tuple[Path, str]] = field(default_factory=list)
+
+    def path(self, name: str) -> Path:
+        """Turn an absolute name into a path below the root."""
+        return self.root / name.lstrip("/")
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is such a file or directory."""
+        return self.path(name).exists()
+
+    def names(self, name: str) -> list[str]:
+        """List a directory; empty when there is none."""
+        try:
+            return sorted(entry.name for entry in self.path(name).iterdir())
+        except OSError:
+            return []
+
+    def read(self, name: str) -> str:
+        """Read a file, without the newline at its end."""
+        try:
+            return self.path(name).read_text().rstrip("\n")
+        except OSError as error:
+            raise _failed("cannot read", self.path(name), error) from error
+
+    def read_or(self, name: str, default: str) -> str:
+        """Read a file that may be missing."""
+        try:
+            return self.path(name).read_text().rstrip("\n")
+        except OSError:
+            return default
+
+    def write(self, name: str, value: str) -> None:
+        """Write a value, or only note that it would be written."""
+        path = self.path(name)
+        self.writes.append((path, value))
+        if self.dry_run:
+            return
+        try:
+            # One write(2) is one command to the kernel; no O_CREAT, because a
+            # file that is not there means a kernel that cannot do it.
+            handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
+            try:
+                os.write(handle, f"{value}\n".encode())
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise _failed(f"cannot write {value!r} to", path, error) from error
+
+
+_HINTS = {
+    errno.EACCES: "run it as root",
+    errno.EPERM: "run it as root",
+    errno.EROFS: "this /sys is read-only: run it outside the container",
+    errno.EBUSY: "another driver has made itself the active engine: unload it",
+    errno.EINVAL: "pageferry engine list",
+    errno.ENOENT: "pageferry doctor",
+}
+
+
+def _failed(what: str, path: Path, error: OSError) -> PageferryError:
+    missing = error.errno == errno.ENOENT
+    return PageferryError(
+        what,
+        value=path,
+        reason=error.strerror,
+        hint=_HINTS.get(error.errno or 0),
+        code=ExitCode.UNSUPPORTED if missing else ExitCode.FAILED,
+    )

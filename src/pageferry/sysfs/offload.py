@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""/sys/kernel/mm/migrate_offload: what copies pages, and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
+from pageferry.sysfs.files import Files
+
+DIRECTORY = "/sys/kernel/mm/migrate_offload"
+OFF = "none"
+
+
+@dataclass(frozen=True)
+class State:
+    """The settings, as the kernel shows them."""
+
+    engine: str
+    available_engines: tuple[str, ...]
+    reasons: tuple[str, ...]
+    available_reasons: tuple[str, ...]
+    min_batch_bytes: int
+    verify: bool
+
+    def as_json(self) -> dict[str, object]:
+        """Give the settings for --json."""
+        return {
+            "engine": self.engine,
+            "available_engines": list(self.available_engines),
+            "reasons": list(self.reasons),
+            "available_reasons": list(self.available_reasons),
+            "min_batch_bytes": self.min_batch_bytes,
+            "verify": self.verify,
+        }
+
+
+class Offload:
+    """The control files of one kernel."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def is_present(self) -> bool:
+        """Say whether this kernel has the batch copy."""
+        return self.files.exists(DIRECTORY)
+
+    def require(self) -> None:
+        """Fail, naming what is missing, on a kernel without it."""
+        if not self.is_present():
+            raise unsupported(
+                "this kernel cannot copy pages in batches",
+                self.files.path(DIRECTORY),
+                "it lacks CONFIG_MIGRATION_COPY_OFFLOAD, which pageferry's kernel has",
+                "pageferry vm run -- COMMAND, or boot what pageferry kernel build makes",
+            )
+
+    def read(self) -> State:
+        """Read the settings."""
+        self.require()
+        available = tuple(self._read("available_reasons").split())
+        return State(
+            engine=self._read("engine"),
+            available_engines=tuple(self._read("available_engines").split()),
+            reasons=expand_reasons(self._read("reasons"), available),
+            available_reasons=available,
+            min_batch_bytes=self._number("min_batch_bytes"),
+            verify=self._read("verify") == "true",
+        )
+
+    def counters(self, kind: str) -> dict[str, dict[str, int]]:
+        """Read the counters of all reasons or of all engines."""
+        top = f"{DIRECTORY}/stats/{kind}"
+        return {
+            name: {
+                counter: self._number(f"stats/{kind}/{name}/{counter}")
+                for counter in self.files.names(f"{top}/{name}")
+            }
+            for name in self.files.names(top)
+        }
+
+    def set_engine(
+        self,
+        engine: str,
+        *,
+        reasons: str | None = None,
+        min_batch_bytes: int | None = None,
+    ) -> State:
+        """Make an engine active, with the policy in place before it copies."""
+        before = self.read()
+        if engine not in before.available_engines:
+            here = ", ".join(before.available_engines)
+            raise usage_error(
+                f"no such engine (there is: {here})",
+                engine,
+                f"modprobe {engine}, if it is a module that is not loaded"
+                if engine.isidentifier()
+                else "pageferry engine list",
+            )
+        if reasons is not None:
+            words = check_reasons(reasons, before.available_reasons)
+            self._write("reasons", words)
+        if min_batch_bytes is not None:
+            self._write("min_batch_bytes", str(min_batch_bytes))
+        self._write("engine", engine)
+        return before if self.files.dry_run else self._verified(engine)
+
+    def off(self) -> State:
+        """Return to stock behaviour; when it returns no engine code runs."""
+        self.require()
+        self._write("engine", OFF)
+        return self.read() if self.files.dry_run else self._verified(OFF)
+
+    def _verified(self, engine: str) -> State:
+        after = self.read()
+        if after.engine != engine:
+            raise PageferryError(
+                "the kernel took the setting and did not keep it",
+                value=self.files.path(f"{DIRECTORY}/engine"),
+                reason=f"wrote {engine}, reads {after.engine}: did somebody else set it?",
+                hint="pageferry status",
+                code=ExitCode.FAILED,
+            )
+        return after
+
+    def _read(self, name: str) -> str:
+        return self.files.read(f"{DIRECTORY}/{name}").strip()
+
+    def _number(self, name: str) -> int:
+        text = self._read(name)
+        if not text.isdecimal():
+            raise PageferryError(
+                "not a number",
+                value=self.files.path(f"{DIRECTORY}/{name}"),
+                reason=repr(text),
+            )
+        return int(text)
+
+    def _write(self, name: str, value: str) -> None:
+        self.files.write(f"{DIRECTORY}/{name}", value)
+
+
+def expand_reasons(text: str, available: tuple[str, ...]) -> tuple[str, ...]:
+    """Turn `all`, `none` or a list of words into words."""
+    if text == "all":
+        return available
+    return tuple(word for word in text.split(",") if word and word != "none")
+
+
+def check_reasons(text: str, available: tuple[str, ...]) -> str:
+    """Check reasons before the kernel says no more than EINVAL."""
+    if text in ("all", "none"):
+        return text
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in available:
+            hint = f"all, none, or some of: {', '.join(available)}"
+            if word == "memory_failure":
+                hint = "pages on failing memory are never offloaded; " + hint
+            raise usage_error("no such reason", word, hint)
+    return ",".join(words)
