@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# A thin front: everything is done by ./pageferry and pytest.
+
+PYTHON = $$(python3 scripts/bootstrap.py python)
+
+.PHONY: help setup demo test check lint
+
+help:
+	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
+	@echo "make test    set up, then every test (builds kernels, boots machines)"
+	@echo "make check   the tests that need no virtual machine: seconds"
+	@echo "make lint    formatters and checkers alone"
+	@echo "make setup   packages and Python environment alone"
+
+setup:
+	@command -v python3 >/dev/null || { apt-get update && apt-get install -y python3; }
+	@python3 scripts/bootstrap.py setup
+
+demo: setup
+	@./pageferry demo
+
+test: setup
+	@$(PYTHON) -m pytest
+
+check: setup
+	@$(PYTHON) -m pytest -m "not vm and not fault and not perf" tests/unit tests/cli
+
+lint: setup
+	@$(PYTHON) -m pytest tests/style

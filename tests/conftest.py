@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels and machines for the tests, each built or booted only where needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
+from pageferry.vm.run import VmOutcome, VmRequest, run_vm
+
+ROOT = Path(__file__).resolve().parent.parent
+# Quick ones first: a typo should not wait for a kernel build.
+_ORDER = ("unit", "style", "cli", "vm", "fault", "perf")
+
+RunInVm = Callable[..., VmOutcome]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the directories in order of what they cost."""
+
+    def place(item: pytest.Item) -> int:
+        parts = item.path.relative_to(ROOT / "tests").parts
+        return _ORDER.index(parts[0]) if parts[0] in _ORDER else len(_ORDER)
+
+    items.sort(key=place)
+
+
+def _build(*configs: str, vanilla: bool = False) -> BuiltKernel:
+    return build_kernel(BuildRequest(vanilla=vanilla, configs=("vm", *configs)))
+
+
+@pytest.fixture(scope="session")
+def kernel_vm() -> BuiltKernel:
+    """The kernel that users run."""
+    return _build()
+
+
+@pytest.fixture(scope="session")
+def kernel_vanilla() -> BuiltKernel:
+    """The base release as it is."""
+    return _build(vanilla=True)
+
+
+@pytest.fixture(scope="session")
+def kernel_test() -> BuiltKernel:
+    """A quick kernel with KUnit, the misbehaving engine and the switches."""
+    return _build("test")
+
+
+@pytest.fixture(scope="session")
+def kernel_debug() -> BuiltKernel:
+    """The same with KASAN, lockdep and all the other checks."""
+    return _build("debug-kasan", "debug-lockdep", "test")
+
+
+@pytest.fixture
+def in_vm() -> RunInVm:
+    """Run a command on a kernel: in_vm(kernel, "cmd", "arg", topology=...)."""
+
+    def run(kernel: BuiltKernel, *command: str, **options: object) -> VmOutcome:
+        settings: dict[str, object] = {"timeout_s": 900.0, "cwd": ROOT, **options}
+        return run_vm(
+            VmRequest(
+                command=command,
+                image=kernel.image,
+                modules=kernel.modules,
+                **settings,  # type: ignore[arg-type]
+            )
+        )
+
+    return run

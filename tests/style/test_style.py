@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Formatters and checkers, so that one run and one summary cover everything."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pageferry import paths, proc
+from pageferry.kernel.build import BuiltKernel
+
+ROOT = Path(__file__).resolve().parents[2]
+LINUX = ROOT / "linux"
+C_FILES = sorted(p for p in (LINUX / "tree").rglob("*.[ch]"))
+HOOKS = sorted((LINUX / "hooks").rglob("*.patch"))
+# Our own directories of a tree, where sparse has something of ours to read.
+SPARSE_TARGETS = ("mm/migrate_offload.o", "drivers/migrate_offload/")
+
+
+def run_tool(*argv: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a checker with the programs of the environment first."""
+    env = {**os.environ, "PATH": paths.venv_path(), "LC_ALL": "C"}
+    return proc.capture(argv, cwd=cwd, env=env)
+
+
+def tracked(pattern: str) -> list[Path]:
+    """List files as git has them, or as they lie there in an export."""
+    listed = proc.capture(["git", "ls-files", "-z", pattern], cwd=ROOT)
+    if listed.returncode == 0:
+        return [ROOT / name for name in listed.stdout.split("\0") if name]
+    return sorted(ROOT.rglob(pattern))
+
+
+def test_ruff_finds_nothing() -> None:
+    done = run_tool("ruff", "check", "--no-cache", "src", "tests", "scripts")
+    assert done.returncode == 0, done.stdout
+
+
+def test_python_is_formatted() -> None:
+    done = run_tool("ruff", "format", "--check", "--no-cache", "src", "tests", "scripts")
+    assert done.returncode == 0, done.stdout
+
+
+def test_types_are_right() -> None:
+    done = run_tool(sys.executable, "-m", "mypy")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="session")
+def checkpatch(kernel_test: BuiltKernel) -> Path:
+    """The kernel's own checker, from the base that the patches are for."""
+    return kernel_test.build_dir.parent / "scripts" / "checkpatch.pl"
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=lambda p: str(p.relative_to(LINUX)))
+def test_checkpatch_likes_the_file(checkpatch: Path, path: Path) -> None:
+    tree = checkpatch.parents[1]
+    argv = ["perl", checkpatch, f"--root={tree}", "--strict", "--terse", "--no-summary"]
+    # Our files are not in MAINTAINERS, and git is not asked about them.
+    done = run_tool(*argv, "--ignore=FILE_PATH_CHANGES", "-f", path, cwd=tree)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("path", HOOKS, ids=lambda p: p.name)
+def test_checkpatch_likes_the_hook(checkpatch: Path, path: Path) -> None:
+    tree = checkpatch.parents[1]
+    argv = ["perl", checkpatch, f"--root={tree}", "--strict", "--terse", "--no-summary"]
+    # Hooks are made to be small: what they add lies in files of its own, and
+    # they are not mails to sign.
+    ignored = "FILE_PATH_CHANGES,MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,COMMIT_MESSAGE"
+    done = run_tool(*argv, f"--ignore={ignored}", path, cwd=tree)
+    assert done.stdout == ""
+
+
+def test_sparse_finds_nothing(kernel_test: BuiltKernel) -> None:
+    tree = kernel_test.build_dir.parent
+    ours = {p.relative_to(LINUX / "tree").as_posix() for p in C_FILES}
+    for target in SPARSE_TARGETS:
+        argv = ["make", "-C", kernel_test.build_dir, "ARCH=x86_64", "C=2", target]
+        done = run_tool(*argv, cwd=tree)
+        assert done.returncode == 0, done.stderr
+        said = [
+            line
+            for line in (done.stdout + done.stderr).splitlines()
+            if re.match(r"[^:]+:\d+:\d+: (warning|error)", line)
+            and line.partition(":")[0].removeprefix("../") in ours
+        ]
+        assert said == []
+
+
+def test_every_source_file_names_its_licence() -> None:
+    exempt = {".md", ".csv", ".json", ".patch", ".svg", ".rst"}
+    missing = [
+        str(path.relative_to(ROOT))
+        for path in tracked("*")
+        if path.is_file()
+        and path.suffix not in exempt
+        and "LICENSES" not in path.parts
+        and path.name not in {"config", "settings"}
+        and "golden" not in path.parts
+        and "ABI" not in path.parts
+        and "SPDX-License-Identifier:" not in path.read_text(errors="replace")[:400]
+    ]
+    assert missing == []
+
+
+def test_no_source_file_is_too_long() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in tracked("*")
+        if path.suffix in {".py", ".c", ".h", ".sh"}
+        and path.is_file()
+        and (lines := path.read_text().count("\n")) > 600
+    }
+    assert long == {}
+
+
+def test_shell_scripts_stay_short() -> None:
+    scripts = [ROOT / "pageferry", ROOT / ".ci" / "run", *tracked("*.sh")]
+    for script in scripts:
+        if "linux" in script.relative_to(ROOT).parts:
+            continue  # The kernel's selftests have their own conventions.
+        lines = script.read_text().splitlines()
+        code = [line for line in lines if line.strip() and not line.startswith("#")]
+        assert len(code) <= 20, script
