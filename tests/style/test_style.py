@@ -42,7 +42,9 @@ def test_ruff_finds_nothing() -> None:
 
 
 def test_python_is_formatted() -> None:
-    done = run_tool("ruff", "format", "--check", "--no-cache", "src", "tests", "scripts")
+    done = run_tool(
+        "ruff", "format", "--check", "--no-cache", "src", "tests", "scripts"
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -57,10 +59,16 @@ def checkpatch(kernel_test: BuiltKernel) -> Path:
     return kernel_test.build_dir.parent / "scripts" / "checkpatch.pl"
 
 
+def checkpatch_args(checkpatch: Path) -> list[str]:
+    """Give the options that every use of checkpatch has."""
+    quiet = ["--strict", "--terse", "--no-summary"]
+    return ["perl", str(checkpatch), f"--root={checkpatch.parents[1]}", *quiet]
+
+
 @pytest.mark.parametrize("path", C_FILES, ids=lambda p: str(p.relative_to(LINUX)))
 def test_checkpatch_likes_the_file(checkpatch: Path, path: Path) -> None:
     tree = checkpatch.parents[1]
-    argv = ["perl", checkpatch, f"--root={tree}", "--strict", "--terse", "--no-summary"]
+    argv = checkpatch_args(checkpatch)
     # Our files are not in MAINTAINERS, and git is not asked about them.
     done = run_tool(*argv, "--ignore=FILE_PATH_CHANGES", "-f", path, cwd=tree)
     assert done.stdout == ""
@@ -69,7 +77,7 @@ def test_checkpatch_likes_the_file(checkpatch: Path, path: Path) -> None:
 @pytest.mark.parametrize("path", HOOKS, ids=lambda p: p.name)
 def test_checkpatch_likes_the_hook(checkpatch: Path, path: Path) -> None:
     tree = checkpatch.parents[1]
-    argv = ["perl", checkpatch, f"--root={tree}", "--strict", "--terse", "--no-summary"]
+    argv = checkpatch_args(checkpatch)
     # Hooks are made to be small: what they add lies in files of its own, and
     # they are not mails to sign.
     ignored = "FILE_PATH_CHANGES,MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,COMMIT_MESSAGE"
@@ -81,7 +89,7 @@ def test_sparse_finds_nothing(kernel_test: BuiltKernel) -> None:
     tree = kernel_test.build_dir.parent
     ours = {p.relative_to(LINUX / "tree").as_posix() for p in C_FILES}
     for target in SPARSE_TARGETS:
-        argv = ["make", "-C", kernel_test.build_dir, "ARCH=x86_64", "C=2", target]
+        argv = ["make", "-C", str(kernel_test.build_dir), "ARCH=x86_64", "C=2", target]
         done = run_tool(*argv, cwd=tree)
         assert done.returncode == 0, done.stderr
         said = [

@@ -151,7 +151,8 @@ def _extract(path: Path, target: Path) -> None:
         code = process.wait()
     if code == 0:
         return
-    full = "No space left" in said or "Disk quota" in said
+    # "Wrote only 6144 of 10240 bytes" is how tar may say that a disk is full.
+    full = any(sign in said for sign in ("No space left", "Disk quota", "Wrote only"))
     raise PageferryError(
         "no space to unpack the kernel source" if full else "cannot unpack",
         value=target.parent if full else path,

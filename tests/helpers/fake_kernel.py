@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel source that builds in a moment, to test the building of one."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+# Copies the fragment as .config, and pretends the rest. The file `behave` in
+# the source says how: `slow` sleeps, `fail` fails.
+MAKEFILE = r"""VERSION = 6
+PATCHLEVEL = 12
+SUBLEVEL = 9
+EXTRAVERSION =
+allnoconfig:
+	grep -v REFUSED $(KCONFIG_ALLCONFIG) >$(KCONFIG_CONFIG)
+bzImage:
+	@if grep -q fail behave; then echo "x.c:1: error: no such thing"; exit 1; fi
+	@if grep -q slow behave; then echo $$$$ >$(O)/sleeping; sleep 300; fi
+	@echo "  CC      x.o"
+	@mkdir -p $(O)/arch/x86/boot $(O)/include/config
+	@cat mm/migrate.c >$(O)/arch/x86/boot/bzImage
+	@echo 6.12.9-pageferry >$(O)/include/config/kernel.release
+modules:
+	@true
+modules_install:
+	@mkdir -p $(INSTALL_MOD_PATH)/lib/modules/6.12.9-pageferry
+"""
+HOOK = """\
+Say why.
+
+--- a/mm/migrate.c
++++ b/mm/migrate.c
+@@ -1,3 +1,3 @@
+ one
+-two
++TWO
+ three
+"""
+
+
+def make_tarball(path: Path, *, behave: str = "well", padding: int = 0) -> Path:
+    """Write the source tarball."""
+    files = {
+        "Makefile": MAKEFILE.encode(),
+        "mm/migrate.c": b"one\ntwo\nthree\n",
+        "behave": behave.encode(),
+        "padding": b"\0" * padding,
+    }
+    with tarfile.open(path, "w:xz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(f"linux-source-6.12/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def make_checkout(path: Path, *, hook: str = HOOK) -> Path:
+    """Write what the tool reads from a checkout."""
+    (path / "linux/configs").mkdir(parents=True)
+    (path / "linux/configs/vm.config").write_text("CONFIG_A=y\n")
+    (path / "linux/configs/bad.config").write_text("CONFIG_REFUSED=y\n")
+    (path / "linux/tree/mm").mkdir(parents=True)
+    (path / "linux/tree/mm/new.c").write_text("new\n")
+    (path / "linux/hooks/6.12").mkdir(parents=True)
+    (path / "linux/hooks/6.12/0001-change.patch").write_text(hook)
+    return path

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Topologies, the kernel log, the guest's script: all that needs no machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.units import GIB, MIB
+from pageferry.vm import accel, guest, klog, topology
+from pageferry.vm.run import VmOutcome
+
+COMPLAINTS = """\
+WARNING: CPU: 1 PID: 77 at mm/migrate.c:1234 migrate_pages_batch+0x1/0x2
+BUG: KASAN: slab-use-after-free in folio_migrate_copy+0x1/0x2
+BUG: sleeping function called from invalid context at mm/util.c:1
+kernel BUG at mm/rmap.c:12!
+Oops: Oops: 0000 [#1] PREEMPT SMP KASAN
+WARNING: possible circular locking dependency detected
+WARNING: inconsistent lock state
+WARNING: suspicious RCU usage
+rcu: INFO: rcu_sched detected stalls on CPUs/tasks:
+rcu: INFO: rcu_preempt self-detected stall on CPU
+INFO: task kworker/0:1:12 blocked for more than 120 seconds.
+watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [a:1]
+BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 30s!
+BUG: Bad page state in process a  pfn:1234
+BUG: Bad rss-counter state mm:0 type:MM_ANONPAGES val:1
+list_add corruption. prev->next should be next
+page dumped because: VM_BUG_ON_FOLIO(folio_test_lru(folio))
+general protection fault, probably for non-canonical address 0x1
+Kernel panic - not syncing: Fatal exception
+""".splitlines()
+HARMLESS = """\
+Linux version 6.12.117-pageferry (pageferry@pageferry) #1 SMP
+Spectre V2 : WARNINGS are a thing of the past
+ACPI: PM: Preparing to enter system sleep state S5
+rcu: Hierarchical SRCU implementation.
+mtcopy: using at most 2 threads
+Memory failure: 0x1234: recovery action for dirty LRU page: Recovered
+debugfs: Directory 'x' with parent 'y' is there
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", COMPLAINTS)
+@pytest.mark.parametrize("stamp", ["", "[    1.234567] ", "[   12.345678][   T77] "])
+def test_every_complaint_is_found(line: str, stamp: str) -> None:
+    assert klog.findings([*HARMLESS, stamp + line]) == [line]
+
+
+def test_an_ordinary_log_is_clean() -> None:
+    assert klog.findings(HARMLESS) == []
+
+
+def test_an_expected_complaint_hides_no_other() -> None:
+    found = klog.findings(COMPLAINTS[:2], [r"WARNING: .*migrate_pages_batch"])
+    assert found == COMPLAINTS[1:2]
+
+
+def test_a_repeated_complaint_is_named_once() -> None:
+    twice = ["[    1.000000] " + COMPLAINTS[0], "[    2.000000] " + COMPLAINTS[0]]
+    assert klog.findings(twice) == COMPLAINTS[:1]
+
+
+@pytest.mark.parametrize("name", sorted(topology.available()))
+def test_topologies_say_the_same_to_qemu_twice(name: str) -> None:
+    machine = topology.load(name)
+    argv = machine.qemu_args()
+    backends = [word for word in argv if word.startswith("memory-backend-ram")]
+    sizes = [int(re.search(r"size=(\d+)", word)[1]) for word in backends]  # type: ignore[index]
+    assert sum(sizes) == machine.memory_bytes
+    assert argv[argv.index("-m") + 1] == f"{machine.memory_bytes // MIB}M"
+    nodes = [word for word in argv if word.startswith("node,")]
+    assert len(nodes) == len(machine.node) == 2
+
+
+def test_what_the_named_topologies_promise() -> None:
+    two_node = topology.load("two-node")
+    assert [node.cpus for node in two_node.node] == ["0", "1"]
+    tiered = topology.load("tiered").qemu_args()
+    assert "hmat=on" in tiered
+    assert any("target=1" in word and "latency=250" in word for word in tiered)
+    assert not any("nodeid=1" in word and "cpus=" in word for word in tiered)
+    cost = topology.load("cost")
+    assert cost.icount and cost.cpus == 1 and cost.node[1].cpus is None
+    assert topology.load("debug").memory_bytes == 5 * GIB
+
+
+def test_memory_is_touched_first_only_where_asked() -> None:
+    machine = topology.load("two-node")
+    assert "prealloc" not in " ".join(machine.qemu_args())
+    assert "prealloc=on" in " ".join(machine.qemu_args(preallocate=True))
+
+
+def test_an_unknown_topology_lists_those_there_are() -> None:
+    with pytest.raises(PageferryError) as caught:
+        topology.load("../etc/passwd")
+    assert caught.value.code == ExitCode.USAGE
+    assert "two-node" in (caught.value.hint or "")
+
+
+def test_a_topology_with_half_its_figures_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(
+        'description = "x"\ncpus = 1\n[[node]]\nmemory = "1G"\nlatency_ns = 5\n'
+    )
+    with pytest.raises(PageferryError, match="makes no sense"):
+        topology._read(path)
+    path.write_text('description = "x"\ncpus = 1\nnodes = []\n')
+    with pytest.raises(PageferryError, match="cannot read"):
+        topology._read(path)
+
+
+def test_the_guest_has_no_fast_string_copies_under_emulation() -> None:
+    assert "max,erms=off,fsrm=off" in accel.cpu_args(accel.TCG)
+    counted = accel.cpu_args(accel.TCG, icount=True)
+    assert "shift=0,sleep=off" in counted
+    assert "rdrand=off" in " ".join(counted)
+    assert accel.cpu_args(accel.KVM) == ["-accel", "kvm", "-cpu", "host"]
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+
+
+@given(st.lists(words, min_size=1, max_size=4))
+def test_a_command_arrives_word_for_word(command: list[str]) -> None:
+    script = guest.run_script(
+        ["printf", r"%s\0", *command],
+        cwd=Path("/"),
+        modules=None,
+        insert=(),
+        environment={},
+    )
+    # There is no kernel log to write to here.
+    script = script.replace("/dev/kmsg", "/dev/null")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
+    assert done.stdout.decode() == "".join(word + "\0" for word in command)
+
+
+def test_the_script_sets_the_guest_up(tmp_path: Path) -> None:
+    modules = tmp_path / "root/lib/modules/6.12.1"
+    script = guest.run_script(
+        ["true"],
+        cwd=Path("/a b"),
+        modules=modules,
+        insert=[modules / "x.ko"],
+        environment={"NAME": "a 'value'"},
+    )
+    lines = script.splitlines()
+    assert f"export MODPROBE_OPTIONS='-d {tmp_path / 'root'}'" in lines
+    assert "export NAME=" + shlex.quote("a 'value'") in lines
+    assert f"insmod {modules / 'x.ko'} || exit 1" in lines
+    assert lines[-3:] == [
+        "cd '/a b' || exit 1",
+        f"echo '<5>{guest.STARTED}' >/dev/kmsg",
+        "exec true",
+    ]
+
+
+def test_modules_are_loaded_after_what_they_need(tmp_path: Path) -> None:
+    (tmp_path / "modules.dep").write_text(
+        "kernel/a-b.ko: kernel/c.ko kernel/d.ko\nkernel/c.ko: kernel/d.ko\n"
+        "kernel/d.ko:\nkernel/e.ko:\n"
+    )
+    found = guest.module_files(tmp_path, ["a_b", "e", "c"])
+    names = [path.name for path in found]
+    assert names == ["d.ko", "c.ko", "a-b.ko", "e.ko"]
+    with pytest.raises(PageferryError, match="this kernel has: a_b, c, d, e"):
+        guest.module_files(tmp_path, ["mtcopy"])
+
+
+def test_directories_that_the_guest_covers_are_known() -> None:
+    assert guest.is_hidden(Path("/dev/shm/x"))
+    assert guest.is_hidden(Path("/run"))
+    assert not guest.is_hidden(Path("/runner"))
+    assert not guest.is_hidden(Path("/tmp/x"))
+
+
+def outcome(**fields: object) -> VmOutcome:
+    given: dict[str, object] = {
+        "exit_code": 0,
+        "timed_out": False,
+        "stdout": "",
+        "stderr": "",
+        "serial_log": Path("x"),
+        "findings": (),
+        "accel": "tcg",
+        "boot_s": 1.0,
+        "guest_boot_s": 1.0,
+        "run_s": 1.0,
+        **fields,
+    }
+    return VmOutcome(**given)  # type: ignore[arg-type]
+
+
+def test_the_exit_code_stands_for_all_of_it() -> None:
+    assert outcome(exit_code=7).status == 7
+    assert outcome(exit_code=0, findings=("WARNING: x",)).status == 1
+    assert outcome(exit_code=None).status == 1
+    assert outcome(exit_code=None, timed_out=True).status == 124
