@@ -45,14 +45,8 @@ def kernel_vanilla() -> BuiltKernel:
 
 
 @pytest.fixture(scope="session")
-def kernel_test() -> BuiltKernel:
-    """A quick kernel with KUnit, the misbehaving engine and the switches."""
-    return _build("test")
-
-
-@pytest.fixture(scope="session")
 def kernel_debug() -> BuiltKernel:
-    """The same with KASAN, lockdep and all the other checks."""
+    """KUnit, the misbehaving engine, KASAN, lockdep and all the other checks."""
     return _build("debug-kasan", "debug-lockdep", "test")
 
 

@@ -75,7 +75,7 @@ def test_a_dry_run_does_nothing(fake: Tool, source: Path) -> None:
 
 
 def test_a_symbol_that_kconfig_refuses(fake: Tool, source: Path) -> None:
-    argv = ["kernel", "build", "--source", source, "--config", "bad"]
+    argv = ["kernel", "build", "--source", str(source), "--config", "bad"]
     error = fake.fails(5, *argv)
     assert "CONFIG_REFUSED=y" in error["reason"]
 

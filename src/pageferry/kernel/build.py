@@ -188,7 +188,7 @@ def _environment() -> dict[str, str]:
     return env
 
 
-def _make(plan: Plan) -> list[str]:
+def make_command(plan: Plan) -> list[str]:
     """Give the common part of every make command line."""
     argv = ["make", "-C", str(plan.tree_path), f"O={plan.build_dir}"]
     argv += ["ARCH=x86_64", "LOCALVERSION="]
@@ -207,7 +207,7 @@ def describe(plan: Plan) -> list[str]:
     lines += [f"apply {hook.path}" for hook in plan.changes.hooks]
     lines += [f"copy linux/tree/{name}" for name in sorted(plan.changes.tree)]
     lines.append(f"merge configs {', '.join(plan.configs)}")
-    make = _make(plan)
+    make = make_command(plan)
     lines.append(shlex.join([*make, f"-j{plan.request.jobs}", "bzImage", "modules"]))
     return lines
 
@@ -275,7 +275,7 @@ def _configure(plan: Plan, log: int) -> None:
     fragment.write_text(config.render(plan.values))
     scratch = plan.build_dir / ".pageferry-config"
     scratch.unlink(missing_ok=True)
-    argv = [*_make(plan), f"KCONFIG_CONFIG={scratch}", "allnoconfig"]
+    argv = [*make_command(plan), f"KCONFIG_CONFIG={scratch}", "allnoconfig"]
     env = {**_environment(), "KCONFIG_ALLCONFIG": str(fragment)}
     with proc.group(argv, env=env, stdout=log, stderr=log) as process:
         code = process.wait()
@@ -293,7 +293,7 @@ def _configure(plan: Plan, log: int) -> None:
 def _run_make(
     plan: Plan, targets: list[str], log: int, lock: int, progress: output.Progress
 ) -> None:
-    argv = [*_make(plan), *targets]
+    argv = [*make_command(plan), *targets]
     # The lock goes along, so that a make that outlives us still holds it.
     with proc.group(argv, env=_environment(), pass_fds=(lock,)) as process:
         assert process.stdout is not None
