@@ -31,6 +31,7 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched.h>
+#include <linux/uaccess.h>
 
 #include "internal.h"
 #include "migrate_offload.h"
@@ -41,9 +42,8 @@
 DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
 /*
- * An engine sees at most this many folios at once.  A batch has that many when
- * all its folios are small; a longer one, which only a list of split folios
- * can be, is handed over in parts.
+ * An engine sees at most this many folios at once; a longer batch is handed
+ * over in parts.  On x86 a batch of small folios is just so long.
  */
 #define MIGRATE_BATCH_MAX_PAIRS 512
 
@@ -222,6 +222,13 @@ static void migrate_batch_add(struct migrate_copy_batch *batch,
 		list_move_tail(&dst->lru, &batch->dst_list);
 }
 
+/* What one part of a batch came to. */
+struct migrate_batch_outcome {
+	u64 folios[NR_MO_COUNTERS];
+	u64 engine_bytes;
+	u64 cpu_bytes;
+};
+
 /*
  * Take pairs off the head of two parallel lists until the batch is full or the
  * lists are empty: eligible pairs go to the batch, the others to the tail of
@@ -232,7 +239,7 @@ static void migrate_batch_fill(struct migrate_copy_batch *batch,
 			       struct list_head *dst_folios,
 			       struct list_head *src_rest,
 			       struct list_head *dst_rest,
-			       struct migrate_offload_stats *const stats[2])
+			       struct migrate_batch_outcome *outcome)
 {
 	while (!list_empty(src_folios) &&
 	       batch->nr_pairs < MIGRATE_BATCH_MAX_PAIRS) {
@@ -240,21 +247,47 @@ static void migrate_batch_fill(struct migrate_copy_batch *batch,
 						     lru);
 		struct folio *dst = list_first_entry(dst_folios, struct folio,
 						     lru);
-		int i;
 
 		if (migrate_offload_eligible(src, dst)) {
 			migrate_batch_add(batch, src, dst);
 			continue;
 		}
-		for (i = 0; i < 2; i++) {
-			migrate_offload_count(stats[i], MO_NOT_ELIGIBLE_FOLIOS, 1);
-			migrate_offload_count(stats[i], MO_CPU_FOLIOS, 1);
-			migrate_offload_count(stats[i], MO_CPU_BYTES,
-					      folio_size(src));
-		}
+		outcome->folios[MO_NOT_ELIGIBLE_FOLIOS]++;
+		outcome->cpu_bytes += folio_size(src);
 		list_move_tail(&src->lru, src_rest);
 		list_move_tail(&dst->lru, dst_rest);
 	}
+}
+
+/*
+ * Is the content of both folios the same?  Reads the source with care: poison
+ * that an engine did not see must not bring the machine down here.
+ */
+static enum migrate_offload_counter
+migrate_batch_verify(const struct migrate_copy_pair *pair)
+{
+	enum migrate_offload_counter end = MO_ENGINE_FOLIOS;
+	long i, nr = folio_nr_pages(pair->src);
+	char buf[256];
+	size_t offset;
+
+	for (i = 0; i < nr && end == MO_ENGINE_FOLIOS; i++) {
+		char *src = kmap_local_page(folio_page(pair->src, i));
+		char *dst = kmap_local_page(folio_page(pair->dst, i));
+
+		for (offset = 0; offset < PAGE_SIZE; offset += sizeof(buf)) {
+			if (copy_mc_to_kernel(buf, src + offset, sizeof(buf)))
+				end = MO_FAILED_FOLIOS;
+			else if (memcmp(buf, dst + offset, sizeof(buf)))
+				end = MO_MISMATCHED_FOLIOS;
+			if (end != MO_ENGINE_FOLIOS)
+				break;
+		}
+		kunmap_local(dst);
+		kunmap_local(src);
+		cond_resched();
+	}
+	return end;
 }
 
 /*
@@ -265,35 +298,15 @@ static void migrate_batch_fill(struct migrate_copy_batch *batch,
 static enum migrate_offload_counter
 migrate_batch_judge(const struct migrate_copy_pair *pair)
 {
-	long i, nr = folio_nr_pages(pair->src);
-
 	if (pair->result && !migrate_offload_broken(MO_RULE_RESULT))
 		return MO_FAILED_FOLIOS;
 	if (folio_contain_hwpoisoned_page(pair->src) &&
 	    !migrate_offload_broken(MO_RULE_POISON))
 		return MO_FAILED_FOLIOS;
-	if (!READ_ONCE(migrate_offload_verify))
-		return MO_ENGINE_FOLIOS;
-
-	for (i = 0; i < nr; i++) {
-		void *src = kmap_local_folio(pair->src, i * PAGE_SIZE);
-		void *dst = kmap_local_folio(pair->dst, i * PAGE_SIZE);
-		bool same = !memcmp(src, dst, PAGE_SIZE);
-
-		kunmap_local(dst);
-		kunmap_local(src);
-		if (!same)
-			return MO_MISMATCHED_FOLIOS;
-		cond_resched();
-	}
+	if (READ_ONCE(migrate_offload_verify))
+		return migrate_batch_verify(pair);
 	return MO_ENGINE_FOLIOS;
 }
-
-/* What one part of a batch came to. */
-struct migrate_batch_outcome {
-	u64 folios[NR_MO_COUNTERS];
-	u64 engine_bytes;
-};
 
 /*
  * Empty the batch: pairs that were copied go to the tail of @src_done and
@@ -321,6 +334,8 @@ static void migrate_batch_drain(struct migrate_copy_batch *batch,
 		done = end == MO_ENGINE_FOLIOS;
 		if (done)
 			outcome->engine_bytes += folio_size(pair->src);
+		else
+			outcome->cpu_bytes += folio_size(pair->src);
 		outcome->folios[end]++;
 		list_move_tail(&pair->src->lru, done ? src_done : src_rest);
 		list_move_tail(&pair->dst->lru, done ? dst_done : dst_rest);
@@ -348,26 +363,27 @@ static void migrate_batch_count(struct migrate_offload_stats *stats,
 				const struct migrate_batch_outcome *outcome)
 {
 	static const enum migrate_offload_counter why_not[] = {
-		MO_TOO_SMALL_FOLIOS, MO_DECLINED_FOLIOS, MO_FAILED_FOLIOS,
-		MO_MISMATCHED_FOLIOS,
+		MO_NOT_ELIGIBLE_FOLIOS, MO_TOO_SMALL_FOLIOS, MO_DECLINED_FOLIOS,
+		MO_FAILED_FOLIOS, MO_MISMATCHED_FOLIOS,
 	};
-	u64 nr_engine = outcome->folios[MO_ENGINE_FOLIOS];
+	u64 nr_cpu = 0;
 	int i;
 
-	migrate_offload_count(stats, MO_BATCHES, 1);
+	migrate_offload_count(stats, MO_BATCHES, !!batch->nr_pairs);
 	if (!outcome->folios[MO_TOO_SMALL_FOLIOS]) {
 		migrate_offload_count(stats, MO_OFFERED_FOLIOS, batch->nr_pairs);
 		migrate_offload_count(stats, MO_OFFERED_BYTES, batch->bytes);
 	}
-	migrate_offload_count(stats, MO_ENGINE_FOLIOS, nr_engine);
+	migrate_offload_count(stats, MO_ENGINE_FOLIOS,
+			      outcome->folios[MO_ENGINE_FOLIOS]);
 	migrate_offload_count(stats, MO_ENGINE_BYTES, outcome->engine_bytes);
-	migrate_offload_count(stats, MO_CPU_FOLIOS,
-			      batch->nr_pairs - nr_engine);
-	migrate_offload_count(stats, MO_CPU_BYTES,
-			      batch->bytes - outcome->engine_bytes);
-	for (i = 0; i < ARRAY_SIZE(why_not); i++)
+	for (i = 0; i < ARRAY_SIZE(why_not); i++) {
 		migrate_offload_count(stats, why_not[i],
 				      outcome->folios[why_not[i]]);
+		nr_cpu += outcome->folios[why_not[i]];
+	}
+	migrate_offload_count(stats, MO_CPU_FOLIOS, nr_cpu);
+	migrate_offload_count(stats, MO_CPU_BYTES, outcome->cpu_bytes);
 }
 
 /* No memory for a batch: all folios are left to the CPU. */
@@ -413,12 +429,12 @@ static unsigned int migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
 		batch->nr_pairs = 0;
 		batch->bytes = 0;
 		migrate_batch_fill(batch, src_folios, dst_folios,
-				   &src_rest, &dst_rest, stats);
-		if (!batch->nr_pairs)
-			break;
-		why = migrate_batch_run(batch);
-		migrate_batch_drain(batch, why, &src_done, &dst_done,
-				    &src_rest, &dst_rest, &outcome);
+				   &src_rest, &dst_rest, &outcome);
+		if (batch->nr_pairs) {
+			why = migrate_batch_run(batch);
+			migrate_batch_drain(batch, why, &src_done, &dst_done,
+					    &src_rest, &dst_rest, &outcome);
+		}
 		migrate_batch_count(stats[0], batch, &outcome);
 		migrate_batch_count(stats[1], batch, &outcome);
 		nr_done += outcome.folios[MO_ENGINE_FOLIOS];
@@ -432,17 +448,25 @@ static unsigned int migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
 	return nr_done;
 }
 
+static u64 migrate_offload_now(const struct migrate_offload_ctx *ctx)
+{
+	return ctx->timed ? ktime_get_ns() : 0;
+}
+
 void __migrate_offload_begin(struct migrate_offload_ctx *ctx,
 			     enum migrate_mode mode, int reason)
 {
 	ctx->mode = mode;
 	ctx->reason = reason;
-	ctx->start_ns = ktime_get_ns();
+	ctx->begun = true;
+	ctx->timed = trace_mm_migrate_batch_enabled() ||
+		     trace_mm_migrate_first_folio_enabled();
+	ctx->start_ns = migrate_offload_now(ctx);
 }
 
 void __migrate_offload_unmapped(struct migrate_offload_ctx *ctx)
 {
-	ctx->unmapped_ns = ktime_get_ns();
+	ctx->unmapped_ns = migrate_offload_now(ctx);
 }
 
 void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
@@ -453,11 +477,11 @@ void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
 	struct folio *folio;
 	int idx;
 
-	/* Somebody switched us on after this batch had begun: the next one. */
-	if (!ctx->start_ns || !ctx->unmapped_ns)
+	/* Switched on after this batch had begun: from the next one on. */
+	if (!ctx->begun)
 		return;
 
-	ctx->flushed_ns = ktime_get_ns();
+	ctx->flushed_ns = migrate_offload_now(ctx);
 	list_for_each_entry(folio, src_folios, lru) {
 		ctx->nr_folios++;
 		ctx->bytes += folio_size(folio);
@@ -471,7 +495,8 @@ void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
 		ctx->nr_copied = ctx->nr_engine;
 	}
 	migrate_engine_exit(idx);
-	ctx->copied_ns = ktime_get_ns();
+	ctx->copied_ns = migrate_offload_now(ctx);
+	ctx->copy_phase_done = true;
 }
 
 static const char *migrate_offload_ctx_engine(struct migrate_offload_ctx *ctx)
@@ -482,7 +507,7 @@ static const char *migrate_offload_ctx_engine(struct migrate_offload_ctx *ctx)
 void __migrate_offload_moved(struct migrate_offload_ctx *ctx, bool copied,
 			     int rc)
 {
-	if (!ctx->copied_ns)
+	if (!ctx->copy_phase_done)
 		return;
 
 	if (copied && rc == -EAGAIN) {
@@ -490,7 +515,7 @@ void __migrate_offload_moved(struct migrate_offload_ctx *ctx, bool copied,
 		migrate_offload_count(migrate_offload_reason_stats[ctx->reason],
 				      MO_RETRIED_FOLIOS, 1);
 	}
-	if (rc == MIGRATEPAGE_SUCCESS && !ctx->moved_first) {
+	if (rc == MIGRATEPAGE_SUCCESS && !ctx->moved_first && ctx->timed) {
 		ctx->moved_first = true;
 		trace_mm_migrate_first_folio(migrate_reason_names[ctx->reason],
 					     migrate_offload_ctx_engine(ctx),
@@ -500,7 +525,9 @@ void __migrate_offload_moved(struct migrate_offload_ctx *ctx, bool copied,
 
 void __migrate_offload_end(struct migrate_offload_ctx *ctx)
 {
-	if (!ctx->copied_ns || !ctx->nr_folios)
+	/* If offloading went off and on meanwhile, some time may be missing. */
+	if (!ctx->copy_phase_done || !ctx->timed || !ctx->nr_folios ||
+	    !ctx->unmapped_ns)
 		return;
 
 	trace_mm_migrate_batch(migrate_reason_names[ctx->reason], ctx->mode,

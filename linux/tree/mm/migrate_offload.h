@@ -6,12 +6,12 @@
 #ifndef _MM_MIGRATE_OFFLOAD_H
 #define _MM_MIGRATE_OFFLOAD_H
 
-#include <linux/atomic.h>
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
 #include <linux/migrate.h>
 #include <linux/migrate_copy_offload.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 
 /* What is counted, for each reason and for each engine. */
 enum migrate_offload_counter {
@@ -31,21 +31,26 @@ enum migrate_offload_counter {
 	NR_MO_COUNTERS,
 };
 
+struct migrate_offload_counts {
+	u64 nr[NR_MO_COUNTERS];
+};
+
 /*
  * The counters of one reason or one engine.  Never freed: an engine that comes
  * back finds what it had counted before, so that no counter ever shrinks.
+ * Counted per CPU: with NUMA balancing each fault may be a batch.
  */
 struct migrate_offload_stats {
 	struct kobject kobj;
 	struct list_head list;
-	atomic64_t counters[NR_MO_COUNTERS];
+	struct migrate_offload_counts __percpu *counts;
 	char name[MIGRATOR_NAME_LEN];
 };
 
 /* The course of one batch.  Lives on the stack of migrate_pages_batch(). */
 struct migrate_offload_ctx {
 	struct migrate_offload_stats *engine;	/* NULL: none was asked */
-	u64 start_ns;				/* 0: not followed */
+	u64 start_ns;				/* these: only when traced */
 	u64 unmapped_ns;
 	u64 flushed_ns;
 	u64 copied_ns;
@@ -55,6 +60,9 @@ struct migrate_offload_ctx {
 	unsigned int nr_copied;			/* of those, not moved yet */
 	enum migrate_mode mode;
 	int reason;
+	bool begun;
+	bool copy_phase_done;
+	bool timed;
 	bool moved_first;
 };
 
@@ -235,7 +243,7 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 					 u64 nr)
 {
 	if (nr)
-		atomic64_add(nr, &stats->counters[what]);
+		this_cpu_add(stats->counts->nr[what], nr);
 }
 
 /* mm/migrate_offload_engine.c */

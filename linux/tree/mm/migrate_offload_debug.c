@@ -11,6 +11,7 @@
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
 
+#include <linux/buffer_head.h>
 #include <linux/debugfs.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
@@ -58,14 +59,20 @@ int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 	return folio_mc_copy(dst, src);
 }
 
-/* Would its mapping's callback do more than __migrate_folio() does? */
+/*
+ * Would its mapping's callback do more than __migrate_folio() does?  Only with
+ * a rule broken can such a folio have been copied early.  Does not ask which
+ * rule: it may have been restored since.
+ */
 bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src)
 {
-	if (!mapping || (!migrate_offload_broken(MO_RULE_BUFFERS) &&
-			 !migrate_offload_broken(MO_RULE_MAPPING)))
+	if (!mapping || mapping->a_ops->migrate_folio == filemap_migrate_folio)
 		return false;
+	if (folio_test_private(src))
+		return true;
 	return mapping->a_ops->migrate_folio != migrate_folio &&
-		mapping->a_ops->migrate_folio != filemap_migrate_folio;
+		mapping->a_ops->migrate_folio != buffer_migrate_folio &&
+		mapping->a_ops->migrate_folio != buffer_migrate_folio_norefs;
 }
 
 /*

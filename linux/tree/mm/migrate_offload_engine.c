@@ -140,18 +140,16 @@ static struct migrate_engine *engine_find(const char *name)
 	return NULL;
 }
 
-static int engine_activate(struct migrate_engine *engine)
+/* The module of the engine has been pinned for it. */
+static void engine_activate(struct migrate_engine *engine)
 {
 	lockdep_assert_held(&engines_lock);
 
-	if (!try_module_get(engine->owner))
-		return -ENODEV;
 	static_call_update(migrate_engine_copy_call,
 			   engine->ops ? engine->ops->copy : migrator_copy);
 	rcu_assign_pointer(active_engine, engine);
 	static_branch_inc(&migrate_offload_key);
 	pr_debug("%s is active\n", engine->name);
-	return 0;
 }
 
 /* When this returns, no code of the engine runs, and none will. */
@@ -201,9 +199,13 @@ static int engine_add(struct migrate_engine *engine, bool activate)
 	}
 	engine->stats = stats;
 
-	ret = activate ? engine_activate(engine) : 0;
-	if (!ret)
-		list_add_tail_rcu(&engine->list, &engines);
+	ret = -ENODEV;
+	if (activate && !try_module_get(engine->owner))
+		goto unlock;
+	if (activate)
+		engine_activate(engine);
+	list_add_tail_rcu(&engine->list, &engines);
+	ret = 0;
 unlock:
 	mutex_unlock(&engines_lock);
 	return ret;
@@ -240,7 +242,7 @@ static int engine_remove(const struct migrate_engine_ops *ops,
  * Context: may sleep.
  * Return: 0, -EINVAL when @m lacks a name or a function, -EBUSY when an engine
  * is active already, -EEXIST when an engine of this name is there, -ENODEV when
- * the module is going away, or -ENOMEM.
+ * the module is going away or the core could not start, or -ENOMEM.
  */
 int migrate_offload_register(struct migrator *m)
 {
@@ -287,8 +289,8 @@ EXPORT_SYMBOL_GPL(migrate_offload_unregister);
  *
  * Context: may sleep.
  * Return: 0, -EINVAL when @ops lacks something or has a version that this
- * kernel does not know, -EEXIST when an engine of this name is there, or
- * -ENOMEM.
+ * kernel does not know, -EEXIST when an engine of this name is there, -ENODEV
+ * when the core could not start, or -ENOMEM.
  */
 int migrate_engine_register(const struct migrate_engine_ops *ops)
 {
@@ -352,10 +354,15 @@ int migrate_engine_select(const char *name)
 		ret = -EBUSY;
 		goto unlock;
 	}
+	/* Before the old one goes: if this fails, everything stays as it is. */
+	if (engine && !try_module_get(engine->owner)) {
+		ret = -ENODEV;
+		goto unlock;
+	}
 	if (old)
 		engine_deactivate(old);
 	if (engine)
-		ret = engine_activate(engine);
+		engine_activate(engine);
 unlock:
 	mutex_unlock(&engines_lock);
 	return ret;
@@ -490,17 +497,17 @@ static unsigned int cpus_in_same_llc(const struct cpumask *mask, int cpu)
 static void pick_spread(const struct cpumask *near, int this_cpu,
 			unsigned int max_cpus, struct cpumask *picked)
 {
-	const struct cpumask *allowed = housekeeping_cpumask(HK_TYPE_WQ);
 	unsigned int per_llc, nr_left = 1;
 	int cpu;
 
 	for (per_llc = 1; nr_left && per_llc <= 2 * max_cpus; per_llc *= 2) {
 		nr_left = 0;
-		for_each_cpu_and(cpu, near, allowed) {
+		for_each_cpu(cpu, near) {
 			if (cpumask_weight(picked) >= max_cpus)
 				return;
 			if (cpu == this_cpu || cpumask_test_cpu(cpu, picked) ||
-			    !cpu_online(cpu) || !available_idle_cpu(cpu))
+			    !cpu_online(cpu) || cpu_is_isolated(cpu) ||
+			    !available_idle_cpu(cpu))
 				continue;
 			if (cpus_in_same_llc(picked, cpu) +
 			    cpus_share_cache(cpu, this_cpu) < per_llc)
@@ -518,8 +525,8 @@ static void pick_spread(const struct cpumask *near, int this_cpu,
  * @max_cpus: how many at most.
  * @picked: the CPUs, which were idle a moment ago.
  *
- * CPUs that are isolated from unbound work are left alone, and so is the one
- * that the caller runs on.
+ * Isolated CPUs (isolcpus=, nohz_full=, isolated cpuset partitions) are left
+ * alone, and so is the one that the caller runs on.
  *
  * Context: any but NMI; the caller may migrate, the result is a hint.
  * Return: the number of CPUs in @picked.
@@ -533,6 +540,10 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 	cpumask_clear(picked);
 	if (!max_cpus)
 		return 0;
+
+	/* The scheduler knows no hops from a node without CPUs. */
+	nid = IS_ENABLED(CONFIG_NUMA) ? numa_nearest_node(nid, N_CPU) :
+					NUMA_NO_NODE;
 
 	rcu_read_lock();
 	for_each_numa_hop_mask(near, nid) {

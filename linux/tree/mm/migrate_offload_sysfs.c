@@ -88,9 +88,12 @@ static ssize_t stats_show(struct kobject *kobj, struct attribute *attr,
 		container_of(kobj, struct migrate_offload_stats, kobj);
 	struct stats_attribute *stats_attr =
 		container_of(attr, struct stats_attribute, attr);
+	u64 sum = 0;
+	int cpu;
 
-	return sysfs_emit(buf, "%lld\n",
-			  atomic64_read(&stats->counters[stats_attr->counter]));
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(stats->counts, cpu)->nr[stats_attr->counter];
+	return sysfs_emit(buf, "%llu\n", sum);
 }
 
 static const struct sysfs_ops stats_sysfs_ops = {
@@ -99,7 +102,11 @@ static const struct sysfs_ops stats_sysfs_ops = {
 
 static void stats_release(struct kobject *kobj)
 {
-	kfree(container_of(kobj, struct migrate_offload_stats, kobj));
+	struct migrate_offload_stats *stats =
+		container_of(kobj, struct migrate_offload_stats, kobj);
+
+	free_percpu(stats->counts);
+	kfree(stats);
 }
 
 static const struct kobj_type stats_ktype = {
@@ -117,6 +124,11 @@ static struct migrate_offload_stats *stats_new(struct kobject *parent,
 	stats = kzalloc(sizeof(*stats), GFP_KERNEL);
 	if (!stats)
 		return ERR_PTR(-ENOMEM);
+	stats->counts = alloc_percpu(struct migrate_offload_counts);
+	if (!stats->counts) {
+		kfree(stats);
+		return ERR_PTR(-ENOMEM);
+	}
 	strscpy(stats->name, name);
 	ret = kobject_init_and_add(&stats->kobj, &stats_ktype, parent, "%s",
 				   name);
@@ -206,7 +218,8 @@ static ssize_t engine_show(struct kobject *kobj, struct kobj_attribute *attr,
 static ssize_t engine_store(struct kobject *kobj, struct kobj_attribute *attr,
 			    const char *buf, size_t count)
 {
-	char name[MIGRATOR_NAME_LEN];
+	/* With room for the newline after the longest name. */
+	char name[MIGRATOR_NAME_LEN + 1];
 	int ret;
 
 	if (strscpy(name, buf) < 0)
@@ -340,7 +353,7 @@ static int __init add_reason_stats(struct kobject *parent)
 
 /*
  * If this fails no engine can register, and the path stays as in an unpatched
- * kernel.  What was made until then is left: it is empty, and harmless.
+ * kernel.  Files that were made until then stay, and have no effect.
  */
 static int __init migrate_offload_init(void)
 {

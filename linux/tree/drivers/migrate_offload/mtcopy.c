@@ -10,7 +10,7 @@
  * middle of a chunk.
  *
  * Where helpers would not pay, because the batch is small or no CPU is idle,
- * the batch is declined and the ordinary path copies it, at its ordinary cost.
+ * the batch is declined and the ordinary path copies it.
  *
  * Helpers run from a workqueue with a rescuer, and nothing is allocated with
  * reclaim: the caller may be reclaiming memory itself.
@@ -38,6 +38,13 @@
 #define MTCOPY_CHUNKS_PER_THREAD 4
 #define MTCOPY_MAX_CHUNKS (MTCOPY_MAX_THREADS * MTCOPY_CHUNKS_PER_THREAD)
 
+/*
+ * And no larger than this, as far as MTCOPY_MAX_CHUNKS allows.  When the caller
+ * has nothing left to do, it waits for the chunks that helpers are at; if other
+ * work comes to a helper's CPU, that is how much is held up.
+ */
+#define MTCOPY_MAX_CHUNK_BYTES SZ_256K
+
 /* Batches that are copied at the same time without any allocation. */
 #define MTCOPY_POOL_MIN 4
 
@@ -62,7 +69,7 @@ struct mtcopy_job {
 static unsigned int max_threads;
 module_param(max_threads, uint, 0644);
 MODULE_PARM_DESC(max_threads,
-		 "CPUs that copy one batch, the caller's included; 0: as many as are idle, at most 32");
+		 "CPUs that copy one batch, the caller's included; 0: as many as are idle, at most 32; 1: decline all batches");
 
 /*
  * To wake an idle CPU and to wait for it takes some ten microseconds.  At
@@ -71,7 +78,7 @@ MODULE_PARM_DESC(max_threads,
 static unsigned int min_thread_bytes = SZ_256K;
 module_param(min_thread_bytes, uint, 0644);
 MODULE_PARM_DESC(min_thread_bytes,
-		 "bytes that each CPU gets to copy at least, default 262144");
+		 "bytes that each CPU gets to copy at least, default 262144; batches of less than twice as much are declined");
 
 static struct workqueue_struct *mtcopy_wq;
 static mempool_t *mtcopy_jobs;
@@ -99,6 +106,14 @@ static unsigned int mtcopy_wanted_threads(size_t bytes)
 
 	limit = min(limit, MTCOPY_MAX_THREADS);
 	return min_t(size_t, limit, bytes / share);
+}
+
+static unsigned int mtcopy_wanted_chunks(size_t bytes, unsigned int nr_threads)
+{
+	size_t nr = max_t(size_t, nr_threads * MTCOPY_CHUNKS_PER_THREAD,
+			  DIV_ROUND_UP(bytes, MTCOPY_MAX_CHUNK_BYTES));
+
+	return min_t(size_t, nr, MTCOPY_MAX_CHUNKS);
 }
 
 static unsigned int mtcopy_start_helpers(struct mtcopy_job *job)
@@ -141,9 +156,9 @@ static int mtcopy_copy(struct migrate_copy_batch *batch)
 		batch->pairs[i].result = 0;
 	job->batch = batch;
 	atomic_set(&job->next_chunk, 0);
-	job->nr_chunks = migrate_copy_split(batch, (nr_helpers + 1) *
-					    MTCOPY_CHUNKS_PER_THREAD,
-					    job->starts, &job->chunk_bytes);
+	job->nr_chunks = mtcopy_wanted_chunks(batch->bytes, nr_helpers + 1);
+	job->nr_chunks = migrate_copy_split(batch, job->nr_chunks, job->starts,
+					    &job->chunk_bytes);
 
 	/* The queue's lock orders what is set above before the helpers. */
 	nr_helpers = mtcopy_start_helpers(job);

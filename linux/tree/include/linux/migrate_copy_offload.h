@@ -27,7 +27,7 @@ struct module;
  *	at the same place of @dst_list.  The folios are linked by their lru
  *	field.  All folios are locked, unmapped, and held by nobody else.  Runs
  *	in task context, may sleep, must not allocate with GFP_KERNEL: the
- *	caller may be reclaiming memory, and holds up to 512 folio locks.
+ *	caller may be reclaiming memory, and holds the locks of all folios.
  *	Neither list may be changed, and when it returns nothing may still be
  *	reading from @src_list or writing to @dst_list.
  *	Returns 0 only when every folio was copied, -EOPNOTSUPP or -EBUSY to

@@ -6,7 +6,6 @@
 
 #include <kunit/test.h>
 #include <linux/completion.h>
-#include <linux/delay.h>
 #include <linux/kthread.h>
 
 struct mo_reason_case {
@@ -56,12 +55,17 @@ static void mo_test_parse_all(struct kunit *test)
 /* Registering. */
 static DECLARE_COMPLETION(mo_copy_entered);
 static DECLARE_COMPLETION(mo_copy_may_leave);
+static DECLARE_COMPLETION(mo_unregister_started);
+static DECLARE_COMPLETION(mo_unregister_done);
 static atomic_t mo_copy_left;
 
 static int mo_test_offload_copy(struct list_head *dst_list,
 				struct list_head *src_list,
 				unsigned int folio_cnt)
 {
+	/* Not the test's own batch, but somebody's who really migrates. */
+	if (folio_cnt)
+		return -EOPNOTSUPP;
 	complete(&mo_copy_entered);
 	wait_for_completion(&mo_copy_may_leave);
 	atomic_set(&mo_copy_left, 1);
@@ -146,7 +150,7 @@ static void mo_test_register_engine(struct kunit *test)
 	bad.version = MIGRATE_ENGINE_VERSION;
 	bad.name = "none";
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
-	bad.name = "a-name-of-thirty-two-characters-";
+	bad.name = "a-name-that-is-32-letters-long-x";
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
 	bad.name = "kunit-d";
 	bad.copy = NULL;
@@ -164,6 +168,9 @@ static void mo_test_register_engine(struct kunit *test)
 			migrate_offload_register(&mo_test_migrator));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	/* What fails changes nothing. */
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("no-such-one"));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select(""));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("kunit-d"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
@@ -182,10 +189,15 @@ static int mo_test_copier(void *arg)
 
 static int mo_test_unregisterer(void *arg)
 {
-	int rc = migrate_offload_unregister(&mo_test_migrator);
+	int rc;
 
+	complete(&mo_unregister_started);
+	rc = migrate_offload_unregister(&mo_test_migrator);
 	/* Nobody may be in the engine any more. */
-	return rc ? rc : !atomic_read(&mo_copy_left);
+	if (!rc && !atomic_read(&mo_copy_left))
+		rc = -EBUSY;
+	complete(&mo_unregister_done);
+	return rc;
 }
 
 /* A thread whose exit code kthread_stop() gets, even when it is long gone. */
@@ -212,6 +224,8 @@ static void mo_test_unregister_while_copying(struct kunit *test)
 	mo_require_no_engine(test);
 	reinit_completion(&mo_copy_entered);
 	reinit_completion(&mo_copy_may_leave);
+	reinit_completion(&mo_unregister_started);
+	reinit_completion(&mo_unregister_done);
 	atomic_set(&mo_copy_left, 0);
 	batch = migrate_batch_alloc();
 	KUNIT_ASSERT_NOT_NULL(test, batch);
@@ -220,10 +234,15 @@ static void mo_test_unregister_while_copying(struct kunit *test)
 	copier = mo_test_thread(test, mo_test_copier, batch);
 	wait_for_completion(&mo_copy_entered);
 	unregisterer = mo_test_thread(test, mo_test_unregisterer, NULL);
+	wait_for_completion(&mo_unregister_started);
 	/* Time enough to return too early, if it were to. */
-	msleep(50);
+	KUNIT_EXPECT_EQ(test, 0,
+			wait_for_completion_timeout(&mo_unregister_done,
+						    msecs_to_jiffies(100)));
 
 	complete(&mo_copy_may_leave);
+	/* kthread_stop() would keep a thread that has not run from running. */
+	wait_for_completion(&mo_unregister_done);
 	KUNIT_EXPECT_EQ(test, 0, kthread_stop(unregisterer));
 	KUNIT_EXPECT_EQ(test, 0, kthread_stop(copier));
 	put_task_struct(unregisterer);

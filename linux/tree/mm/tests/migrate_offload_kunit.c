@@ -188,7 +188,12 @@ static void mo_test_eligible_movable(struct kunit *test)
 
 	mo_pair_init(test, &pair);
 	pair.src->mapping = (void *)PAGE_MAPPING_MOVABLE;
+	/* As many references as such a page has: that is not what is wrong. */
+	folio_get(pair.src);
+	KUNIT_ASSERT_EQ(test, folio_ref_count(pair.src),
+			folio_expected_ref_count(pair.src) + 1);
 	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
 	pair.src->mapping = NULL;
 	mo_pair_exit(test, &pair);
 }
@@ -204,7 +209,6 @@ struct mo_lists {
 	struct list_head src, dst, src_rest, dst_rest, src_done, dst_done;
 	struct folio *src_folios[MO_NR_PAIRS], *dst_folios[MO_NR_PAIRS];
 	struct migrate_copy_batch *batch;
-	struct migrate_offload_stats *stats[2];
 };
 
 static bool mo_pair_is_busy(int i)
@@ -224,11 +228,6 @@ static struct mo_lists *mo_lists_init(struct kunit *test)
 	INIT_LIST_HEAD(&lists->dst_rest);
 	INIT_LIST_HEAD(&lists->src_done);
 	INIT_LIST_HEAD(&lists->dst_done);
-	for (i = 0; i < 2; i++) {
-		lists->stats[i] = kunit_kzalloc(test, sizeof(**lists->stats),
-						GFP_KERNEL);
-		KUNIT_ASSERT_NOT_NULL(test, lists->stats[i]);
-	}
 	lists->batch = migrate_batch_alloc();
 	KUNIT_ASSERT_NOT_NULL(test, lists->batch);
 
@@ -290,18 +289,17 @@ static void mo_test_partition(struct kunit *test)
 	struct migrate_batch_outcome outcome = {};
 	struct mo_lists *lists = mo_lists_init(test);
 	struct migrate_copy_batch *batch = lists->batch;
-	atomic64_t *busy_counted;
 	unsigned int i;
 
 	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->src_rest,
-			   &lists->dst_rest, lists->stats);
+			   &lists->dst_rest, &outcome);
 	mo_expect_lists(test, &lists->src, &lists->dst, none);
 	mo_expect_lists(test, &batch->src_list, &batch->dst_list, eligible);
 	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, busy);
 	KUNIT_EXPECT_EQ(test, batch->nr_pairs, 6);
 	KUNIT_EXPECT_EQ(test, batch->bytes, 6 * PAGE_SIZE);
-	busy_counted = &lists->stats[0]->counters[MO_NOT_ELIGIBLE_FOLIOS];
-	KUNIT_EXPECT_EQ(test, 4, (int)atomic64_read(busy_counted));
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_NOT_ELIGIBLE_FOLIOS], 4);
+	KUNIT_EXPECT_EQ(test, outcome.cpu_bytes, 4 * PAGE_SIZE);
 
 	/* The engine forgets pair 2, and fails at 7. */
 	for (i = 0; i < batch->nr_pairs; i++) {
@@ -327,6 +325,7 @@ static void mo_test_partition(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_ENGINE_FOLIOS], 4);
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_FAILED_FOLIOS], 2);
 	KUNIT_EXPECT_EQ(test, outcome.engine_bytes, 4 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, outcome.cpu_bytes, 6 * PAGE_SIZE);
 	mo_lists_exit(lists);
 }
 
@@ -341,7 +340,7 @@ static void mo_test_partition_undone(struct kunit *test)
 	unsigned int i;
 
 	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->src_rest,
-			   &lists->dst_rest, lists->stats);
+			   &lists->dst_rest, &outcome);
 	for (i = 0; i < batch->nr_pairs; i++)
 		batch->pairs[i].result = 0;
 	migrate_batch_drain(batch, MO_DECLINED_FOLIOS,
@@ -351,6 +350,88 @@ static void mo_test_partition_undone(struct kunit *test)
 	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, rest);
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_DECLINED_FOLIOS], 6);
 	mo_lists_exit(lists);
+}
+
+/*
+ * The copy phase as a whole, with more pairs than an engine sees at once, and
+ * the built-in engine.  Afterwards the eligible pairs stand in front, in their
+ * order and with the content of their sources, and the others behind, in
+ * theirs.
+ */
+#define MO_NR_MANY (MIGRATE_BATCH_MAX_PAIRS + 100)
+
+static void mo_check_copied(struct kunit *test, struct list_head *src_list,
+			    struct list_head *dst_list, unsigned int nr_done)
+{
+	struct folio *dst = list_first_entry(dst_list, struct folio, lru);
+	int nr = 0, last_index = -1;
+	struct folio *src;
+
+	list_for_each_entry(src, src_list, lru) {
+		int index = src->index;
+
+		if (nr == nr_done)
+			last_index = -1;
+		KUNIT_ASSERT_FALSE(test, list_entry_is_head(dst, dst_list, lru));
+		KUNIT_EXPECT_EQ(test, index, (int)dst->index);
+		KUNIT_EXPECT_GT(test, index, last_index);
+		KUNIT_EXPECT_EQ(test, mo_pair_is_busy(index), nr >= nr_done);
+		KUNIT_EXPECT_EQ(test, *(int *)folio_address(dst),
+				nr < nr_done ? index : -1);
+		last_index = index;
+		dst = list_next_entry(dst, lru);
+		nr++;
+	}
+	KUNIT_EXPECT_EQ(test, nr, MO_NR_MANY);
+	KUNIT_EXPECT_TRUE(test, list_entry_is_head(dst, dst_list, lru));
+}
+
+static void mo_test_copy_phase(struct kunit *test)
+{
+	unsigned long reasons = migrate_offload_reasons;
+	struct migrate_offload_ctx ctx = { .reason = MR_SYSCALL };
+	struct migrate_engine *engine;
+	struct folio *folio, *next;
+	unsigned int nr_done;
+	LIST_HEAD(src);
+	LIST_HEAD(dst);
+	int i, idx;
+
+	/* Others may migrate meanwhile: this engine is not for them. */
+	WRITE_ONCE(migrate_offload_reasons, 0);
+	if (migrate_engine_select("cpu"))
+		kunit_skip(test, "an engine is active that cannot be replaced");
+
+	for (i = 0; i < MO_NR_MANY; i++) {
+		folio = mo_test_folio(test, 0);
+		folio->index = i;
+		*(int *)folio_address(folio) = i;
+		if (mo_pair_is_busy(i))
+			folio_get(folio);
+		list_add_tail(&folio->lru, &src);
+		folio = mo_test_folio(test, 0);
+		folio->index = i;
+		*(int *)folio_address(folio) = -1;
+		list_add_tail(&folio->lru, &dst);
+	}
+
+	engine = migrate_engine_enter(&idx);
+	ctx.engine = migrate_engine_stats(engine);
+	nr_done = migrate_offload_copy_batch(&ctx, &src, &dst);
+	migrate_engine_exit(idx);
+	KUNIT_EXPECT_EQ(test, nr_done,
+			MO_NR_MANY - DIV_ROUND_UP(MO_NR_MANY, 3));
+	mo_check_copied(test, &src, &dst, nr_done);
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	WRITE_ONCE(migrate_offload_reasons, reasons);
+	list_for_each_entry_safe(folio, next, &src, lru) {
+		if (mo_pair_is_busy(folio->index))
+			folio_put(folio);
+		mo_test_folio_free(folio);
+	}
+	list_for_each_entry_safe(folio, next, &dst, lru)
+		mo_test_folio_free(folio);
 }
 
 /*
@@ -497,6 +578,7 @@ static struct kunit_case migrate_offload_test_cases[] = {
 	KUNIT_CASE(mo_test_eligible_movable),
 	KUNIT_CASE(mo_test_partition),
 	KUNIT_CASE(mo_test_partition_undone),
+	KUNIT_CASE(mo_test_copy_phase),
 	KUNIT_CASE(mo_test_take_once),
 	KUNIT_CASE_PARAM(mo_test_split, mo_split_gen_params),
 	KUNIT_CASE(mo_test_copy_range),
