@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
@@ -14,6 +15,16 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 ROOT = Path(__file__).resolve().parent.parent
 # Quick ones first: a typo should not wait for a kernel build.
 _ORDER = ("unit", "style", "cli", "vm", "fault", "perf")
+
+# A busy machine is no reason to fail, and the same examples every time make a
+# failure one that somebody can look at.
+settings.register_profile(
+    "pageferry",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("pageferry")
 
 RunInVm = Callable[..., VmOutcome]
 

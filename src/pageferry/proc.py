@@ -46,14 +46,17 @@ def capture(
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """End a process that leads its own group, and everything it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_KILL_AFTER_S)
-    # The leader may be gone while a member of its group ignores SIGTERM.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILL_AFTER_S)
+    finally:
+        # Also after a second Ctrl-C; and the leader may be gone while a member
+        # of its group ignores SIGTERM.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @contextlib.contextmanager

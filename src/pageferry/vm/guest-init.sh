@@ -25,4 +25,4 @@ mkfifo /run/out /run/err
 cat /run/out >/dev/virtio-ports/virtme.stdout & cat /run/err >/dev/virtio-ports/pageferry.stderr &
 setsid sh "$pageferry_run" </dev/null >/run/out 2>/run/err; code=$?
 (sleep 3; killall -9 cat) & wait %1 %2
-echo "<5>pageferry: command ended with $code" >/dev/kmsg; echo o >/proc/sysrq-trigger; sleep 60
+echo "<0>pageferry: command ended with $code" >/dev/kmsg; echo o >/proc/sysrq-trigger; sleep 60

@@ -73,6 +73,7 @@ def run_script(
     lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
     lines += [f"insmod {shlex.quote(str(file))} || exit 1" for file in insert]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
-    lines.append(f"echo '<5>{STARTED}' >/dev/kmsg")
+    # <0>: to be seen whatever level of messages the console shows.
+    lines.append(f"echo '<0>{STARTED}' >/dev/kmsg")
     lines.append(f"exec {shlex.join(command)}")
     return "\n".join(lines) + "\n"

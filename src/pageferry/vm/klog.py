@@ -16,7 +16,7 @@ _SYMPTOMS = re.compile(
     r"|held lock freed|lock held when returning|INFO: lockdep"
     r"|rcu[\w: ]*(?:stall|detected stalls)|self-detected stall"
     r"|blocked for more than \d+ seconds|soft lockup|hard LOCKUP|workqueue lockup"
-    r"|sleeping function called|scheduling while atomic|Call Trace:.*unreliable"
+    r"|sleeping function called|scheduling while atomic"
     r"|refcount_t:|stack segment:|page dumped because|Object corrupt"
 )
 _STAMP = re.compile(r"^\[\s*\d+\.\d+\](?:\[[^\]]*\])?\s*")

@@ -114,8 +114,7 @@ def run_vm(request: VmRequest) -> VmOutcome:
     except _NoSignOfLifeError:
         if chosen != accel.KVM or request.accel is not None:
             raise
-    output.talk("the guest shows no sign of life under KVM: using TCG from now on")
-    accel.remember(accel.TCG)
+    output.talk("the guest shows no sign of life under KVM: trying it under TCG")
     return _Run(request, machine, accel.TCG, icount=icount).outcome()
 
 
@@ -159,11 +158,11 @@ class _Run:
         self.exit_code: int | None = None
         self.timed_out = False
         self.last_words_at: float | None = None
+        self.boot_deadline = time.monotonic() + request.boot_timeout_s
 
     def outcome(self) -> VmOutcome:
         """Run it to its end."""
         begin = time.monotonic()
-        self.boot_deadline = begin + self.request.boot_timeout_s
         with tempfile.TemporaryDirectory(
             prefix="run-", dir=paths.make_cache_dir("vm"), ignore_cleanup_errors=True
         ) as scratch:
