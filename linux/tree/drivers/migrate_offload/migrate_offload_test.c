@@ -19,6 +19,9 @@
  * With the module parameter posted=1 the engine is a struct migrator, which
  * has one result for the whole batch.
  *
+ * While the module is loaded it listens to a tracepoint of the batch copy, so
+ * batches are followed also when no engine is active.
+ *
  * The holders are files too.  What is written to them is taken at once, given
  * back when the time has come, and at the latest when the file is closed:
  *

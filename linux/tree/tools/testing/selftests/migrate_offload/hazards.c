@@ -29,6 +29,10 @@
 #include "mo_area.h"
 #include "mo_util.h"
 
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE 101
+#endif
+
 #ifndef SYS_memfd_secret
 #define SYS_memfd_secret 447
 #endif
@@ -347,6 +351,21 @@ static int run_poisoned_page(void)
 	return verdict(&area);
 }
 
+/* A page that begins to fail is for the CPU, whatever engine there is. */
+static int run_failing_page(void)
+{
+	long long seen = mo_read_number(PATH_TEST "seen_folios");
+	struct mo_area area;
+
+	map_anon(&area, SZ_1M, SZ_4K);
+	mo_select("test");
+	if (madvise(area.mem, SZ_4K, MADV_SOFT_OFFLINE))
+		return skip("a page cannot be taken out of use");
+	if (mo_read_number(PATH_TEST "seen_folios") != seen)
+		return DAMAGED;
+	return verdict(&area);
+}
+
 /* An engine that goes by the lists copies each folio to its own place. */
 static int run_order(void)
 {
@@ -405,6 +424,22 @@ static void wait_until_copying(void)
 	mo_die("the engine is not being used");
 }
 
+/* Likewise until mtcopy has copied with helpers, of which one CPU has none. */
+static void wait_for_mtcopy(void)
+{
+	static const char path[] = PATH_OFFLOAD "stats/engines/mtcopy/engine_folios";
+	long long before = mo_read_number(path);
+	int tries;
+
+	for (tries = 0; tries < 30000; tries++) {
+		if (sysconf(_SC_NPROCESSORS_ONLN) == 1 ||
+		    mo_read_number(path) > before)
+			return;
+		usleep(1000);
+	}
+	mo_die("mtcopy finds no idle CPU");
+}
+
 /* Engines come and go while others migrate; none is taken from under them. */
 static void come_and_go(void)
 {
@@ -416,7 +451,10 @@ static void come_and_go(void)
 	/* Else batches of this size are not for mtcopy. */
 	mo_write("/sys/module/mtcopy/parameters/min_thread_bytes", "4096");
 	mo_select("mtcopy");
+	wait_for_mtcopy();
 	mo_select("cpu");
+	if (modprobe("mtcopy", true) || modprobe("mtcopy", false))
+		mo_die("cannot load mtcopy again");
 	mo_select("test");
 	mo_write(PATH_TEST "delay_us", "10000");
 	wait_until_copying();
@@ -432,12 +470,16 @@ static void come_and_go(void)
 
 static int run_unload(void)
 {
-	pid_t movers[2] = { start_mover(), start_mover() };
+	/* One CPU stays idle, or mtcopy would have no helper. */
+	int nr_movers = sysconf(_SC_NPROCESSORS_ONLN) > 2 ? 2 : 1;
+	pid_t movers[2];
 	int round, i, status, result = RIGHT;
 
+	for (i = 0; i < nr_movers; i++)
+		movers[i] = start_mover();
 	for (round = 0; round < 5; round++)
 		come_and_go();
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < nr_movers; i++) {
 		kill(movers[i], SIGTERM);
 		if (waitpid(movers[i], &status, 0) != movers[i])
 			mo_die("cannot wait: %m");
@@ -455,6 +497,7 @@ static const struct hazard hazards[] = {
 	{ "bad_page", "result", false, run_bad_page },
 	{ "poisoned_thp", "poison", false, run_poisoned_thp },
 	{ "poisoned_page", NULL, false, run_poisoned_page },
+	{ "failing_page", NULL, false, run_failing_page },
 	{ "order", "order", true, run_order },
 	{ "unload", NULL, false, run_unload },
 };

@@ -6,14 +6,11 @@
  * The environment variable ENGINE names one engine to test instead of all.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -333,7 +330,7 @@ TEST_F_TIMEOUT(memory, moves_in_use, TIMEOUT)
 						 &users), 0);
 		ASSERT_EQ(pthread_create(&threads[t], NULL, fork_children,
 					 &users), 0);
-		for (pass = 0; pass < 2 * PASSES || !users.forks ||
+		for (pass = 0; pass < PASSES || !users.forks ||
 		     (nr_writers && !users.writes); pass++)
 			ASSERT_GE(mo_move_once(area, mo_nodes[!(pass % 2)]), 0);
 		users.stop = true;
