@@ -32,6 +32,7 @@ COST = ["bench", "cost"]
         ([*MOVE, "--vm", "--live"], "not allowed with"),
         ([*MOVE, "--vm", "--topology", "moebius"], "moebius"),
         ([*MOVE, "--timeout", "soon"], "soon"),
+        ([*MOVE, "--busy", "no"], "busy"),
         ([*MOVE, "--wings"], "wings"),
         ([*MOVE, "--", "true"], "--"),
         ([*COST, "--engines", "none"], "none"),

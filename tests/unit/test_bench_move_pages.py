@@ -36,7 +36,6 @@ def plan(**changes: Any) -> Plan:  # noqa: ANN401
         threads=(2, 4),
         total_bytes=256 * MIB,
         rounds=5,
-        busy=False,
     )
     return dataclasses.replace(base, **changes)
 
@@ -56,7 +55,8 @@ def test_arguments() -> None:
         "--limit=1,2,4",
         "--busy=no",
     ]
-    assert plan(busy=True).arguments()[-1] == "--busy=both"
+    assert plan(busy="both").arguments()[-1] == "--busy=both"
+    assert "--limit=none" in plan(with_limit=False).arguments()
 
 
 def test_baseline_is_always_measured() -> None:
@@ -69,7 +69,8 @@ def test_baseline_is_always_measured() -> None:
 def test_measurements_are_counted() -> None:
     # 4 variants and 3 limits, 2 sizes, 5 rounds and the one that warms up.
     assert plan().measurements() == 7 * 2 * 6
-    assert plan(busy=True).measurements() == 2 * 7 * 2 * 6
+    assert plan(busy="both").measurements() == 2 * 7 * 2 * 6
+    assert plan(busy="only").measurements() == 7 * 2 * 6
 
 
 def test_sizes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pageferry.bench.lines import Measurement
 from pageferry.errors import PageferryError, usage_error
@@ -31,9 +32,10 @@ class Plan:
     threads: tuple[int, ...]
     total_bytes: int
     rounds: int
-    busy: bool
+    busy: Literal["no", "only", "both"] = "no"
     from_node: int = 0
     to_node: int = 1
+    with_limit: bool = True
 
     def variants(self) -> list[str]:
         """Name the columns for the program, the baseline always first."""
@@ -47,6 +49,8 @@ class Plan:
 
     def limits(self) -> list[int]:
         """Count the CPUs that memcpy gets: as many as each variant."""
+        if not self.with_limit:
+            return []
         threads = self.threads if "mtcopy" in self.engines else ()
         return sorted({1, *threads})
 
@@ -63,14 +67,14 @@ class Plan:
             f"--total-bytes={self.total_bytes}",
             f"--rounds={self.rounds}",
             "--variants=" + ",".join(self.variants()),
-            "--limit=" + ",".join(str(count) for count in self.limits()),
-            f"--busy={'both' if self.busy else 'no'}",
+            "--limit=" + (",".join(map(str, self.limits())) or "none"),
+            f"--busy={self.busy}",
         ]
 
     def measurements(self) -> int:
         """Count the lines that the program will print, for the progress bar."""
         columns = len(self.variants()) + len(self.limits())
-        states = 2 if self.busy else 1
+        states = 2 if self.busy == "both" else 1
         return columns * states * len(self.sizes) * (self.rounds + 1)
 
 

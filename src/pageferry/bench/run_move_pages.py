@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pageferry import __version__, output
 from pageferry.bench import build
+from pageferry.bench.disturbance import Disturbance
 from pageferry.bench.lines import Line, Measurement, Skipped, settings
 from pageferry.bench.move_pages import Plan, make_rows
 from pageferry.bench.target import (
@@ -102,11 +103,13 @@ def run(job: Job) -> Result:
 def _run_live(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
     progress, seen = _watch(job.plan)
     try:
-        lines = run_lines(run_live, [str(program), *job.plan.arguments()], seen)
+        with Disturbance() as others:
+            lines = run_lines(run_live, [str(program), *job.plan.arguments()], seen)
     finally:
         progress.finish()
     environment = environment_of(lines)
-    return lines, describe_live(environment), Place().describe(environment)
+    place = Place(other_load=_say(others))
+    return lines, describe_live(environment), place.describe(environment)
 
 
 def _run_vm(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
@@ -127,12 +130,22 @@ def _run_vm(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
         preallocate=True,
     )
     try:
-        lines, outcome = run_vm_lines(request, seen)
+        with Disturbance() as others:
+            lines, outcome = run_vm_lines(request, seen)
     finally:
         progress.finish()
     environment = environment_of(lines)
-    place = Place(accel=outcome.accel, topology=job.topology)
+    place = Place(outcome.accel, job.topology, _say(others))
     return lines, describe_built(kernel, environment), place.describe(environment)
+
+
+def _say(others: Disturbance) -> float | None:
+    if others.too_much and others.share is not None:
+        output.warn(
+            f"other work took {others.share * 100:.0f}% of this host's CPU time "
+            "meanwhile: the figures are worth little"
+        )
+    return others.share
 
 
 def _watch(plan: Plan) -> tuple[output.Progress, Callable[[Line], None]]:

@@ -130,6 +130,7 @@ class Place:
 
     accel: str | None = None
     topology: str | None = None
+    other_load: float | None = None
 
     def describe(self, environment: Environment) -> Machine:
         """Describe the machine that the program saw."""
@@ -140,6 +141,7 @@ class Place:
                 cpus=environment.cpus,
                 nodes=environment.nodes,
                 host_kernel=os.uname().release,
+                host_other_load=self.other_load,
             )
         return Machine(
             where="vm",
@@ -151,6 +153,7 @@ class Place:
             host_cpu_model=host_cpu_model(),
             host_cpus=len(os.sched_getaffinity(0)),
             host_kernel=os.uname().release,
+            host_other_load=self.other_load,
         )
 
 

@@ -105,8 +105,14 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--busy",
-        action="store_true",
-        help="measure also while other work keeps every CPU busy",
+        nargs="?",
+        const="both",
+        default="no",
+        choices=("both", "only"),
+        help="measure also, or only, while other work keeps every CPU busy",
+    )
+    parser.add_argument(
+        "--no-limit", action="store_true", help="leave out the plain memcpy"
     )
     parser.add_argument(
         "--timeout", metavar="TIME", help="give up a virtual machine after this"
@@ -149,6 +155,7 @@ def make_plan(args: argparse.Namespace) -> move_pages.Plan:
         busy=args.busy,
         from_node=whole("--from-node", args.from_node, 0, 1023),
         to_node=whole("--to-node", args.to_node, 0, 1023),
+        with_limit=not args.no_limit,
     )
     if plan.from_node == plan.to_node:
         raise usage_error(

@@ -93,6 +93,10 @@ class Machine(msgspec.Struct, kw_only=True, frozen=True):
     host_cpu_model: str | None = None
     host_cpus: Count | None = None
     host_kernel: str | None = None
+    host_other_load: Annotated[
+        float | None,
+        Meta(description="share of the host's CPU time that others took meanwhile"),
+    ] = None
 
 
 Setting = str | int | bool | None

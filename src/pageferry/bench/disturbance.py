@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How much of this host's CPU time went to others while we measured.
+
+An emulated machine with two CPUs needs two of the host's. Where a build runs
+beside it, two threads of the guest share one CPU, and no figure means much:
+the result says so, and a test knows that it proved nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from types import TracebackType
+
+STAT = Path("/proc/stat")
+# Above this, a run is worth repeating.
+TOLERABLE = 0.10
+
+
+def busy_seconds(text: str) -> float | None:
+    """Add up the first line of /proc/stat: all that was not idle."""
+    fields = text.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
+        return None
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[1:9])
+    ticks = user + nice + system + irq + softirq + steal
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _read() -> float | None:
+    try:
+        return busy_seconds(STAT.read_text())
+    except OSError:
+        return None
+
+
+def _own_seconds() -> float:
+    """Give the CPU time of this process and of all children that have ended."""
+    used = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(who)
+        used += usage.ru_utime + usage.ru_stime
+    return used
+
+
+class Disturbance:
+    """Measures a block: `share` is None until it ends, or where unknown."""
+
+    def __init__(self) -> None:
+        self.share: float | None = None
+
+    def __enter__(self) -> Disturbance:
+        self._start = time.monotonic()
+        self._own = _own_seconds()
+        self._busy = _read()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        busy, wall = _read(), time.monotonic() - self._start
+        if busy is None or self._busy is None or wall <= 0:
+            return
+        others = busy - self._busy - (_own_seconds() - self._own)
+        share = others / (wall * (os.cpu_count() or 1))
+        self.share = round(min(max(share, 0.0), 1.0), 3)
+
+    @property
+    def too_much(self) -> bool:
+        """Say whether the figures are worth little."""
+        return self.share is not None and self.share > TOLERABLE

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The benchmarks, run for real and small: what they verify, say and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import RunInVm
+from pageferry.bench import build
+from pageferry.bench.lines import Failure, parse_line
+from pageferry.cli import main
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import Result, decode
+
+pytestmark = pytest.mark.vm
+
+MIB = 1 << 20
+
+
+def bench(
+    capsys: pytest.CaptureFixture[str], output: Path, *argv: str
+) -> tuple[Result, str]:
+    """Run a benchmark and return the document, which must be the kept one."""
+    capsys.readouterr()
+    code = main([*argv, "--json", "--output", str(output)])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    result = decode(said.out)
+    assert result == decode(output.read_bytes())
+    return result, said.err
+
+
+def test_every_engine_moves_and_is_verified(
+    kernel_vm: BuiltKernel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    result, said = bench(
+        capsys,
+        tmp_path / "result.json",
+        *("bench", "move-pages", "--vm", "--total", "16M", "--rounds", "2"),
+        *("--busy", "--published"),
+    )
+    rows = {(r.engine, r.threads, r.folio_bytes, r.busy): r for r in result.rows}
+    for size in (4096, 65536, 2 * MIB):
+        for busy in (False, True):
+            for variant in (("stock", 1), ("cpu", 1), ("mtcopy", 2), ("limit", 2)):
+                row = rows[(*variant, size, busy)]
+                assert row.verified
+                assert row.rounds == 2
+                assert row.moved_bytes == 16 * MIB
+                assert row.bytes_per_s is not None
+                assert row.bytes_per_s.min > 0
+            # Fresh memory each time: nothing is split by an earlier move.
+            assert rows["mtcopy", 2, size, busy].split_folios == 0
+            # The engine says itself that it did the copying.
+            assert rows["cpu", 1, size, busy].engine_bytes == 2 * 16 * MIB
+    assert "warning: 2 rounds are few" in said
+    assert result.kernel.release == kernel_vm.release
+    assert result.kernel.vanilla is False
+    assert result.kernel.config_sha256
+    assert result.machine.topology == "two-node"
+    assert result.settings["reasons_found"] is not None
+    assert result.published
+
+
+def test_vanilla_kernel_has_a_baseline_and_no_engines(
+    kernel_vanilla: BuiltKernel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    small = ("--vm", "--vanilla", "--total", "4M", "--rounds", "1", "--sizes", "64K")
+    result, _ = bench(
+        capsys,
+        tmp_path / "result.json",
+        *("bench", "move-pages", *small, "--engines", "stock", "--no-limit"),
+    )
+    (row,) = result.rows
+    assert row.engine == "stock"
+    assert result.kernel.release == kernel_vanilla.release
+    code = main(["bench", "move-pages", *small, "--engines", "cpu", "--json"])
+    said = capsys.readouterr()
+    assert code == 3
+    assert "/sys/kernel/mm/migrate_offload" in said.err
+    assert json.loads(said.out)["error"]["exit_code"] == 3
+
+
+def run_program(
+    in_vm: RunInVm, kernel: BuiltKernel, *arguments: str
+) -> tuple[int | None, list[str], str]:
+    program = build.build() / "move_pages"
+    done = in_vm(
+        kernel,
+        str(program),
+        *("--sizes=64K", "--rounds=1", "--total-bytes=4M", *arguments),
+        insert=("mtcopy",),
+    )
+    return done.exit_code, done.stdout.splitlines(), done.stderr
+
+
+@pytest.mark.parametrize("what", ["content", "node"])
+def test_a_spoilt_page_fails_the_run(
+    in_vm: RunInVm, kernel_vm: BuiltKernel, what: str
+) -> None:
+    """The check is connected: one wrong bit or one page left behind is found."""
+    code, lines, said = run_program(
+        in_vm, kernel_vm, "--variants=mtcopy:threads=2", f"--sabotage={what}"
+    )
+    assert code == 1
+    last = parse_line(lines[-1])
+    assert isinstance(last, Failure)
+    assert f"{4 * MIB - 1}" in last.message or "on node 0, not 1" in last.message
+    assert "error: " in said
+
+
+def test_no_room_on_the_target_node(in_vm: RunInVm, kernel_vm: BuiltKernel) -> None:
+    code, lines, said = run_program(in_vm, kernel_vm, "--total-bytes=8G")
+    assert code == 3
+    assert "bytes free" in said
+    assert isinstance(parse_line(lines[-1]), Failure)
+
+
+def test_unknown_engine_on_the_target(in_vm: RunInVm, kernel_vm: BuiltKernel) -> None:
+    code, _, said = run_program(in_vm, kernel_vm, "--variants=stock,warp")
+    assert code == 3
+    assert "warp" in said
+    assert "mtcopy" in said
+
+
+# Everything that the program may pin, as the guest's shell sees it.
+SETTINGS = (
+    "cat /sys/kernel/mm/migrate_offload/engine "
+    "/sys/kernel/mm/migrate_offload/verify "
+    "/sys/module/mtcopy/parameters/max_threads "
+    "/sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled "
+    "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag"
+)
+
+
+@pytest.mark.parametrize("ending", ["end", "INT", "TERM"])
+def test_settings_come_back(
+    in_vm: RunInVm, kernel_vm: BuiltKernel, ending: str
+) -> None:
+    program = build.build() / "move_pages"
+    engine = "/sys/kernel/mm/migrate_offload/engine"
+    rounds = "1" if ending == "end" else "1000"
+    script = f"""
+        echo cpu >{engine}; echo 5 >/sys/module/mtcopy/parameters/max_threads
+        echo 1 >/sys/kernel/mm/migrate_offload/verify
+        {SETTINGS} >/tmp/before
+        {program} --variants=mtcopy:threads=2 --sizes=64K --total-bytes=4M \
+            --busy=both --rounds={rounds} >/tmp/lines & child=$!
+        if [ {ending} != end ]; then
+            until [ "$(cat {engine})" = mtcopy ]; do sleep 0.1; done
+            kill -{ending} $child
+        fi
+        wait $child; echo "status $?"
+        {SETTINGS} >/tmp/after
+        diff /tmp/before /tmp/after && echo same
+        pgrep -c move_pages
+    """
+    # A shell starts its background jobs with SIGINT ignored; bash with job
+    # control does not.
+    done = in_vm(kernel_vm, "bash", "-mc", script, insert=("mtcopy",))
+    expected = {"end": 0, "INT": 130, "TERM": 143}[ending]
+    assert done.stdout.splitlines() == [f"status {expected}", "same", "0"], done.stderr
+
+
+def test_interrupt_leaves_nothing_running(
+    kernel_vm: BuiltKernel, tmp_path: Path
+) -> None:
+    output = tmp_path / "result.json"
+    argv = [sys.executable, "-m", "pageferry", "bench", "move-pages", "--vm"]
+    argv += ["--rounds", "1000", "--output", str(output)]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        argv,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if line.startswith("booting"):
+                    break
+            deadline = time.monotonic() + 120
+            while not descendants(process.pid) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            children = descendants(process.pid)
+            assert children
+            time.sleep(5)
+            children |= descendants(process.pid)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert not [pid for pid in children if alive(pid)]
+    assert not output.exists()
+
+
+def descendants(pid: int) -> set[int]:
+    """List the processes that a process started, and what those started."""
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        tasks = Path(f"/proc/{waiting.pop()}/task")
+        try:
+            text = " ".join((t / "children").read_text() for t in tasks.iterdir())
+        except OSError:
+            continue
+        fresh = {int(word) for word in text.split()} - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; one that waits for its parent has ended."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
+    except OSError:
+        return False
+
+
+def test_off_costs_nothing(
+    kernel_vm: BuiltKernel,
+    kernel_vanilla: BuiltKernel,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Within 0.5% of stock at 4K and 0.1% at 2M, over five memory layouts."""
+    result, _ = bench(
+        capsys,
+        tmp_path / "result.json",
+        *("bench", "cost", "--engines", "stock,off", "--layouts", "5", "--check"),
+    )
+    rows = {(row.engine, row.folio_bytes): row for row in result.rows}
+    assert all(row.verified for row in result.rows)
+    for size, tolerance in ((4096, 0.005), (2 * MIB, 0.001)):
+        stock, off = rows["stock", size], rows["off", size]
+        assert stock.layouts == off.layouts == 5
+        assert off.ratio_to_stock is not None
+        assert abs(off.ratio_to_stock - 1) <= tolerance
+    assert result.kernel.release == kernel_vm.release
+    assert result.stock_kernel is not None
+    assert result.stock_kernel.release == kernel_vanilla.release
