@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -123,12 +124,24 @@ def test_a_guest_that_does_not_come_up(kernel_vm: BuiltKernel) -> None:
     assert "Traceback" not in err
 
 
-def children(pid: int) -> list[int]:
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False
-    )
-    direct = [int(word) for word in listed.stdout.split()]
-    return direct + [deeper for child in direct for deeper in children(child)]
+def children(parent: int) -> list[int]:
+    """List the descendants of a process."""
+    parents: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # pid (name) state parent ...; a name may hold anything.
+            fields = status.read_text().rpartition(")")[2].split()
+            parents[int(status.parent.name)] = int(fields[1])
+    direct = [pid for pid, above in parents.items() if above == parent]
+    return direct + [deeper for pid in direct for deeper in children(pid)]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def test_an_interrupted_run_leaves_no_machine(kernel_vm: BuiltKernel) -> None:
@@ -141,7 +154,11 @@ def test_an_interrupted_run_leaves_no_machine(kernel_vm: BuiltKernel) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(30)
     assert process.returncode == 130
-    assert not [pid for pid in machine if Path(f"/proc/{pid}/cmdline").exists()]
+    # Killed, but it may take a moment to give its memory back.
+    deadline = time.monotonic() + 20
+    while any(map(is_running, machine)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in machine if is_running(pid)]
 
 
 INIT = """

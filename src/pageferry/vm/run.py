@@ -21,7 +21,8 @@ from pageferry import output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, unsupported
 from pageferry.vm import accel, guest, klog, topology
 
-BOOT_TIMEOUT_S = 180.0
+# Boots take seconds; a busy machine may make minutes of them.
+BOOT_TIMEOUT_S = 300.0
 _KEEP_LOGS = 100
 _TAIL_LINES = 40
 # From the last words of a kernel, or of the command, to the end of QEMU.
