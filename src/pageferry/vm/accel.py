@@ -12,6 +12,9 @@ from pageferry import output, paths, proc
 
 KVM = "kvm"
 TCG = "tcg"
+# All CPUs of the guest take turns in one thread. QEMU before 8.1 may otherwise
+# run code that the guest has just changed, as it was in the middle of that.
+TCG_ONE_THREAD = "tcg,thread=single"
 # The clock of instructions makes Linux distrust the local APIC's timer, after it
 # has spent 400 million of them on finding that out.
 ICOUNT_WORDS = ("nolapic_timer",)
@@ -36,7 +39,8 @@ def cpu_args(accel: str, *, icount: bool = False) -> list[str]:
         processor[1] += ",rdrand=off,rdseed=off"
         clock = ["-icount", "shift=0,sleep=off", "-seed", "1"]
         return ["-accel", "tcg", *clock, *processor]
-    return ["-accel", "tcg,thread=multi", *processor]
+    one_thread = accel == TCG_ONE_THREAD
+    return ["-accel", accel if one_thread else "tcg,thread=multi", *processor]
 
 
 def choose(image: Path) -> str:

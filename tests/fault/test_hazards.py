@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every way to lose data is closed, and would be noticed if it were not."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import guests
+from pageferry import proc
+from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
+from pageferry.vm import accel
+
+pytestmark = [pytest.mark.vm, pytest.mark.fault]
+
+_LOAD = "modprobe mtcopy && modprobe migrate_offload_test"
+# name in hazards.c: does it have a rule that can be switched off?
+_HAZARDS = {
+    "pin": True,
+    "retry": True,
+    "buffers": True,
+    "secret": True,
+    "bad_page": True,
+    "poisoned_thp": True,
+    "poisoned_page": False,
+    "failing_page": False,
+    "order": True,
+}
+# While another CPU migrates, engines are switched here. That changes code which
+# runs, and QEMU before 8.1 gets this wrong with a thread for each CPU ("Oops:
+# int3"). With one thread for all it does not.
+_ONE_THREAD = "unload"
+
+
+def test_data_survives_each_hazard_and_damage_would_show(
+    kernel_debug: BuiltKernel,
+) -> None:
+    outcome = guests.boot(kernel_debug, f"{_LOAD} && ./hazards {' '.join(_HAZARDS)}")
+    report = guests.passes(outcome.stdout, at_least=16)
+    expected = {f"{name} with_all_rules" for name in _HAZARDS}
+    expected |= {f"{name} without_its_rule" for name, rule in _HAZARDS.items() if rule}
+    assert report.names() == expected
+
+
+def test_every_hazard_is_known_here(kernel_debug: BuiltKernel) -> None:
+    listed = proc.capture([guests.programs(kernel_debug) / "hazards", "-l"]).stdout
+    names = {line.split()[0]: line.split()[1] != "-" for line in listed.splitlines()}
+    assert names == _HAZARDS | {_ONE_THREAD: False}
+
+
+def test_engines_go_only_when_nobody_copies(kernel_debug: BuiltKernel) -> None:
+    outcome = guests.boot(
+        kernel_debug,
+        f"{_LOAD} && ./hazards {_ONE_THREAD}",
+        accel=accel.TCG_ONE_THREAD,
+    )
+    guests.passes(outcome.stdout, at_least=1)
+
+
+def test_copying_gives_way_to_others() -> None:
+    """Not in the debug kernel, which is preemptible anywhere."""
+    kernel = build_kernel(BuildRequest(configs=("test",)))
+    outcome = guests.boot(kernel, "./latency", topology="cost")
+    guests.passes(outcome.stdout, at_least=2)
