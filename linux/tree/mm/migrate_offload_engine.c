@@ -71,12 +71,14 @@ int migrate_engine_copy(struct migrate_copy_batch *batch)
  * migrate_engine_exit() is due in both cases.
  */
 struct migrate_engine *migrate_engine_enter(int *idx)
+	__acquires(&engines_srcu)
 {
 	*idx = srcu_read_lock(&engines_srcu);
 	return srcu_dereference(active_engine, &engines_srcu);
 }
 
 void migrate_engine_exit(int idx)
+	__releases(&engines_srcu)
 {
 	srcu_read_unlock(&engines_srcu, idx);
 }
