@@ -336,14 +336,34 @@ static void sabotage(const struct options *o, struct region *r)
 	region_move(&last, o->from, &ignored);
 }
 
+/*
+ * Takes a little memory on the target node, another amount each time, until
+ * the measurement is over.  Without it the same pages would be source and
+ * target in every round, and whether their addresses clash, in the cache of a
+ * real CPU or in the software TLB of an emulated one, would be settled once
+ * for a whole run instead of evening out over its rounds.
+ */
+static void spacer_take(struct region *r, const struct options *o,
+			size_t folio_bytes)
+{
+	static unsigned int turn;
+	/* All of 1 to 8, in an order in which no variant keeps one of them. */
+	size_t nr_pmds = 1 + (turn * 5 + turn / 8 * 3) % 8;
+
+	turn++;
+	region_map(r, nr_pmds * PMD_BYTES, folio_bytes, o->to);
+	region_fill(r, turn);
+}
+
 static void measure_move(const struct options *o, struct sample *s,
 			 uint64_t seed)
 {
 	uint64_t before = 0, after = 0, hogs = 0;
-	struct region r;
+	struct region r, spacer;
 	long ret;
 
 	allocate(&r, o, s, seed);
+	spacer_take(&spacer, o, s->folio_bytes);
 	engine_select(s->variant);
 	s->engine_bytes_known = engine_copied_bytes(s->variant, &before);
 	if (s->busy) {
@@ -363,6 +383,7 @@ static void measure_move(const struct options *o, struct sample *s,
 	sabotage(o, &r);
 	verify(&r, o->to, seed, s);
 	count_split_or_unknown(&r, s);
+	region_unmap(&spacer);
 	region_unmap(&r);
 }
 
@@ -519,6 +540,7 @@ int main(int argc, char **argv)
 		hogs_create();
 	/* After the hogs, which take their CPUs from the same mask. */
 	pin_to_cpu(o.cpu);
+	parallel_setup(&o.cpus, o.cpu);
 	run_rounds(&o);
 	hogs_kill();
 	json_begin("done");

@@ -138,7 +138,7 @@ static void test_settings(void)
 /* Works on one node as well: the limit copies whatever it is given. */
 static void test_limit(void)
 {
-	bool both_copy = true;
+	bool both_copy = true, all_found = true;
 
 	struct region src, dst;
 	size_t offset = 0;
@@ -161,6 +161,17 @@ static void test_limit(void)
 	dst.base[dst.bytes - 1] ^= 1;
 	check(!region_verify(&dst, 5, &offset) && offset == dst.bytes - 1,
 	      "region: the last byte is looked at");
+	/* The last byte of each worker's share, and of what is left over. */
+	parallel_setup(&cpus, -1);
+	region_fill(&src, 9);
+	for (size_t end = PMD_BYTES; end <= src.bytes; end += PMD_BYTES) {
+		src.base[end - 1] ^= 0x80;
+		all_found &= !region_verify(&src, 9, &offset) &&
+			     offset == end - 1;
+		src.base[end - 1] ^= 0x80;
+	}
+	check(all_found && region_verify(&src, 9, &offset),
+	      "region: every worker looks at all of its share");
 	region_unmap(&src);
 	region_unmap(&dst);
 }

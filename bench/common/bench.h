@@ -10,6 +10,7 @@
 #ifndef PF_BENCH_H
 #define PF_BENCH_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -89,6 +90,11 @@ void pin_to_cpu(int cpu);
 void module_load(const char *path);
 void machine_report(void);
 void machine_quiet(void);
+
+/* parallel.c: the work of filling and verifying, on every CPU */
+void parallel_setup(const cpu_set_t *cpus, int caller_cpu);
+void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
+		  void *arg);
 
 /* hogs.c: work that keeps every CPU busy, started and stopped on request */
 void hogs_create(void);

@@ -106,29 +106,75 @@ void region_unmap(struct region *r)
 	r->map = NULL;
 }
 
+struct content {
+	const struct region *r;
+	uint64_t seed;
+	size_t bad[64];	/* where each worker found the first wrong byte */
+};
+
+/* The bytes of one worker; whole PMDs, so that each folio has one owner. */
+static void share_of(const struct region *r, unsigned int index,
+		     unsigned int nr, size_t *start, size_t *end)
+{
+	size_t nr_pmds = (r->bytes + PMD_BYTES - 1) / PMD_BYTES;
+
+	*start = nr_pmds * index / nr * PMD_BYTES;
+	*end = nr_pmds * (index + 1) / nr * PMD_BYTES;
+	if (*end > r->bytes)
+		*end = r->bytes;
+}
+
+static void fill_share(void *arg, unsigned int index, unsigned int nr)
+{
+	struct content *c = arg;
+	size_t page = page_bytes(), start, end;
+
+	share_of(c->r, index, nr, &start, &end);
+	for (size_t off = start; off < end; off += page)
+		pattern_fill(c->r->base + off, page, c->seed, off / page);
+}
+
 void region_fill(struct region *r, uint64_t seed)
 {
-	size_t page = page_bytes();
+	struct content c = { .r = r, .seed = seed };
 
-	for (size_t off = 0; off < r->bytes; off += page)
-		pattern_fill(r->base + off, page, seed, off / page);
+	parallel_run(fill_share, &c);
+}
+
+static void verify_share(void *arg, unsigned int index, unsigned int nr)
+{
+	struct content *c = arg;
+	size_t page = page_bytes(), start, end;
+
+	share_of(c->r, index, nr, &start, &end);
+	c->bad[index] = c->r->bytes;
+	for (size_t off = start; off < end; off += page) {
+		size_t good = pattern_verify(c->r->base + off, page, c->seed,
+					     off / page);
+
+		if (good != page) {
+			c->bad[index] = off + good;
+			return;
+		}
+	}
 }
 
 /* False, with the offset of the first wrong byte, when content differs. */
 bool region_verify(const struct region *r, uint64_t seed, size_t *offset)
 {
-	size_t page = page_bytes();
+	struct content c = { .r = r, .seed = seed };
+	size_t first = r->bytes;
 
-	for (size_t off = 0; off < r->bytes; off += page) {
-		size_t good = pattern_verify(r->base + off, page, seed,
-					     off / page);
-
-		if (good != page) {
-			*offset = off + good;
-			return false;
-		}
-	}
-	return true;
+	for (size_t i = 0; i < ARRAY_SIZE(c.bad); i++)
+		c.bad[i] = r->bytes;
+	parallel_run(verify_share, &c);
+	for (size_t i = 0; i < ARRAY_SIZE(c.bad); i++)
+		if (c.bad[i] < first)
+			first = c.bad[i];
+	if (first == r->bytes)
+		return true;
+	*offset = first;
+	return false;
 }
 
 /*

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Filling and verifying memory with every CPU.
+ *
+ * It is faster, and it leaves all CPUs warm.  That matters most where they are
+ * emulated: QEMU keeps a software TLB for each of them, which grows with what
+ * the CPU touches.  In the small one of a CPU that was idle until now, the
+ * pages of a folio and of its copy push each other out, and that CPU copies
+ * several times more slowly than the one that has filled the memory.
+ */
+#include <pthread.h>
+#include <sched.h>
+
+#include "bench.h"
+
+#define MAX_WORKERS 64
+
+struct worker {
+	pthread_t thread;
+	int cpu;
+	void (*work)(void *arg, unsigned int index, unsigned int nr);
+	void *arg;
+	unsigned int index, nr;
+};
+
+static int worker_cpus[MAX_WORKERS];
+static unsigned int nr_workers = 1;
+
+/* The caller, which stays where it is on @caller_cpu, and all of @cpus. */
+void parallel_setup(const cpu_set_t *cpus, int caller_cpu)
+{
+	nr_workers = 1;
+	for (int cpu = 0; cpu < CPU_SETSIZE && nr_workers < MAX_WORKERS; cpu++)
+		if (CPU_ISSET(cpu, cpus) && cpu != caller_cpu)
+			worker_cpus[nr_workers++] = cpu;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	pin_to_cpu(w->cpu);
+	w->work(w->arg, w->index, w->nr);
+	return NULL;
+}
+
+/* Runs @work once on each CPU; @index says which part of it is meant. */
+void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
+		  void *arg)
+{
+	struct worker workers[MAX_WORKERS];
+
+	for (unsigned int i = 1; i < nr_workers; i++) {
+		workers[i] = (struct worker){
+			.cpu = worker_cpus[i],
+			.work = work,
+			.arg = arg,
+			.index = i,
+			.nr = nr_workers,
+		};
+		if (pthread_create(&workers[i].thread, NULL, worker_main,
+				   &workers[i]))
+			bench_die(BENCH_LACKING, "cannot start thread %u", i);
+	}
+	work(arg, 0, nr_workers);
+	for (unsigned int i = 1; i < nr_workers; i++)
+		pthread_join(workers[i].thread, NULL);
+}
