@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,20 @@ def test_a_setting_that_does_not_stick_is_a_failure(
     with pytest.raises(PageferryError) as caught:
         Offload(files).set_engine("mtcopy")
     assert caught.value.code == ExitCode.FAILED
+
+
+def test_without_root_the_way_out_is_named(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, flags: int) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PageferryError) as caught:
+        Offload(files).set_engine("mtcopy")
+    assert caught.value.code == ExitCode.FAILED
+    assert caught.value.hint == "run it as root"
+    assert (caught.value.value or "").endswith("migrate_offload/engine")
 
 
 def test_a_write_never_makes_a_file(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pageferry import paths
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.units import GIB, MIB
 from pageferry.vm import accel, guest, klog, topology
-from pageferry.vm.run import VmOutcome
+from pageferry.vm import run as vm_run
+from pageferry.vm.run import VmOutcome, VmRequest
 
 COMPLAINTS = """\
 WARNING: CPU: 1 PID: 77 at mm/migrate.c:1234 migrate_pages_batch+0x1/0x2
@@ -182,6 +184,26 @@ def test_directories_that_the_guest_covers_are_known() -> None:
     assert guest.is_hidden(Path("/run"))
     assert not guest.is_hidden(Path("/runner"))
     assert not guest.is_hidden(Path("/tmp/x"))
+
+
+@pytest.mark.parametrize("chosen", [accel.KVM, accel.TCG])
+def test_the_machine_gets_one_accelerator(
+    chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(accel, "find_qemu", lambda: "qemu")
+    monkeypatch.setattr(paths, "venv_bin", lambda: tmp_path)
+    (tmp_path / "virtme-run").touch()
+    request = VmRequest(("true",), image=tmp_path / "bzImage", append=("extra=1",))
+    machine = topology.load("two-node")
+    made = vm_run._Run(request, machine, chosen, icount=False)
+    argv = made._virtme_args(tmp_path / "run.sh", 9)
+    assert argv.count("-accel") == 1
+    assert argv[argv.index("-accel") + 1].partition(",")[0] == chosen
+    # Else virtme-ng names one too, and QEMU refuses to start.
+    assert "--disable-kvm" in argv
+    assert "--kopt=extra=1" in argv
+    assert f"--kopt=init={guest.INIT}\t--" in argv
 
 
 def outcome(**fields: object) -> VmOutcome:

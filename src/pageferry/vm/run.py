@@ -234,8 +234,9 @@ class _Run:
             )
         argv = [str(virtme), "--kimg", str(self.request.image), "--mods", "none"]
         argv += ["--force-9p", "--show-boot-console", "--script-sh", "true"]
-        if self.accel != accel.KVM:
-            argv.append("--disable-kvm")
+        # QEMU takes "-machine accel=", which virtme-ng would add, or "-accel",
+        # which says more; not both.
+        argv.append("--disable-kvm")
         for directory in self.request.rw:
             argv += ["--rwdir", str(directory.resolve())]
         for directory in self._hidden_directories(script.parent):
