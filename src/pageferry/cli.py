@@ -113,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = make_parser().parse_args(words)
         args.command = command
+        # Results say how they were made.
+        args.words = words
         if command is not None and not getattr(args, "takes_command", False):
             raise PageferryError(
                 "this verb runs no command after --", code=ExitCode.USAGE

@@ -73,7 +73,9 @@ def test_faster_with_two_cpus(
     Two threads of one core do not: there nothing can be shown, and the sizes
     in question are named. They still must not be slower than stock.
     """
-    result = measure(tmp_path, capsys, "--total", "64M", "--rounds", "15")
+    # Short moves and many rounds: what a host gives its CPUs changes within
+    # seconds, and the two sides of a ratio should be close in time.
+    result = measure(tmp_path, capsys, "--total", "32M", "--rounds", "31")
     given = {size: second_cpu_gives(result, size) for size in WITH_TWO_CPUS}
     wanted = {
         size: least if given[size] >= least else 0.97

@@ -62,6 +62,7 @@ def test_every_engine_moves_and_is_verified(
             # The engine says itself that it did the copying.
             assert rows["cpu", 1, size, busy].engine_bytes == 2 * 16 * MIB
     assert "warning: 2 rounds are few" in said
+    assert result.command[:4] == ["pageferry", "bench", "move-pages", "--vm"]
     assert result.kernel.release == kernel_vm.release
     assert result.kernel.vanilla is False
     assert result.kernel.config_sha256

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +90,7 @@ def make_job(args: argparse.Namespace) -> run_cost.Job:
         layouts=whole("--layouts", args.layouts, 1, 100),
         kernel=request,
         vanilla=dataclasses.replace(request, vanilla=True),
-        command=("pageferry", *sys.argv[1:]),
+        command=("pageferry", *args.words),
         jobs=whole("--jobs", str(jobs), 1, 256),
     )
 

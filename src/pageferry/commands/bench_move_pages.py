@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -214,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
         plan=plan,
         topology=choose_topology(args, plan),
         kernel=request,
-        command=("pageferry", *sys.argv[1:]),
+        command=("pageferry", *args.words),
         with_published=args.published,
         timeout_s=timeout_s,
     )
