@@ -3,11 +3,12 @@
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-.PHONY: help setup demo test check lint
+.PHONY: help setup demo test perf check lint
 
 help:
 	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
 	@echo "make test    set up, then every test (builds kernels, boots machines)"
+	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
 	@echo "make check   the tests that need no virtual machine: seconds"
 	@echo "make lint    formatters and checkers alone"
 	@echo "make setup   packages and Python environment alone"
@@ -20,7 +21,10 @@ demo: setup
 	@./pageferry demo
 
 test: setup
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest -m "not perf"
+
+perf: setup
+	@$(PYTHON) -m pytest -m perf
 
 check: setup
 	@$(PYTHON) -m pytest -m "not vm and not fault and not perf" tests/unit tests/cli

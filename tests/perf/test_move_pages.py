@@ -55,35 +55,13 @@ def too_slow(result: Result, wanted: dict[int, float], *, busy: bool) -> list[st
     ]
 
 
-def second_cpu_gives(result: Result, size: int) -> float:
-    """Say how much faster plain memcpy is with two threads than with one."""
-    rates = {
-        row.threads: row.bytes_per_s.median
-        for row in result.rows
-        if row.engine == "limit" and row.folio_bytes == size and row.bytes_per_s
-    }
-    return rates[2] / rates[1]
-
-
 def test_faster_with_two_cpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where the host's second CPU gives memcpy as much as is asked of mtcopy.
-
-    Two threads of one core do not: there nothing can be shown, and the sizes
-    in question are named. They still must not be slower than stock.
-    """
     # Short moves and many rounds: what a host gives its CPUs changes within
     # seconds, and the two sides of a ratio should be close in time.
     result = measure(tmp_path, capsys, "--total", "32M", "--rounds", "31")
-    given = {size: second_cpu_gives(result, size) for size in WITH_TWO_CPUS}
-    wanted = {
-        size: least if given[size] >= least else 0.97
-        for size, least in WITH_TWO_CPUS.items()
-    }
-    assert too_slow(result, wanted, busy=False) == []
-    if wanted != WITH_TWO_CPUS:
-        pytest.skip(f"the second CPU of this host gives memcpy only {given}")
+    assert too_slow(result, WITH_TWO_CPUS, busy=False) == []
 
 
 def test_not_slower_where_cpus_are_busy(
