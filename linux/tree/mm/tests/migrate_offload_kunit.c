@@ -397,10 +397,10 @@ static void mo_test_copy_phase(struct kunit *test)
 	LIST_HEAD(dst);
 	int i, idx;
 
-	/* Others may migrate meanwhile: this engine is not for them. */
-	WRITE_ONCE(migrate_offload_reasons, 0);
 	if (migrate_engine_select("cpu"))
 		kunit_skip(test, "an engine is active that cannot be replaced");
+	/* Others may migrate meanwhile: this engine is not for them. */
+	WRITE_ONCE(migrate_offload_reasons, 0);
 
 	for (i = 0; i < MO_NR_MANY; i++) {
 		folio = mo_test_folio(test, 0);
