@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What copy engines for migrating folios need in order to copy: cutting a
+ * batch into chunks, copying one, and finding CPUs that have nothing to do.
+ */
+
+#include <linux/cpumask.h>
+#include <linux/export.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/isolation.h>
+#include <linux/sched/topology.h>
+#include <linux/topology.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+/**
+ * migrate_copy_split - cut a batch into chunks of the same size
+ * @batch: the batch.
+ * @max_chunks: how many at most, at least 1.
+ * @starts: room for @max_chunks places: where each chunk starts.  A chunk may
+ *	start inside a folio, and may span many.
+ * @chunk_bytes: the size of all chunks but the last, which may be shorter; a
+ *	multiple of PAGE_SIZE.
+ *
+ * Return: the number of chunks.
+ */
+unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,
+				unsigned int max_chunks,
+				struct migrate_copy_pos *starts,
+				size_t *chunk_bytes)
+{
+	size_t step = PAGE_ALIGN(DIV_ROUND_UP(batch->bytes, max_chunks));
+	size_t pair_start = 0, next = 0;
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < batch->nr_pairs; i++) {
+		size_t size = folio_size(batch->pairs[i].src);
+
+		while (next < pair_start + size) {
+			starts[nr].pair = i;
+			starts[nr].offset = next - pair_start;
+			nr++;
+			next += step;
+		}
+		pair_start += size;
+	}
+	*chunk_bytes = step;
+	return nr;
+}
+EXPORT_SYMBOL_GPL(migrate_copy_split);
+
+static int migrate_copy_page(struct page *dst, struct page *src)
+{
+	if (migrate_offload_bad_page(src))
+		return -EHWPOISON;
+	return copy_mc_highpage(dst, src) ? -EHWPOISON : 0;
+}
+
+/**
+ * migrate_copy_range - copy part of a batch with the current CPU
+ * @batch: the batch.
+ * @pos: where to start.
+ * @bytes: how much, a multiple of PAGE_SIZE.  What goes beyond the end of the
+ *	batch is ignored.
+ *
+ * Where reading memory raises a machine check that can be survived, the result
+ * of that folio becomes -EHWPOISON and the copy goes on with the next folio.
+ * Results are not touched otherwise: several CPUs may copy parts of one folio
+ * at the same time.
+ *
+ * Context: may sleep; gives way to others after each page.
+ */
+void migrate_copy_range(struct migrate_copy_batch *batch,
+			struct migrate_copy_pos pos, size_t bytes)
+{
+	while (bytes && pos.pair < batch->nr_pairs) {
+		struct migrate_copy_pair *pair = &batch->pairs[pos.pair];
+		size_t end = min(folio_size(pair->src), pos.offset + bytes);
+
+		bytes -= end - pos.offset;
+		for (; pos.offset < end; pos.offset += PAGE_SIZE) {
+			long i = pos.offset >> PAGE_SHIFT;
+			int rc = migrate_copy_page(folio_page(pair->dst, i),
+						   folio_page(pair->src, i));
+
+			if (rc) {
+				WRITE_ONCE(pair->result, rc);
+				break;
+			}
+			if (!migrate_offload_broken(MO_RULE_RESCHED))
+				cond_resched();
+		}
+		pos.pair++;
+		pos.offset = 0;
+	}
+}
+EXPORT_SYMBOL_GPL(migrate_copy_range);
+
+/* How many of the CPUs in @mask share the last-level cache with @cpu? */
+static unsigned int cpus_in_same_llc(const struct cpumask *mask, int cpu)
+{
+	unsigned int other, nr = 0;
+
+	for_each_cpu(other, mask)
+		nr += cpus_share_cache(cpu, other);
+	return nr;
+}
+
+/*
+ * Of the CPUs in @near, pick idle ones until @max_cpus are in @picked.
+ * Last-level caches take turns, more CPUs of each in every round: on machines
+ * with a link to memory for each cache that gives the most bandwidth, on others
+ * it costs nothing.  @this_cpu counts as picked: it copies too.
+ */
+static void pick_spread(const struct cpumask *near, int this_cpu,
+			unsigned int max_cpus, struct cpumask *picked)
+{
+	unsigned int per_llc, nr_left = 1;
+	int cpu;
+
+	for (per_llc = 1; nr_left && per_llc <= 2 * max_cpus; per_llc *= 2) {
+		nr_left = 0;
+		for_each_cpu(cpu, near) {
+			if (cpumask_weight(picked) >= max_cpus)
+				return;
+			if (cpu == this_cpu || cpumask_test_cpu(cpu, picked) ||
+			    !cpu_online(cpu) || cpu_is_isolated(cpu) ||
+			    !available_idle_cpu(cpu))
+				continue;
+			if (cpus_in_same_llc(picked, cpu) +
+			    cpus_share_cache(cpu, this_cpu) < per_llc)
+				__cpumask_set_cpu(cpu, picked);
+			else
+				nr_left++;
+		}
+	}
+}
+
+/**
+ * migrate_pick_idle_cpus - find idle CPUs near a node
+ * @nid: the node to be near to, usually the destination's.  It may have no
+ *	CPUs; then those of the nearest node that has some come first.
+ * @max_cpus: how many at most.
+ * @picked: the CPUs, which were idle a moment ago.
+ *
+ * Isolated CPUs (isolcpus=, nohz_full=, isolated cpuset partitions) are left
+ * alone, and so is the one that the caller runs on.
+ *
+ * Context: any but NMI; the caller may migrate, the result is a hint.
+ * Return: the number of CPUs in @picked.
+ */
+unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
+				    struct cpumask *picked)
+{
+	const struct cpumask *near;
+	int this_cpu = raw_smp_processor_id();
+
+	cpumask_clear(picked);
+	if (!max_cpus)
+		return 0;
+
+	/* The scheduler knows no hops from a node without CPUs. */
+	nid = IS_ENABLED(CONFIG_NUMA) ? numa_nearest_node(nid, N_CPU) :
+					NUMA_NO_NODE;
+
+	rcu_read_lock();
+	for_each_numa_hop_mask(near, nid) {
+		pick_spread(near, this_cpu, max_cpus, picked);
+		if (cpumask_weight(picked) >= max_cpus)
+			break;
+	}
+	rcu_read_unlock();
+	return cpumask_weight(picked);
+}
+EXPORT_SYMBOL_GPL(migrate_pick_idle_cpus);
