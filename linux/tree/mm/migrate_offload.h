@@ -257,6 +257,9 @@ int migrate_engine_select(const char *name);
 int migrate_engine_name(char *buf);
 int migrate_engine_names(char *buf);
 
+/* mm/migrate_offload_eligible.c */
+bool migrate_offload_eligible(struct folio *src, struct folio *dst);
+
 /* mm/migrate_offload.c */
 struct migrate_copy_batch *migrate_batch_alloc(void);
 void migrate_batch_free(struct migrate_copy_batch *batch);
