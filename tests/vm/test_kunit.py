@@ -10,7 +10,7 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
 
-_SUITES = ("migrate_offload", "migrate_engine")
+_SUITES = ("migrate_eligible", "migrate_offload", "migrate_engine")
 
 
 def test_kunit_suites_pass(kernel_debug: BuiltKernel) -> None:

@@ -106,6 +106,7 @@ static void migrate_batch_add(struct migrate_copy_batch *batch,
 	pair->src = src;
 	pair->dst = dst;
 	pair->result = -EINPROGRESS;
+	pair->held = false;
 	batch->bytes += folio_size(src);
 	list_move_tail(&src->lru, &batch->src_list);
 	if (migrate_offload_broken(MO_RULE_ORDER))
@@ -113,6 +114,19 @@ static void migrate_batch_add(struct migrate_copy_batch *batch,
 	else
 		list_move_tail(&dst->lru, &batch->dst_list);
 }
+
+/* Two lists of folios that are kept parallel. */
+struct migrate_pair_lists {
+	struct list_head src;
+	struct list_head dst;
+};
+
+/* Where the pairs of a batch go: in this order they will be moved. */
+struct migrate_batch_lists {
+	struct migrate_pair_lists done;
+	struct migrate_pair_lists held;
+	struct migrate_pair_lists rest;
+};
 
 /* What one part of a batch came to. */
 struct migrate_batch_outcome {
@@ -124,13 +138,12 @@ struct migrate_batch_outcome {
 /*
  * Take pairs off the head of two parallel lists until the batch is full or the
  * lists are empty: eligible pairs go to the batch, the others to the tail of
- * @src_rest and @dst_rest.
+ * @rest.
  */
 static void migrate_batch_fill(struct migrate_copy_batch *batch,
 			       struct list_head *src_folios,
 			       struct list_head *dst_folios,
-			       struct list_head *src_rest,
-			       struct list_head *dst_rest,
+			       struct migrate_pair_lists *rest,
 			       struct migrate_batch_outcome *outcome)
 {
 	while (!list_empty(src_folios) &&
@@ -146,8 +159,8 @@ static void migrate_batch_fill(struct migrate_copy_batch *batch,
 		}
 		outcome->folios[MO_NOT_ELIGIBLE_FOLIOS]++;
 		outcome->cpu_bytes += folio_size(src);
-		list_move_tail(&src->lru, src_rest);
-		list_move_tail(&dst->lru, dst_rest);
+		list_move_tail(&src->lru, &rest->src);
+		list_move_tail(&dst->lru, &rest->dst);
 	}
 }
 
@@ -200,37 +213,53 @@ migrate_batch_judge(const struct migrate_copy_pair *pair)
 	return MO_ENGINE_FOLIOS;
 }
 
+/* Is the pair out of bounds for everybody? */
+static bool migrate_batch_is_held(struct migrate_copy_pair *pair)
+{
+	if (!pair->held)
+		return false;
+	if (!migrate_offload_broken(MO_RULE_HOLD))
+		return true;
+	/* As a core would that knows nothing of slow devices. */
+	migrate_copy_release(pair->src, pair->dst);
+	pair->held = false;
+	return false;
+}
+
 /*
- * Empty the batch: pairs that were copied go to the tail of @src_done and
- * @dst_done, the others to the tail of @src_rest and @dst_rest.  @why tells
- * what became of all of them, or is MO_ENGINE_FOLIOS when each has a result of
- * its own.
+ * Empty the batch: pairs that were copied go to the tail of @lists->done, those
+ * that a device may still be using to @lists->held, the others to @lists->rest.
+ * @why tells what became of all that are not held, or is MO_ENGINE_FOLIOS when
+ * each has a result of its own.
  */
 static void migrate_batch_drain(struct migrate_copy_batch *batch,
 				enum migrate_offload_counter why,
-				struct list_head *src_done,
-				struct list_head *dst_done,
-				struct list_head *src_rest,
-				struct list_head *dst_rest,
+				struct migrate_batch_lists *lists,
 				struct migrate_batch_outcome *outcome)
 {
 	unsigned int i;
 
 	for (i = 0; i < batch->nr_pairs; i++) {
 		struct migrate_copy_pair *pair = &batch->pairs[i];
+		struct migrate_pair_lists *to = &lists->rest;
 		enum migrate_offload_counter end = why;
-		bool done;
 
-		if (end == MO_ENGINE_FOLIOS)
+		if (migrate_batch_is_held(pair))
+			end = MO_HELD_FOLIOS;
+		else if (end == MO_ENGINE_FOLIOS)
 			end = migrate_batch_judge(pair);
-		done = end == MO_ENGINE_FOLIOS;
-		if (done)
-			outcome->engine_bytes += folio_size(pair->src);
-		else
-			outcome->cpu_bytes += folio_size(pair->src);
+
 		outcome->folios[end]++;
-		list_move_tail(&pair->src->lru, done ? src_done : src_rest);
-		list_move_tail(&pair->dst->lru, done ? dst_done : dst_rest);
+		if (end == MO_HELD_FOLIOS) {
+			to = &lists->held;
+		} else if (end == MO_ENGINE_FOLIOS) {
+			to = &lists->done;
+			outcome->engine_bytes += folio_size(pair->src);
+		} else {
+			outcome->cpu_bytes += folio_size(pair->src);
+		}
+		list_move_tail(&pair->src->lru, &to->src);
+		list_move_tail(&pair->dst->lru, &to->dst);
 	}
 }
 
@@ -274,45 +303,54 @@ static void migrate_batch_count(struct migrate_offload_stats *stats,
 				      outcome->folios[why_not[i]]);
 		nr_cpu += outcome->folios[why_not[i]];
 	}
+	/* Nobody copies these: not the engine's, and not the CPU's. */
+	migrate_offload_count(stats, MO_HELD_FOLIOS,
+			      outcome->folios[MO_HELD_FOLIOS]);
 	migrate_offload_count(stats, MO_CPU_FOLIOS, nr_cpu);
 	migrate_offload_count(stats, MO_CPU_BYTES, outcome->cpu_bytes);
 }
 
-/* No memory for a batch: all folios are left to the CPU. */
+/* All folios are left to the CPU, and @why, without a look at any of them. */
 static void migrate_batch_count_unasked(struct migrate_offload_stats *stats,
-					const struct migrate_offload_ctx *ctx)
+					const struct migrate_offload_ctx *ctx,
+					enum migrate_offload_counter why)
 {
-	migrate_offload_count(stats, MO_DECLINED_FOLIOS, ctx->nr_folios);
+	migrate_offload_count(stats, why, ctx->nr_folios);
 	migrate_offload_count(stats, MO_CPU_FOLIOS, ctx->nr_folios);
 	migrate_offload_count(stats, MO_CPU_BYTES, ctx->bytes);
 }
 
-/*
- * The copy phase, with an engine that nobody can take away meanwhile.  Returns
- * how many pairs it put at the head of the two lists because they are copied.
- */
-static unsigned int migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
-					       struct list_head *src_folios,
-					       struct list_head *dst_folios)
+static void migrate_pair_lists_init(struct migrate_pair_lists *lists)
 {
-	struct migrate_offload_stats *const stats[2] = {
-		migrate_offload_reason_stats[ctx->reason],
-		ctx->engine,
-	};
-	struct migrate_copy_batch *batch = migrate_batch_alloc();
-	LIST_HEAD(src_done);
-	LIST_HEAD(dst_done);
-	LIST_HEAD(src_rest);
-	LIST_HEAD(dst_rest);
-	unsigned int nr_done = 0;
+	INIT_LIST_HEAD(&lists->src);
+	INIT_LIST_HEAD(&lists->dst);
+}
 
-	if (!batch) {
-		migrate_batch_count_unasked(stats[0], ctx);
-		migrate_batch_count_unasked(stats[1], ctx);
-		return 0;
-	}
-	batch->reason = ctx->reason;
-	batch->mode = ctx->mode;
+/* Put @lists in front of two parallel lists. */
+static void migrate_pair_lists_splice(const struct migrate_pair_lists *lists,
+				      struct list_head *src_folios,
+				      struct list_head *dst_folios)
+{
+	list_splice(&lists->src, src_folios);
+	list_splice(&lists->dst, dst_folios);
+}
+
+/*
+ * Work through all folios, in parts that an engine can see at once, and leave
+ * them in the order in which they will be moved.
+ */
+static void migrate_offload_copy_parts(struct migrate_offload_ctx *ctx,
+				       struct migrate_copy_batch *batch,
+				       struct list_head *src_folios,
+				       struct list_head *dst_folios)
+{
+	struct migrate_offload_stats *by_reason =
+		migrate_offload_reason_stats[ctx->reason];
+	struct migrate_batch_lists lists;
+
+	migrate_pair_lists_init(&lists.done);
+	migrate_pair_lists_init(&lists.held);
+	migrate_pair_lists_init(&lists.rest);
 
 	while (!list_empty(src_folios)) {
 		struct migrate_batch_outcome outcome = {};
@@ -320,24 +358,72 @@ static unsigned int migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
 
 		batch->nr_pairs = 0;
 		batch->bytes = 0;
-		migrate_batch_fill(batch, src_folios, dst_folios,
-				   &src_rest, &dst_rest, &outcome);
+		migrate_batch_fill(batch, src_folios, dst_folios, &lists.rest,
+				   &outcome);
 		if (batch->nr_pairs) {
 			why = migrate_batch_run(batch);
-			migrate_batch_drain(batch, why, &src_done, &dst_done,
-					    &src_rest, &dst_rest, &outcome);
+			migrate_batch_drain(batch, why, &lists, &outcome);
 		}
-		migrate_batch_count(stats[0], batch, &outcome);
-		migrate_batch_count(stats[1], batch, &outcome);
-		nr_done += outcome.folios[MO_ENGINE_FOLIOS];
+		migrate_batch_count(by_reason, batch, &outcome);
+		migrate_batch_count(ctx->engine, batch, &outcome);
+		ctx->nr_engine += outcome.folios[MO_ENGINE_FOLIOS];
+		ctx->nr_held += outcome.folios[MO_HELD_FOLIOS];
 	}
 
-	list_splice(&src_rest, src_folios);
-	list_splice(&dst_rest, dst_folios);
-	list_splice(&src_done, src_folios);
-	list_splice(&dst_done, dst_folios);
+	migrate_pair_lists_splice(&lists.rest, src_folios, dst_folios);
+	migrate_pair_lists_splice(&lists.held, src_folios, dst_folios);
+	migrate_pair_lists_splice(&lists.done, src_folios, dst_folios);
+	ctx->nr_copied = ctx->nr_engine;
+}
+
+/*
+ * Would it be in vain to put a batch together?  Asked first, as looking at
+ * each folio costs more than anything else here.  What is eligible can only be
+ * less than all.
+ */
+static bool migrate_batch_in_vain(const struct migrate_offload_ctx *ctx,
+				  const struct migrate_engine *engine,
+				  int dst_nid,
+				  enum migrate_offload_counter *why)
+{
+	*why = MO_TOO_SMALL_FOLIOS;
+	if (ctx->bytes < READ_ONCE(migrate_offload_min_batch_bytes))
+		return true;
+	*why = MO_DECLINED_FOLIOS;
+	return !migrate_engine_wants(engine, dst_nid, ctx->bytes);
+}
+
+/*
+ * The copy phase, with an engine that nobody can take away meanwhile.  Leaves
+ * the pairs that are copied at the head of the two lists, then those that are
+ * held, and counts both in @ctx.
+ */
+static void migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
+				       const struct migrate_engine *engine,
+				       struct list_head *src_folios,
+				       struct list_head *dst_folios)
+{
+	enum migrate_offload_counter why = MO_DECLINED_FOLIOS;
+	struct migrate_copy_batch *batch = NULL;
+	struct folio *folio;
+
+	folio = list_first_entry_or_null(dst_folios, struct folio, lru);
+	if (!folio)
+		return;
+
+	ctx->engine = migrate_engine_stats(engine);
+	if (!migrate_batch_in_vain(ctx, engine, folio_nid(folio), &why))
+		batch = migrate_batch_alloc();
+	if (!batch) {
+		migrate_batch_count_unasked(ctx->engine, ctx, why);
+		migrate_batch_count_unasked(
+			migrate_offload_reason_stats[ctx->reason], ctx, why);
+		return;
+	}
+	batch->reason = ctx->reason;
+	batch->mode = ctx->mode;
+	migrate_offload_copy_parts(ctx, batch, src_folios, dst_folios);
 	migrate_batch_free(batch);
-	return nr_done;
 }
 
 static u64 migrate_offload_now(const struct migrate_offload_ctx *ctx)
@@ -380,12 +466,8 @@ void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
 	}
 
 	engine = migrate_engine_enter(&idx);
-	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(ctx->reason))) {
-		ctx->engine = migrate_engine_stats(engine);
-		ctx->nr_engine = migrate_offload_copy_batch(ctx, src_folios,
-							    dst_folios);
-		ctx->nr_copied = ctx->nr_engine;
-	}
+	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(ctx->reason)))
+		migrate_offload_copy_batch(ctx, engine, src_folios, dst_folios);
 	migrate_engine_exit(idx);
 	ctx->copied_ns = migrate_offload_now(ctx);
 	ctx->copy_phase_done = true;
@@ -396,13 +478,13 @@ static const char *migrate_offload_ctx_engine(struct migrate_offload_ctx *ctx)
 	return ctx->engine ? ctx->engine->name : "none";
 }
 
-void __migrate_offload_moved(struct migrate_offload_ctx *ctx, bool copied,
-			     int rc)
+void __migrate_offload_moved(struct migrate_offload_ctx *ctx,
+			     enum migrate_content content, int rc)
 {
 	if (!ctx->copy_phase_done)
 		return;
 
-	if (copied && rc == -EAGAIN) {
+	if (content == MIGRATE_CONTENT_DST && rc == -EAGAIN) {
 		migrate_offload_count(ctx->engine, MO_RETRIED_FOLIOS, 1);
 		migrate_offload_count(migrate_offload_reason_stats[ctx->reason],
 				      MO_RETRIED_FOLIOS, 1);

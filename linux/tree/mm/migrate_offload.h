@@ -26,6 +26,7 @@ enum migrate_offload_counter {
 	MO_DECLINED_FOLIOS,	/* the engine did not want the batch */
 	MO_TOO_SMALL_FOLIOS,	/* the batch was below min_batch_bytes */
 	MO_FAILED_FOLIOS,	/* the engine failed */
+	MO_HELD_FOLIOS,		/* a device could not be stopped: not moved */
 	MO_RETRIED_FOLIOS,	/* copied by the engine, but the move failed */
 	MO_MISMATCHED_FOLIOS,	/* verify found a wrong copy */
 	NR_MO_COUNTERS,
@@ -47,6 +48,13 @@ struct migrate_offload_stats {
 	char name[MIGRATOR_NAME_LEN];
 };
 
+/* Where the content of a folio is when its turn to be moved comes. */
+enum migrate_content {
+	MIGRATE_CONTENT_SRC,	/* in the source: copy it, as ever */
+	MIGRATE_CONTENT_DST,	/* in the destination already */
+	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
+};
+
 /* The course of one batch.  Lives on the stack of migrate_pages_batch(). */
 struct migrate_offload_ctx {
 	struct migrate_offload_stats *engine;	/* NULL: none was asked */
@@ -58,6 +66,7 @@ struct migrate_offload_ctx {
 	unsigned int nr_folios;
 	unsigned int nr_engine;			/* of them, copied by engine */
 	unsigned int nr_copied;			/* of those, not moved yet */
+	unsigned int nr_held;			/* behind them, not to be moved */
 	enum migrate_mode mode;
 	int reason;
 	bool begun;
@@ -77,8 +86,8 @@ void __migrate_offload_unmapped(struct migrate_offload_ctx *ctx);
 void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
 			    struct list_head *src_folios,
 			    struct list_head *dst_folios);
-void __migrate_offload_moved(struct migrate_offload_ctx *ctx, bool copied,
-			     int rc);
+void __migrate_offload_moved(struct migrate_offload_ctx *ctx,
+			     enum migrate_content content, int rc);
 void __migrate_offload_end(struct migrate_offload_ctx *ctx);
 
 #define migrate_offload_on() static_branch_unlikely(&migrate_offload_key)
@@ -101,7 +110,8 @@ static inline void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
 }
 
 static inline void __migrate_offload_moved(struct migrate_offload_ctx *ctx,
-					   bool copied, int rc)
+					   enum migrate_content content,
+					   int rc)
 {
 }
 
@@ -123,6 +133,7 @@ enum migrate_offload_rule {
 	MO_RULE_RESULT,		/* the result of each folio counts */
 	MO_RULE_RESCHED,	/* copying gives way to others */
 	MO_RULE_ORDER,		/* both lists keep the same order */
+	MO_RULE_HOLD,		/* nobody writes where a device still may */
 	NR_MO_RULES,
 };
 
@@ -182,7 +193,8 @@ static inline void migrate_offload_unmapped(struct migrate_offload_ctx *ctx)
 
 /*
  * Let the active engine copy what it may.  Pairs that were copied come to the
- * head of both lists; migrate_offload_take() will say how many they are.
+ * head of both lists, those that are held behind them; migrate_offload_take()
+ * will say how many they are.
  */
 static inline void migrate_offload_copy(struct migrate_offload_ctx *ctx,
 					struct list_head *src_folios,
@@ -193,32 +205,40 @@ static inline void migrate_offload_copy(struct migrate_offload_ctx *ctx,
 }
 
 /*
- * Is the content of the next pair in place?  To be asked once for each pair
- * that is moved, in the order of the lists.  The answer is true for the
- * leading pairs in the first pass over the lists and never again: a pair whose
- * move fails is met again only after all leading pairs have been taken, so
- * what the engine copied is trusted for one attempt.
+ * Where is the content of the next pair?  To be asked once for each pair that
+ * is moved, in the order of the lists.  In the first pass over the lists the
+ * answer is "copied" for the leading pairs and "held" for those behind them;
+ * after that it is always "in the source".  A pair whose move fails is met
+ * again only after all leading pairs have been taken, so what the engine copied
+ * is trusted for one attempt; and a held pair is not met again.
  *
  * This does not look at the static key.  If offloading is switched off and on
  * again while the lists are being worked through, the count must still belong
  * to the pairs that it was made for.
  */
-static inline bool migrate_offload_take(struct migrate_offload_ctx *ctx)
+static inline enum migrate_content
+migrate_offload_take(struct migrate_offload_ctx *ctx)
 {
 	if (ctx->nr_copied) {
 		ctx->nr_copied--;
-		return true;
+		return MIGRATE_CONTENT_DST;
 	}
-	return migrate_offload_broken(MO_RULE_RETRY) && ctx->nr_engine &&
-		ctx->nr_engine == ctx->nr_folios;
+	if (ctx->nr_held) {
+		ctx->nr_held--;
+		return MIGRATE_CONTENT_HELD;
+	}
+	if (migrate_offload_broken(MO_RULE_RETRY) && ctx->nr_engine &&
+	    ctx->nr_engine == ctx->nr_folios)
+		return MIGRATE_CONTENT_DST;
+	return MIGRATE_CONTENT_SRC;
 }
 
 /* One pair was moved, or could not be. */
 static inline void migrate_offload_moved(struct migrate_offload_ctx *ctx,
-					 bool copied, int rc)
+					 enum migrate_content content, int rc)
 {
 	if (migrate_offload_on())
-		__migrate_offload_moved(ctx, copied, rc);
+		__migrate_offload_moved(ctx, content, rc);
 }
 
 /* The batch is over. */
@@ -253,12 +273,18 @@ migrate_engine_stats(const struct migrate_engine *engine);
 struct migrate_engine *migrate_engine_enter(int *idx);
 void migrate_engine_exit(int idx);
 int migrate_engine_copy(struct migrate_copy_batch *batch);
+bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
+			  size_t bytes);
 int migrate_engine_select(const char *name);
 int migrate_engine_name(char *buf);
 int migrate_engine_names(char *buf);
 
 /* mm/migrate_offload_eligible.c */
 bool migrate_offload_eligible(struct folio *src, struct folio *dst);
+
+/* mm/migrate_offload_helpers.c */
+unsigned long migrate_copy_nr_held(void);
+void migrate_copy_release(struct folio *src, struct folio *dst);
 
 /* mm/migrate_offload.c */
 struct migrate_copy_batch *migrate_batch_alloc(void);

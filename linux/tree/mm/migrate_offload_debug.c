@@ -33,6 +33,7 @@ static const char * const rule_names[NR_MO_RULES] = {
 	[MO_RULE_RESULT]	= "result",
 	[MO_RULE_RESCHED]	= "resched",
 	[MO_RULE_ORDER]		= "order",
+	[MO_RULE_HOLD]		= "hold",
 };
 
 static unsigned long broken_rules;

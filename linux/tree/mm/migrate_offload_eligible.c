@@ -116,3 +116,7 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst)
 	return folio_ref_count(src) == folio_expected_ref_count(src) + 1 ||
 		migrate_offload_broken(MO_RULE_REFCOUNT);
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_eligible_kunit.c"
+#endif

@@ -58,6 +58,14 @@ int migrate_engine_copy(struct migrate_copy_batch *batch)
 	return static_call(migrate_engine_copy_call)(batch);
 }
 
+/* Would the engine take a batch of up to so many bytes? */
+bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
+			  size_t bytes)
+{
+	return !engine->ops || !engine->ops->wants ||
+		engine->ops->wants(dst_nid, bytes);
+}
+
 /*
  * Enter the section in which the active engine stays.  Returns it, or NULL;
  * migrate_engine_exit() is due in both cases.

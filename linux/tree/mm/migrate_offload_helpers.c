@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What copy engines for migrating folios need in order to copy: cutting a
- * batch into chunks, copying one, and finding CPUs that have nothing to do.
+ * batch into chunks, copying one, finding CPUs that have nothing to do, and
+ * keeping folios that a device may still be using.
  */
 
+#include <linux/atomic.h>
 #include <linux/cpumask.h>
 #include <linux/export.h>
 #include <linux/highmem.h>
@@ -99,6 +101,13 @@ void migrate_copy_range(struct migrate_copy_batch *batch,
 }
 EXPORT_SYMBOL_GPL(migrate_copy_range);
 
+/* Could this CPU help now, without being in anybody's way? */
+static bool cpu_can_help(int cpu)
+{
+	return cpu_online(cpu) && !cpu_is_isolated(cpu) &&
+		available_idle_cpu(cpu);
+}
+
 /* How many of the CPUs in @mask share the last-level cache with @cpu? */
 static unsigned int cpus_in_same_llc(const struct cpumask *mask, int cpu)
 {
@@ -127,8 +136,7 @@ static void pick_spread(const struct cpumask *near, int this_cpu,
 			if (cpumask_weight(picked) >= max_cpus)
 				return;
 			if (cpu == this_cpu || cpumask_test_cpu(cpu, picked) ||
-			    !cpu_online(cpu) || cpu_is_isolated(cpu) ||
-			    !available_idle_cpu(cpu))
+			    !cpu_can_help(cpu))
 				continue;
 			if (cpus_in_same_llc(picked, cpu) +
 			    cpus_share_cache(cpu, this_cpu) < per_llc)
@@ -176,3 +184,81 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 	return cpumask_weight(picked);
 }
 EXPORT_SYMBOL_GPL(migrate_pick_idle_cpus);
+
+/**
+ * migrate_any_idle_cpu - is there a CPU for migrate_pick_idle_cpus() to find?
+ *
+ * Context: any but NMI; the result is a hint.
+ * Return: whether a CPU other than the caller's is idle and not isolated.
+ */
+bool migrate_any_idle_cpu(void)
+{
+	int cpu, this_cpu = raw_smp_processor_id();
+
+	for_each_online_cpu(cpu)
+		if (cpu != this_cpu && cpu_can_help(cpu))
+			return true;
+	return false;
+}
+EXPORT_SYMBOL_GPL(migrate_any_idle_cpu);
+
+/* Pairs that are held now. */
+static atomic_long_t nr_held_pairs;
+
+unsigned long migrate_copy_nr_held(void)
+{
+	return atomic_long_read(&nr_held_pairs);
+}
+
+/**
+ * migrate_copy_hold - keep both folios of a pair from being used again
+ * @pair: the pair.
+ *
+ * For an engine that gives up on a device which it cannot stop: the device may
+ * read the source and write to the destination at any later time.  References
+ * keep both from being freed.  The migration of this folio fails: the source
+ * goes back to its owner, and nobody will ever see the destination.  A source
+ * that is held cannot be migrated again.
+ *
+ * The DMA mappings have to stay as well, until migrate_copy_unhold(), which is
+ * due when the device has stopped, and never, if it never does.
+ *
+ * Context: in migrate_engine_ops.copy.  Once for each pair at most.
+ */
+void migrate_copy_hold(struct migrate_copy_pair *pair)
+{
+	if (WARN_ON_ONCE(pair->held))
+		return;
+	folio_get(pair->src);
+	folio_get(pair->dst);
+	atomic_long_inc(&nr_held_pairs);
+	pair->result = -ETIMEDOUT;
+	pair->held = true;
+}
+EXPORT_SYMBOL_GPL(migrate_copy_hold);
+
+/* Undo migrate_copy_hold(), whatever the device may do. */
+void migrate_copy_release(struct folio *src, struct folio *dst)
+{
+	atomic_long_dec(&nr_held_pairs);
+	folio_put(dst);
+	folio_put(src);
+}
+
+/**
+ * migrate_copy_unhold - the device is done with a pair after all
+ * @src: the source of a pair that was held.
+ * @dst: its destination.
+ *
+ * Not before the device has completed the transfer, or was stopped and will
+ * not touch either folio again.
+ *
+ * Context: task or softirq; any time after migrate_engine_ops.copy returned.
+ */
+void migrate_copy_unhold(struct folio *src, struct folio *dst)
+{
+	/* With the rule broken, the core has done so long ago. */
+	if (!migrate_offload_broken(MO_RULE_HOLD))
+		migrate_copy_release(src, dst);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_unhold);

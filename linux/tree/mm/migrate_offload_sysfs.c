@@ -60,6 +60,7 @@ STATS_ATTR(not_eligible_folios, MO_NOT_ELIGIBLE_FOLIOS);
 STATS_ATTR(declined_folios, MO_DECLINED_FOLIOS);
 STATS_ATTR(too_small_folios, MO_TOO_SMALL_FOLIOS);
 STATS_ATTR(failed_folios, MO_FAILED_FOLIOS);
+STATS_ATTR(held_folios, MO_HELD_FOLIOS);
 STATS_ATTR(retried_folios, MO_RETRIED_FOLIOS);
 STATS_ATTR(mismatched_folios, MO_MISMATCHED_FOLIOS);
 
@@ -75,6 +76,7 @@ static struct attribute *stats_attrs[] = {
 	&stats_declined_folios.attr,
 	&stats_too_small_folios.attr,
 	&stats_failed_folios.attr,
+	&stats_held_folios.attr,
 	&stats_retried_folios.attr,
 	&stats_mismatched_folios.attr,
 	NULL
@@ -320,6 +322,14 @@ static ssize_t verify_store(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute verify_attr = __ATTR_RW(verify);
 
+static ssize_t held_folios_show(struct kobject *kobj,
+				struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%lu\n", migrate_copy_nr_held());
+}
+
+static struct kobj_attribute held_folios_attr = __ATTR_RO(held_folios);
+
 static struct attribute *migrate_offload_attrs[] = {
 	&engine_attr.attr,
 	&available_engines_attr.attr,
@@ -327,6 +337,7 @@ static struct attribute *migrate_offload_attrs[] = {
 	&available_reasons_attr.attr,
 	&min_batch_bytes_attr.attr,
 	&verify_attr.attr,
+	&held_folios_attr.attr,
 	NULL
 };
 

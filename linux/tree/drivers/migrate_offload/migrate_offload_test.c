@@ -11,10 +11,13 @@
  *   delay_us	sleep this long after copying a batch
  *   fail_nth	fail the nth folio from now on with -EIO
  *   lie_nth	say that the nth folio from now on was copied, but do not copy
+ *   hold_nth	give up on the nth folio from now on, as on a device that cannot
+ *		be stopped: late_ms after that its destination is overwritten,
+ *		and then both folios are let go.  One at a time
  *
  * and counts there what it was given: batches, seen_folios, seen_poisoned,
- * and seen_secret, folios that the kernel itself must not read.  in_copy is not
- * zero while a batch is being copied.
+ * and seen_secret, folios that the kernel itself must not read; and late_writes.
+ * in_copy is not zero while a batch is being copied.
  *
  * With the module parameter posted=1 the engine is a struct migrator, which
  * has one result for the whole batch.
@@ -57,6 +60,7 @@
 #include <linux/module.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
+#include <linux/workqueue.h>
 #include <trace/events/migrate_offload.h>
 
 static bool posted;
@@ -69,11 +73,14 @@ static bool decline;
 static u32 delay_us;
 static atomic_t fail_nth;
 static atomic_t lie_nth;
+static atomic_t hold_nth;
+static u32 late_ms = 100;
 
 static atomic_t batches;
 static atomic_t seen_folios;
 static atomic_t seen_poisoned;
 static atomic_t seen_secret;
+static atomic_t late_writes;
 static atomic_t in_copy;
 
 /*
@@ -157,6 +164,34 @@ static int test_look_at(struct folio *src)
 	return atomic_dec_if_positive(&lie_nth) != 0;
 }
 
+/* What a device that is slow, but not dead, does in the end. */
+#define TEST_LATE_BYTE 0xee
+
+static struct folio *late_src, *late_dst;
+
+static void test_write_late(struct work_struct *work)
+{
+	long i, nr = folio_nr_pages(late_dst);
+
+	for (i = 0; i < nr; i++)
+		memset_page(folio_page(late_dst, i), 0, TEST_LATE_BYTE,
+			    PAGE_SIZE);
+	migrate_copy_unhold(late_src, late_dst);
+	atomic_inc(&late_writes);
+}
+
+static DECLARE_DELAYED_WORK(late_work, test_write_late);
+
+static void test_hold(struct migrate_copy_pair *pair)
+{
+	if (delayed_work_pending(&late_work))
+		return;
+	migrate_copy_hold(pair);
+	late_src = pair->src;
+	late_dst = pair->dst;
+	schedule_delayed_work(&late_work, msecs_to_jiffies(READ_ONCE(late_ms)));
+}
+
 static int test_copy(struct migrate_copy_batch *batch)
 {
 	unsigned int i;
@@ -169,8 +204,13 @@ static int test_copy(struct migrate_copy_batch *batch)
 	for (i = 0; i < batch->nr_pairs; i++) {
 		struct migrate_copy_pair *pair = &batch->pairs[i];
 		struct migrate_copy_pos pos = { .pair = i };
-		int rc = test_look_at(pair->src);
+		int rc;
 
+		if (atomic_dec_if_positive(&hold_nth) == 0) {
+			test_hold(pair);
+			continue;
+		}
+		rc = test_look_at(pair->src);
 		pair->result = min(rc, 0);
 		if (rc > 0)
 			migrate_copy_range(batch, pos, folio_size(pair->src));
@@ -374,6 +414,9 @@ static void test_create_files(void)
 	debugfs_create_u32("delay_us", 0600, test_dir, &delay_us);
 	debugfs_create_atomic_t("fail_nth", 0600, test_dir, &fail_nth);
 	debugfs_create_atomic_t("lie_nth", 0600, test_dir, &lie_nth);
+	debugfs_create_atomic_t("hold_nth", 0600, test_dir, &hold_nth);
+	debugfs_create_u32("late_ms", 0600, test_dir, &late_ms);
+	debugfs_create_atomic_t("late_writes", 0400, test_dir, &late_writes);
 	debugfs_create_atomic_t("batches", 0400, test_dir, &batches);
 	debugfs_create_atomic_t("seen_folios", 0400, test_dir, &seen_folios);
 	debugfs_create_atomic_t("seen_poisoned", 0400, test_dir, &seen_poisoned);
@@ -430,6 +473,7 @@ static void __exit test_exit(void)
 		migrate_offload_unregister(&test_migrator);
 	else
 		migrate_engine_unregister(&test_engine);
+	flush_delayed_work(&late_work);
 	test_remove_probe();
 }
 module_exit(test_exit);

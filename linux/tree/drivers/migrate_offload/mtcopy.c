@@ -167,6 +167,11 @@ static unsigned int mtcopy_start_helpers(struct mtcopy_job *job)
 	return nr;
 }
 
+static bool mtcopy_wants(int dst_nid, size_t bytes)
+{
+	return mtcopy_wanted_threads(bytes) >= 2 && migrate_any_idle_cpu();
+}
+
 static int mtcopy_copy(struct migrate_copy_batch *batch)
 {
 	unsigned int i, nr_helpers, nr_threads;
@@ -213,6 +218,7 @@ static const struct migrate_engine_ops mtcopy_ops = {
 	.name = "mtcopy",
 	.owner = THIS_MODULE,
 	.copy = mtcopy_copy,
+	.wants = mtcopy_wants,
 };
 
 static int __init mtcopy_init(void)

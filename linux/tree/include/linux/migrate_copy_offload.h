@@ -53,11 +53,14 @@ struct migrator {
  * @dst: the folio to write, of the same size.
  * @result: -EINPROGRESS when the engine is called.  The engine sets 0 after
  *	all of @src has been copied without error, or a negative errno.
+ * @held: a device that could not be stopped may still use both folios.  Set by
+ *	migrate_copy_hold() only.
  */
 struct migrate_copy_pair {
 	struct folio *src;
 	struct folio *dst;
 	int result;
+	bool held;
 };
 
 /**
@@ -92,13 +95,19 @@ struct migrate_copy_batch {
  * @copy: copy the batch and set the result of each pair.  Called under the
  *	rules of migrator.offload_copy.  Returns 0 when the results are to be
  *	believed, -EOPNOTSUPP or -EBUSY to decline the batch, or another
- *	negative errno, after which no result is believed.
+ *	negative errno, after which no result is believed.  A pair that was
+ *	held stays so, whatever @copy returns.
+ * @wants: optional.  Would @copy take a batch of up to @bytes for node
+ *	@dst_nid now?  Asked before anything is done for the batch, so that one
+ *	that is declined costs next to nothing.  Must be quick; a wrong answer
+ *	does no harm.  Same context as @copy.
  */
 struct migrate_engine_ops {
 	unsigned int version;
 	const char *name;
 	struct module *owner;
 	int (*copy)(struct migrate_copy_batch *batch);
+	bool (*wants)(int dst_nid, size_t bytes);
 };
 
 /**
@@ -126,6 +135,9 @@ void migrate_copy_range(struct migrate_copy_batch *batch,
 			struct migrate_copy_pos pos, size_t bytes);
 unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 				    struct cpumask *picked);
+bool migrate_any_idle_cpu(void);
+void migrate_copy_hold(struct migrate_copy_pair *pair);
+void migrate_copy_unhold(struct folio *src, struct folio *dst);
 #else
 static inline int migrate_offload_register(struct migrator *m)
 {

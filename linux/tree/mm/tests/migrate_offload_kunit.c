@@ -6,197 +6,7 @@
 
 #include <kunit/test.h>
 
-static struct folio *mo_test_folio(struct kunit *test, unsigned int order)
-{
-	struct folio *folio = folio_alloc(GFP_KERNEL, order);
-
-	KUNIT_ASSERT_NOT_NULL(test, folio);
-	INIT_LIST_HEAD(&folio->lru);
-	__folio_set_locked(folio);
-	return folio;
-}
-
-static void mo_test_folio_free(struct folio *folio)
-{
-	list_del_init(&folio->lru);
-	__folio_clear_locked(folio);
-	folio_put(folio);
-}
-
-/*
- * Eligibility.  A page fresh from the allocator is what an anonymous page is
- * after unmapping: one reference, no mapping.  Each test makes one thing wrong
- * with it, and then right again.
- */
-struct mo_pair {
-	struct folio *src, *dst;
-};
-
-static void mo_pair_init(struct kunit *test, struct mo_pair *pair)
-{
-	pair->src = mo_test_folio(test, 0);
-	pair->dst = mo_test_folio(test, 0);
-	KUNIT_ASSERT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
-}
-
-/* Whatever a test did to the pair, it must have undone it. */
-static void mo_pair_exit(struct kunit *test, struct mo_pair *pair)
-{
-	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
-	mo_test_folio_free(pair->src);
-	mo_test_folio_free(pair->dst);
-}
-
-static void mo_expect_not_eligible(struct kunit *test, struct mo_pair *pair)
-{
-	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(pair->src, pair->dst));
-}
-
-static void mo_test_eligible_refcount(struct kunit *test)
-{
-	struct mo_pair pair;
-
-	mo_pair_init(test, &pair);
-	folio_get(pair.src);
-	mo_expect_not_eligible(test, &pair);
-	folio_put(pair.src);
-	/* Nobody cares about references to the destination: it is ours. */
-	folio_get(pair.dst);
-	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair.src, pair.dst));
-	folio_put(pair.dst);
-	mo_pair_exit(test, &pair);
-}
-
-static void mo_test_eligible_flags(struct kunit *test)
-{
-	struct mo_pair pair;
-
-	mo_pair_init(test, &pair);
-
-	folio_set_private(pair.src);
-	folio_get(pair.src);
-	mo_expect_not_eligible(test, &pair);
-	folio_put(pair.src);
-	folio_clear_private(pair.src);
-
-	set_bit(PG_writeback, &pair.src->flags);
-	mo_expect_not_eligible(test, &pair);
-	clear_bit(PG_writeback, &pair.src->flags);
-
-#ifdef CONFIG_MEMORY_FAILURE
-	SetPageHWPoison(&pair.src->page);
-	mo_expect_not_eligible(test, &pair);
-	ClearPageHWPoison(&pair.src->page);
-#endif
-
-	/* Mapped once. */
-	atomic_set(&pair.src->_mapcount, 0);
-	folio_get(pair.src);
-	mo_expect_not_eligible(test, &pair);
-	folio_put(pair.src);
-	atomic_set(&pair.src->_mapcount, -1);
-
-	mo_pair_exit(test, &pair);
-}
-
-static void mo_test_eligible_size(struct kunit *test)
-{
-	struct folio *large = mo_test_folio(test, 2);
-	struct mo_pair pair;
-
-	mo_pair_init(test, &pair);
-	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(pair.src, large));
-	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(large, pair.dst));
-	mo_test_folio_free(large);
-	mo_pair_exit(test, &pair);
-}
-
-/* Any callback that the core does not know. */
-static int mo_test_migrate_folio(struct address_space *mapping,
-				 struct folio *dst, struct folio *src,
-				 enum migrate_mode mode)
-{
-	return -EBUSY;
-}
-
-struct mo_mapping_case {
-	const char *name;
-	int (*migrate_folio)(struct address_space *mapping, struct folio *dst,
-			     struct folio *src, enum migrate_mode mode);
-	unsigned long flags;
-	bool eligible;
-	bool eligible_private;
-};
-
-static const struct mo_mapping_case mo_mapping_cases[] = {
-	{ "no callback", NULL, 0, false, false },
-	{ "unknown callback", mo_test_migrate_folio, 0, false, false },
-	{ "migrate_folio", migrate_folio, 0, true, false },
-	{ "filemap", filemap_migrate_folio, 0, true, true },
-	{ "inaccessible", migrate_folio, BIT(AS_INACCESSIBLE), false, false },
-#ifdef CONFIG_BUFFER_HEAD
-	{ "buffer", buffer_migrate_folio, 0, true, false },
-	{ "buffer norefs", buffer_migrate_folio_norefs, 0, true, false },
-#endif
-};
-
-KUNIT_ARRAY_PARAM_DESC(mo_mapping, mo_mapping_cases, name);
-
-static void mo_test_eligible_mapping(struct kunit *test)
-{
-	const struct mo_mapping_case *param = test->param_value;
-	const struct address_space_operations aops = {
-		.migrate_folio = param->migrate_folio,
-	};
-	struct address_space *mapping;
-	struct mo_pair pair;
-
-	mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, mapping);
-	mapping->a_ops = &aops;
-	mapping->flags = param->flags;
-
-	mo_pair_init(test, &pair);
-
-	/* The page cache has a reference. */
-	pair.src->mapping = mapping;
-	folio_get(pair.src);
-	KUNIT_EXPECT_EQ(test, param->eligible,
-			migrate_offload_eligible(pair.src, pair.dst));
-
-	/* And so has what hangs off folio->private. */
-	folio_set_private(pair.src);
-	folio_get(pair.src);
-	KUNIT_EXPECT_EQ(test, param->eligible_private,
-			migrate_offload_eligible(pair.src, pair.dst));
-	folio_put(pair.src);
-	folio_clear_private(pair.src);
-
-	/* Somebody else has one, too. */
-	folio_get(pair.src);
-	mo_expect_not_eligible(test, &pair);
-	folio_put(pair.src);
-
-	folio_put(pair.src);
-	pair.src->mapping = NULL;
-	mo_pair_exit(test, &pair);
-}
-
-static void mo_test_eligible_movable(struct kunit *test)
-{
-	struct mo_pair pair;
-
-	mo_pair_init(test, &pair);
-	pair.src->mapping = (void *)PAGE_MAPPING_MOVABLE;
-	/* As many references as such a page has: that is not what is wrong. */
-	folio_get(pair.src);
-	KUNIT_ASSERT_EQ(test, folio_ref_count(pair.src),
-			folio_expected_ref_count(pair.src) + 1);
-	mo_expect_not_eligible(test, &pair);
-	folio_put(pair.src);
-	pair.src->mapping = NULL;
-	mo_pair_exit(test, &pair);
-}
+#include "migrate_offload_kunit.h"
 
 /*
  * Partition.  Ten pairs, of which every third cannot be copied early.  After
@@ -206,7 +16,8 @@ static void mo_test_eligible_movable(struct kunit *test)
 #define MO_NR_PAIRS 10
 
 struct mo_lists {
-	struct list_head src, dst, src_rest, dst_rest, src_done, dst_done;
+	struct list_head src, dst;
+	struct migrate_batch_lists to;
 	struct folio *src_folios[MO_NR_PAIRS], *dst_folios[MO_NR_PAIRS];
 	struct migrate_copy_batch *batch;
 };
@@ -224,10 +35,9 @@ static struct mo_lists *mo_lists_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, lists);
 	INIT_LIST_HEAD(&lists->src);
 	INIT_LIST_HEAD(&lists->dst);
-	INIT_LIST_HEAD(&lists->src_rest);
-	INIT_LIST_HEAD(&lists->dst_rest);
-	INIT_LIST_HEAD(&lists->src_done);
-	INIT_LIST_HEAD(&lists->dst_done);
+	migrate_pair_lists_init(&lists->to.done);
+	migrate_pair_lists_init(&lists->to.held);
+	migrate_pair_lists_init(&lists->to.rest);
 	lists->batch = migrate_batch_alloc();
 	KUNIT_ASSERT_NOT_NULL(test, lists->batch);
 
@@ -291,11 +101,11 @@ static void mo_test_partition(struct kunit *test)
 	struct migrate_copy_batch *batch = lists->batch;
 	unsigned int i;
 
-	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->src_rest,
-			   &lists->dst_rest, &outcome);
+	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->to.rest,
+			   &outcome);
 	mo_expect_lists(test, &lists->src, &lists->dst, none);
 	mo_expect_lists(test, &batch->src_list, &batch->dst_list, eligible);
-	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, busy);
+	mo_expect_lists(test, &lists->to.rest.src, &lists->to.rest.dst, busy);
 	KUNIT_EXPECT_EQ(test, batch->nr_pairs, 6);
 	KUNIT_EXPECT_EQ(test, batch->bytes, 6 * PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_NOT_ELIGIBLE_FOLIOS], 4);
@@ -317,11 +127,9 @@ static void mo_test_partition(struct kunit *test)
 		else if (eligible[i] != 2)
 			pair->result = 0;
 	}
-	migrate_batch_drain(batch, MO_ENGINE_FOLIOS,
-			    &lists->src_done, &lists->dst_done,
-			    &lists->src_rest, &lists->dst_rest, &outcome);
-	mo_expect_lists(test, &lists->src_done, &lists->dst_done, done);
-	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, rest);
+	migrate_batch_drain(batch, MO_ENGINE_FOLIOS, &lists->to, &outcome);
+	mo_expect_lists(test, &lists->to.done.src, &lists->to.done.dst, done);
+	mo_expect_lists(test, &lists->to.rest.src, &lists->to.rest.dst, rest);
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_ENGINE_FOLIOS], 4);
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_FAILED_FOLIOS], 2);
 	KUNIT_EXPECT_EQ(test, outcome.engine_bytes, 4 * PAGE_SIZE);
@@ -339,16 +147,77 @@ static void mo_test_partition_undone(struct kunit *test)
 	struct migrate_copy_batch *batch = lists->batch;
 	unsigned int i;
 
-	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->src_rest,
-			   &lists->dst_rest, &outcome);
+	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->to.rest,
+			   &outcome);
 	for (i = 0; i < batch->nr_pairs; i++)
 		batch->pairs[i].result = 0;
-	migrate_batch_drain(batch, MO_DECLINED_FOLIOS,
-			    &lists->src_done, &lists->dst_done,
-			    &lists->src_rest, &lists->dst_rest, &outcome);
-	mo_expect_lists(test, &lists->src_done, &lists->dst_done, none);
-	mo_expect_lists(test, &lists->src_rest, &lists->dst_rest, rest);
+	migrate_batch_drain(batch, MO_DECLINED_FOLIOS, &lists->to, &outcome);
+	mo_expect_lists(test, &lists->to.done.src, &lists->to.done.dst, none);
+	mo_expect_lists(test, &lists->to.rest.src, &lists->to.rest.dst, rest);
 	KUNIT_EXPECT_EQ(test, outcome.folios[MO_DECLINED_FOLIOS], 6);
+	mo_lists_exit(lists);
+}
+
+/*
+ * The engine gave up on pair 4, whatever it says of the others: nobody copies
+ * it, it stands between those that are copied and the rest, and its folios are
+ * referenced until the device is done.
+ */
+static void mo_test_partition_held(struct kunit *test)
+{
+	static const int done[] = { 1, 2, 5, 7, 8, -1 };
+	static const int held[] = { 4, -1 };
+	unsigned long nr_before = migrate_copy_nr_held();
+	struct migrate_batch_outcome outcome = {};
+	struct mo_lists *lists = mo_lists_init(test);
+	struct migrate_copy_batch *batch = lists->batch;
+	struct migrate_copy_pair *pair = &batch->pairs[2];
+	unsigned int i;
+
+	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->to.rest,
+			   &outcome);
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = 0;
+	migrate_copy_hold(pair);
+	KUNIT_EXPECT_EQ(test, pair->result, -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, migrate_copy_nr_held(), nr_before + 1);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->src), 2);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->dst), 2);
+
+	migrate_batch_drain(batch, MO_ENGINE_FOLIOS, &lists->to, &outcome);
+	mo_expect_lists(test, &lists->to.done.src, &lists->to.done.dst, done);
+	mo_expect_lists(test, &lists->to.held.src, &lists->to.held.dst, held);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_HELD_FOLIOS], 1);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_FAILED_FOLIOS], 0);
+	KUNIT_EXPECT_EQ(test, outcome.engine_bytes, 5 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, outcome.cpu_bytes, 4 * PAGE_SIZE);
+
+	migrate_copy_unhold(pair->src, pair->dst);
+	KUNIT_EXPECT_EQ(test, migrate_copy_nr_held(), nr_before);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->src), 1);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->dst), 1);
+	mo_lists_exit(lists);
+}
+
+/* A batch that failed as a whole does not make a held pair free again. */
+static void mo_test_partition_held_failed(struct kunit *test)
+{
+	static const int held[] = { 1, -1 };
+	static const int rest[] = { 0, 3, 6, 9, 2, 4, 5, 7, 8, -1 };
+	struct migrate_batch_outcome outcome = {};
+	struct mo_lists *lists = mo_lists_init(test);
+	struct migrate_copy_batch *batch = lists->batch;
+	struct migrate_copy_pair *pair = &batch->pairs[0];
+
+	migrate_batch_fill(batch, &lists->src, &lists->dst, &lists->to.rest,
+			   &outcome);
+	migrate_copy_hold(pair);
+	migrate_batch_drain(batch, MO_FAILED_FOLIOS, &lists->to, &outcome);
+	mo_expect_lists(test, &lists->to.held.src, &lists->to.held.dst, held);
+	mo_expect_lists(test, &lists->to.rest.src, &lists->to.rest.dst, rest);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_HELD_FOLIOS], 1);
+	KUNIT_EXPECT_EQ(test, outcome.folios[MO_FAILED_FOLIOS], 5);
+	migrate_copy_unhold(pair->src, pair->dst);
 	mo_lists_exit(lists);
 }
 
@@ -392,7 +261,6 @@ static void mo_test_copy_phase(struct kunit *test)
 	struct migrate_offload_ctx ctx = { .reason = MR_SYSCALL };
 	struct migrate_engine *engine;
 	struct folio *folio, *next;
-	unsigned int nr_done;
 	LIST_HEAD(src);
 	LIST_HEAD(dst);
 	int i, idx;
@@ -416,12 +284,12 @@ static void mo_test_copy_phase(struct kunit *test)
 	}
 
 	engine = migrate_engine_enter(&idx);
-	ctx.engine = migrate_engine_stats(engine);
-	nr_done = migrate_offload_copy_batch(&ctx, &src, &dst);
+	migrate_offload_copy_batch(&ctx, engine, &src, &dst);
 	migrate_engine_exit(idx);
-	KUNIT_EXPECT_EQ(test, nr_done,
+	KUNIT_EXPECT_EQ(test, ctx.nr_copied,
 			MO_NR_MANY - DIV_ROUND_UP(MO_NR_MANY, 3));
-	mo_check_copied(test, &src, &dst, nr_done);
+	KUNIT_EXPECT_EQ(test, ctx.nr_held, 0);
+	mo_check_copied(test, &src, &dst, ctx.nr_copied);
 
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 	WRITE_ONCE(migrate_offload_reasons, reasons);
@@ -435,23 +303,27 @@ static void mo_test_copy_phase(struct kunit *test)
 }
 
 /*
- * Retry.  Of five pairs three are copied.  The first pass takes all five, and
- * say that pairs 0, 2 and 4 have to be retried: none of them is taken for
- * copied then.
+ * Retry.  Of six pairs three are copied, and one is held.  The first pass takes
+ * all six, and say that pairs 0, 2 and 5 have to be retried: none of them is
+ * taken for copied then.
  */
 static void mo_test_take_once(struct kunit *test)
 {
 	struct migrate_offload_ctx ctx = {
-		.nr_folios = 5,
+		.nr_folios = 6,
 		.nr_engine = 3,
 		.nr_copied = 3,
+		.nr_held = 1,
 	};
 	int i;
 
-	for (i = 0; i < 5; i++)
-		KUNIT_EXPECT_EQ(test, migrate_offload_take(&ctx), i < 3);
 	for (i = 0; i < 3; i++)
-		KUNIT_EXPECT_FALSE(test, migrate_offload_take(&ctx));
+		KUNIT_EXPECT_EQ(test, migrate_offload_take(&ctx),
+				MIGRATE_CONTENT_DST);
+	KUNIT_EXPECT_EQ(test, migrate_offload_take(&ctx), MIGRATE_CONTENT_HELD);
+	for (i = 0; i < 5; i++)
+		KUNIT_EXPECT_EQ(test, migrate_offload_take(&ctx),
+				MIGRATE_CONTENT_SRC);
 }
 
 /*
@@ -571,13 +443,10 @@ static void mo_test_copy_range(struct kunit *test)
 }
 
 static struct kunit_case migrate_offload_test_cases[] = {
-	KUNIT_CASE(mo_test_eligible_refcount),
-	KUNIT_CASE(mo_test_eligible_flags),
-	KUNIT_CASE(mo_test_eligible_size),
-	KUNIT_CASE_PARAM(mo_test_eligible_mapping, mo_mapping_gen_params),
-	KUNIT_CASE(mo_test_eligible_movable),
 	KUNIT_CASE(mo_test_partition),
 	KUNIT_CASE(mo_test_partition_undone),
+	KUNIT_CASE(mo_test_partition_held),
+	KUNIT_CASE(mo_test_partition_held_failed),
 	KUNIT_CASE(mo_test_copy_phase),
 	KUNIT_CASE(mo_test_take_once),
 	KUNIT_CASE_PARAM(mo_test_split, mo_split_gen_params),

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -27,6 +26,7 @@
 
 #include "../kselftest.h"
 #include "mo_area.h"
+#include "mo_hazard.h"
 #include "mo_util.h"
 
 #ifndef MADV_SOFT_OFFLINE
@@ -38,11 +38,7 @@
 #endif
 
 #define BLOCK_DEVICE "/dev/ram0"
-#define NR_PAGES (SZ_2M / SZ_4K)	/* one batch */
 #define KPF_HWPOISON 19
-
-/* How a case ends; anything else means that it could not be arranged. */
-enum { RIGHT = 0, SKIPPED = KSFT_SKIP, DAMAGED = 10 };
 
 struct hazard {
 	const char *name;
@@ -55,19 +51,6 @@ static int skip(const char *why)
 {
 	printf("# %s\n", why);
 	return SKIPPED;
-}
-
-static void map_anon(struct mo_area *area, size_t bytes, size_t folio_bytes)
-{
-	const char *why_not = mo_map(area, MO_ANON, bytes, folio_bytes);
-
-	if (why_not)
-		mo_die("%s", why_not);
-}
-
-static int verdict(const struct mo_area *area)
-{
-	return mo_content_ok(area) ? RIGHT : DAMAGED;
 }
 
 /* What is written is held until it is used, or until this is closed. */
@@ -89,14 +72,14 @@ static int run_pin(void)
 	char text[64];
 	int fd;
 
-	map_anon(&area, SZ_2M, SZ_4K);
+	mo_map_anon(&area, SZ_2M, SZ_4K);
 	snprintf(text, sizeof(text), "%lx 0xa5", (long)(area.mem + 5 * SZ_4K));
 	mo_expect_byte(&area, 5, 0xa5);
 	mo_select("test");
 	fd = hold(PATH_TEST "pin", text);
 	mo_move_once(&area, mo_nodes[1]);
 	close(fd);
-	return verdict(&area);
+	return mo_verdict(&area);
 }
 
 /* A reference that makes the first attempt fail, and writes before the next. */
@@ -106,7 +89,7 @@ static int run_retry(void)
 	struct mo_area area;
 	int fd;
 
-	map_anon(&area, SZ_2M, SZ_4K);
+	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_expect_byte(&area, 0, 0x5a);
 	mo_select("test");
 	fd = hold(PATH_TEST "grab", "0x5a");
@@ -116,7 +99,7 @@ static int run_retry(void)
 		mo_die("no move was tried again");
 	if (mo_elsewhere(&area, mo_nodes[1]))
 		mo_die("not all pages were moved in the end");
-	return verdict(&area);
+	return mo_verdict(&area);
 }
 
 #define NR_BLOCKS 16
@@ -167,7 +150,7 @@ static int run_buffers(void)
 	fd = open(BLOCK_DEVICE, O_RDWR);
 	if (fd < 0)
 		return skip("no " BLOCK_DEVICE);
-	map_anon(&area, SZ_1M, SZ_4K);
+	mo_map_anon(&area, SZ_1M, SZ_4K);
 	mem = map_blocks(fd, &area);
 
 	/* The page cache of the device may be on either node. */
@@ -244,7 +227,7 @@ static int move_bad_page(const char *engine, long *ret)
 	int node, result;
 	void *page;
 
-	map_anon(&area, SZ_2M, SZ_4K);
+	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_select(engine);
 	mo_write_number(PATH_DEBUG "bad_pfn",
 			mo_pfn(area.mem + BAD_PAGE * SZ_4K));
@@ -252,7 +235,7 @@ static int move_bad_page(const char *engine, long *ret)
 	mo_write(PATH_DEBUG "bad_pfn", "0");
 	mo_select("none");
 
-	result = verdict(&area);
+	result = mo_verdict(&area);
 	page = area.mem + BAD_PAGE * SZ_4K;
 	mo_query(&page, 1, &node);
 	if (!result && (mo_elsewhere(&area, mo_nodes[1]) != 1 ||
@@ -305,7 +288,7 @@ static int run_poisoned_thp(void)
 	struct mo_area area;
 	int fds[2];
 
-	map_anon(&area, 2 * SZ_2M, SZ_2M);
+	mo_map_anon(&area, 2 * SZ_2M, SZ_2M);
 	part.iov_base = area.mem + SZ_4K;
 	if (pipe(fds) || vmsplice(fds[1], &part, 1, 0) != SZ_4K)
 		mo_die("cannot splice a page: %m");
@@ -323,7 +306,7 @@ static int run_poisoned_thp(void)
 		mo_die("the other THP was not offloaded");
 	if (mo_read_number(PATH_TEST "seen_poisoned") != seen)
 		return DAMAGED;
-	return verdict(&area);
+	return mo_verdict(&area);
 }
 
 /* A poisoned page among others: they move, and it stays poisoned. */
@@ -331,7 +314,7 @@ static int run_poisoned_page(void)
 {
 	struct mo_area area;
 
-	map_anon(&area, SZ_2M, SZ_4K);
+	mo_map_anon(&area, SZ_2M, SZ_4K);
 	poison(area.mem + BAD_PAGE * SZ_4K);
 	mo_select("test");
 	mo_move_once(&area, mo_nodes[1]);
@@ -348,7 +331,7 @@ static int run_poisoned_page(void)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		mo_die("cannot map memory: %m");
 	mo_expect_byte(&area, BAD_PAGE, 0);
-	return verdict(&area);
+	return mo_verdict(&area);
 }
 
 /* A page that begins to fail is for the CPU, whatever engine there is. */
@@ -357,13 +340,13 @@ static int run_failing_page(void)
 	long long seen = mo_read_number(PATH_TEST "seen_folios");
 	struct mo_area area;
 
-	map_anon(&area, SZ_1M, SZ_4K);
+	mo_map_anon(&area, SZ_1M, SZ_4K);
 	mo_select("test");
 	if (madvise(area.mem, SZ_4K, MADV_SOFT_OFFLINE))
 		return skip("a page cannot be taken out of use");
 	if (mo_read_number(PATH_TEST "seen_folios") != seen)
 		return DAMAGED;
-	return verdict(&area);
+	return mo_verdict(&area);
 }
 
 /* An engine that goes by the lists copies each folio to its own place. */
@@ -372,121 +355,11 @@ static int run_order(void)
 	long long copied = mo_counter("engine_folios");
 	struct mo_area area;
 
-	map_anon(&area, SZ_2M, SZ_4K);
+	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_move_once(&area, mo_nodes[1]);
 	if (mo_counter("engine_folios") == copied)
 		mo_die("nothing was offloaded");
-	return verdict(&area);
-}
-
-/* Moves its memory to and fro until somebody kills it. */
-static pid_t start_mover(void)
-{
-	struct mo_area area;
-	pid_t pid;
-	int pass;
-
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		mo_die("cannot fork: %m");
-	if (pid)
-		return pid;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	map_anon(&area, SZ_2M, SZ_4K);
-	for (pass = 1;; pass++) {
-		if (mo_move(&area, mo_nodes[pass % 2]))
-			mo_die("pages that could not be moved");
-		if (!mo_content_ok(&area))
-			_exit(DAMAGED);
-	}
-}
-
-static int modprobe(const char *module, bool remove)
-{
-	const char *const argv[] = { "modprobe", "-q", remove ? "-r" : module,
-				     remove ? module : NULL, NULL };
-
-	return mo_run(argv);
-}
-
-/* Wait, not too long, until the engine is in the middle of a copy. */
-static void wait_until_copying(void)
-{
-	int tries;
-
-	for (tries = 0; tries < 10000; tries++) {
-		if (mo_read_number(PATH_TEST "in_copy"))
-			return;
-		usleep(1000);
-	}
-	mo_die("the engine is not being used");
-}
-
-/* Likewise until mtcopy has copied with helpers, of which one CPU has none. */
-static void wait_for_mtcopy(void)
-{
-	static const char path[] = PATH_OFFLOAD "stats/engines/mtcopy/engine_folios";
-	long long before = mo_read_number(path);
-	int tries;
-
-	for (tries = 0; tries < 30000; tries++) {
-		if (sysconf(_SC_NPROCESSORS_ONLN) == 1 ||
-		    mo_read_number(path) > before)
-			return;
-		usleep(1000);
-	}
-	mo_die("mtcopy finds no idle CPU");
-}
-
-/* Engines come and go while others migrate; none is taken from under them. */
-static void come_and_go(void)
-{
-	if (mo_exists("/sys/module/mtcopy") && modprobe("mtcopy", true))
-		mo_die("cannot unload mtcopy");
-	if (modprobe("mtcopy", false) || modprobe("migrate_offload_test", false))
-		mo_die("cannot load the engines");
-
-	/* Else batches of this size are not for mtcopy. */
-	mo_write("/sys/module/mtcopy/parameters/min_thread_bytes", "4096");
-	mo_select("mtcopy");
-	wait_for_mtcopy();
-	mo_select("cpu");
-	if (modprobe("mtcopy", true) || modprobe("mtcopy", false))
-		mo_die("cannot load mtcopy again");
-	mo_select("test");
-	mo_write(PATH_TEST "delay_us", "10000");
-	wait_until_copying();
-	if (!modprobe("migrate_offload_test", true))
-		mo_die("the active engine could be unloaded");
-	mo_select("mtcopy");
-	if (mo_read_number(PATH_TEST "in_copy"))
-		mo_die("an engine still copies after it was switched off");
-	if (modprobe("migrate_offload_test", true))
-		mo_die("cannot unload an idle engine");
-	mo_select("none");
-}
-
-static int run_unload(void)
-{
-	/* One CPU stays idle, or mtcopy would have no helper. */
-	int nr_movers = sysconf(_SC_NPROCESSORS_ONLN) > 2 ? 2 : 1;
-	pid_t movers[2];
-	int round, i, status, result = RIGHT;
-
-	for (i = 0; i < nr_movers; i++)
-		movers[i] = start_mover();
-	for (round = 0; round < 5; round++)
-		come_and_go();
-	for (i = 0; i < nr_movers; i++) {
-		kill(movers[i], SIGTERM);
-		if (waitpid(movers[i], &status, 0) != movers[i])
-			mo_die("cannot wait: %m");
-		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM)
-			result = DAMAGED;
-	}
-	return result;
+	return mo_verdict(&area);
 }
 
 static const struct hazard hazards[] = {
@@ -499,7 +372,8 @@ static const struct hazard hazards[] = {
 	{ "poisoned_page", NULL, false, run_poisoned_page },
 	{ "failing_page", NULL, false, run_failing_page },
 	{ "order", "order", true, run_order },
-	{ "unload", NULL, false, run_unload },
+	{ "late", "hold", false, mo_run_late },
+	{ "unload", NULL, false, mo_run_unload },
 };
 
 /* Nothing that a case changed stays. */

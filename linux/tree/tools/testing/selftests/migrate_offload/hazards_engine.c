@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Hazards that lie in the engine, not in the memory: a device that goes on
+ * writing, and a module that goes while others migrate.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "mo_area.h"
+#include "mo_hazard.h"
+#include "mo_util.h"
+
+#define LATE_PAGE 8	/* counted from 1 */
+
+static void wait_for_late_write(long long before)
+{
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		if (mo_read_number(PATH_TEST "late_writes") > before)
+			return;
+		usleep(1000);
+	}
+	mo_die("nothing was written late");
+}
+
+/*
+ * A device that cannot be stopped writes to a destination long after the engine
+ * has given up on it.  The page stays where it is, and nobody sees what the
+ * device writes; when it is done, the page can be moved as any other.
+ */
+int mo_run_late(void)
+{
+	long long writes = mo_read_number(PATH_TEST "late_writes");
+	long long held = mo_counter("held_folios");
+	struct mo_area area;
+
+	mo_map_anon(&area, SZ_2M, SZ_4K);
+	mo_select("test");
+	mo_write_number(PATH_TEST "late_ms", 500);
+	mo_write_number(PATH_TEST "hold_nth", LATE_PAGE);
+	mo_move_once(&area, mo_nodes[1]);
+	wait_for_late_write(writes);
+	if (mo_verdict(&area))
+		return DAMAGED;
+	if (mo_counter("held_folios") != held + 1 ||
+	    mo_elsewhere(&area, mo_nodes[1]) != 1)
+		mo_die("not just one page was held");
+
+	if (mo_read_number(PATH_OFFLOAD "held_folios"))
+		mo_die("a page is held for longer than the device needs");
+	mo_move_once(&area, mo_nodes[1]);
+	if (mo_elsewhere(&area, mo_nodes[1]))
+		mo_die("the page that was held cannot be moved");
+	return mo_verdict(&area);
+}
+
+/* Moves its memory to and fro until somebody kills it. */
+static pid_t start_mover(void)
+{
+	struct mo_area area;
+	pid_t pid;
+	int pass;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		mo_die("cannot fork: %m");
+	if (pid)
+		return pid;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	mo_map_anon(&area, SZ_2M, SZ_4K);
+	for (pass = 1;; pass++) {
+		if (mo_move(&area, mo_nodes[pass % 2]))
+			mo_die("pages that could not be moved");
+		if (!mo_content_ok(&area))
+			_exit(DAMAGED);
+	}
+}
+
+static int modprobe(const char *module, bool remove)
+{
+	const char *const argv[] = { "modprobe", "-q", remove ? "-r" : module,
+				     remove ? module : NULL, NULL };
+
+	return mo_run(argv);
+}
+
+/* Wait, not too long, until the engine is in the middle of a copy. */
+static void wait_until_copying(void)
+{
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		if (mo_read_number(PATH_TEST "in_copy"))
+			return;
+		usleep(1000);
+	}
+	mo_die("the engine is not being used");
+}
+
+/* Likewise until mtcopy has copied with helpers, of which one CPU has none. */
+static void wait_for_mtcopy(void)
+{
+	static const char path[] = PATH_OFFLOAD "stats/engines/mtcopy/engine_folios";
+	long long before = mo_read_number(path);
+	int tries;
+
+	for (tries = 0; tries < 30000; tries++) {
+		if (sysconf(_SC_NPROCESSORS_ONLN) == 1 ||
+		    mo_read_number(path) > before)
+			return;
+		usleep(1000);
+	}
+	mo_die("mtcopy finds no idle CPU");
+}
+
+/* Engines come and go while others migrate; none is taken from under them. */
+static void come_and_go(void)
+{
+	if (mo_exists("/sys/module/mtcopy") && modprobe("mtcopy", true))
+		mo_die("cannot unload mtcopy");
+	if (modprobe("mtcopy", false) || modprobe("migrate_offload_test", false))
+		mo_die("cannot load the engines");
+
+	/* Else batches of this size are not for mtcopy. */
+	mo_write("/sys/module/mtcopy/parameters/min_thread_bytes", "4096");
+	mo_select("mtcopy");
+	wait_for_mtcopy();
+	mo_select("cpu");
+	if (modprobe("mtcopy", true) || modprobe("mtcopy", false))
+		mo_die("cannot load mtcopy again");
+	mo_select("test");
+	mo_write(PATH_TEST "delay_us", "10000");
+	wait_until_copying();
+	if (!modprobe("migrate_offload_test", true))
+		mo_die("the active engine could be unloaded");
+	mo_select("mtcopy");
+	if (mo_read_number(PATH_TEST "in_copy"))
+		mo_die("an engine still copies after it was switched off");
+	if (modprobe("migrate_offload_test", true))
+		mo_die("cannot unload an idle engine");
+	mo_select("none");
+}
+
+int mo_run_unload(void)
+{
+	/* One CPU stays idle, or mtcopy would have no helper. */
+	int nr_movers = sysconf(_SC_NPROCESSORS_ONLN) > 2 ? 2 : 1;
+	pid_t movers[2];
+	int round, i, status, result = RIGHT;
+
+	for (i = 0; i < nr_movers; i++)
+		movers[i] = start_mover();
+	for (round = 0; round < 5; round++)
+		come_and_go();
+	for (i = 0; i < nr_movers; i++) {
+		kill(movers[i], SIGTERM);
+		if (waitpid(movers[i], &status, 0) != movers[i])
+			mo_die("cannot wait: %m");
+		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM)
+			result = DAMAGED;
+	}
+	return result;
+}
