@@ -92,7 +92,7 @@ def test_what_the_named_topologies_promise() -> None:
     assert not any("nodeid=1" in word and "cpus=" in word for word in tiered)
     cost = topology.load("cost")
     assert cost.icount and cost.cpus == 1 and cost.node[1].cpus is None
-    assert topology.load("debug").memory_bytes == 5 * GIB
+    assert topology.load("debug").memory_bytes == 1 * GIB
 
 
 def test_memory_is_touched_first_only_where_asked() -> None:
