@@ -141,8 +141,9 @@ def test_a_command_arrives_word_for_word(command: list[str]) -> None:
         insert=(),
         environment={},
     )
-    # There is no kernel log to write to here.
+    # There is no kernel log to write to here, and no host.
     script = script.replace("/dev/kmsg", "/dev/null")
+    script = script.replace("/dev/virtio-ports/pageferry.state", "/dev/null")
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
     assert done.stdout.decode() == "".join(word + "\0" for word in command)
 
@@ -160,9 +161,11 @@ def test_the_script_sets_the_guest_up(tmp_path: Path) -> None:
     assert f"export MODPROBE_OPTIONS='-d {tmp_path / 'root'}'" in lines
     assert "export NAME=" + shlex.quote("a 'value'") in lines
     assert f"insmod {modules / 'x.ko'} || exit 1" in lines
-    assert lines[-3:] == [
+    assert lines[-5:] == [
         "cd '/a b' || exit 1",
-        f"echo '<0>{guest.STARTED}' >/dev/kmsg",
+        "echo '<0>pageferry: command starts' >/dev/kmsg",
+        "read -r now _ </proc/uptime",
+        'echo "started $now" >/dev/virtio-ports/pageferry.state',
         "exec true",
     ]
 
@@ -197,13 +200,43 @@ def test_the_machine_gets_one_accelerator(
     request = VmRequest(("true",), image=tmp_path / "bzImage", append=("extra=1",))
     machine = topology.load("two-node")
     made = vm_run._Run(request, machine, chosen, icount=False)
-    argv = made._virtme_args(tmp_path / "run.sh", 9)
+    argv = made._virtme_args(tmp_path / "run.sh", {"stderr": 9, "state": 10})
     assert argv.count("-accel") == 1
     assert argv[argv.index("-accel") + 1].partition(",")[0] == chosen
     # Else virtme-ng names one too, and QEMU refuses to start.
     assert "--disable-kvm" in argv
     assert "--kopt=extra=1" in argv
     assert f"--kopt=init={guest.INIT}\t--" in argv
+    for name, number in (("stderr", 9), ("state", 10)):
+        assert f"file,id=pf{name},path=/proc/self/fd/{number}" in argv
+        assert f"virtserialport,name=pageferry.{name},chardev=pf{name}" in argv
+
+
+def boots(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *boots: tuple[bytes, bytes]
+) -> VmRequest:
+    """Pretend to boot: for each time what the console and the port `state` say."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    waiting = list(boots)
+
+    def boot(self: vm_run._Run, scratch: Path) -> None:
+        console, state = waiting.pop(0)
+        self._serial(console)
+        for byte in state:
+            self._state(bytes([byte]))
+
+    monkeypatch.setattr(vm_run._Run, "_boot", boot)
+    image = tmp_path / "bzImage"
+    image.touch()
+    return VmRequest(("true",), image=image, accel=accel.TCG)
+
+
+def test_the_guest_says_how_it_went_on_a_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = boots(monkeypatch, tmp_path, (b"", b"started 3.25\nended 137\n\n"))
+    done = vm_run.run_vm(request)
+    assert (done.exit_code, done.status, done.guest_boot_s) == (137, 137, 3.25)
 
 
 def outcome(**fields: object) -> VmOutcome:

@@ -65,7 +65,7 @@ def test_streams_exit_code_directories_and_topology(
     home = str(Path("/usr/share"))
     command = ["sh", "-c", SCRIPT, "sh", str(tmp_path), home]
     code, out, err = run(kernel_vm, "--rw", tmp_path, command=command)
-    assert code == 7
+    assert code == 7, err
     assert out.splitlines() == [
         str(ROOT),
         "0-1",
@@ -76,6 +76,14 @@ def test_streams_exit_code_directories_and_topology(
     ]
     assert err.splitlines()[-1] == "to stderr"
     assert (tmp_path / "file").read_text() == "kept\n"
+
+
+def test_the_exit_code_does_not_come_by_the_console(kernel_vm: BuiltKernel) -> None:
+    """Its last lines may be lost when the power goes; here, all of them are."""
+    mute = ["sh", "-c", "echo 0 >/proc/sys/kernel/printk; echo here; exit 7"]
+    code, out, err = run(kernel_vm, command=mute)
+    assert code == 7, err
+    assert out == "here\n"
 
 
 def test_complaints_of_the_kernel_fail_a_command_that_did_not(

@@ -11,8 +11,11 @@ from pathlib import Path
 from pageferry.errors import PageferryError, usage_error
 
 INIT = Path(__file__).parent / "guest-init.sh"
-STARTED = "pageferry: command starts"
-ENDED = "pageferry: command ended with "
+# What the guest says on the port of this name: "started SECONDS", "ended CODE".
+STATE_PORT = "state"
+PORTS = ("stderr", STATE_PORT)
+STARTED = "started"
+ENDED = "ended"
 # The guest mounts file systems of its own over these.
 _HIDDEN = ("/run", "/dev", "/proc", "/sys")
 _PASSED_ON = ("HOME", "LANG", "PATH", "PYTHONPATH", "TERM", "XDG_CACHE_HOME")
@@ -73,7 +76,9 @@ def run_script(
     lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
     lines += [f"insmod {shlex.quote(str(file))} || exit 1" for file in insert]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
-    # <0>: to be seen whatever level of messages the console shows.
-    lines.append(f"echo '<0>{STARTED}' >/dev/kmsg")
+    # For who reads the log; <0>: whatever level of messages the console shows.
+    lines.append("echo '<0>pageferry: command starts' >/dev/kmsg")
+    lines.append("read -r now _ </proc/uptime")
+    lines.append(f'echo "{STARTED} $now" >/dev/virtio-ports/pageferry.{STATE_PORT}')
     lines.append(f"exec {shlex.join(command)}")
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ the serial console holds the kernel log and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -153,6 +154,7 @@ class _Run:
         self.lines: list[str] = []
         self.partial = b""
         self.kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.said = b""
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.guest_boot_s = 0.0
@@ -206,22 +208,21 @@ class _Run:
             environment=self.request.environment,
         )
         script.write_text(text)
-        error_read, error_write = os.pipe()
-        try:
-            argv = self._virtme_args(script, error_write)
+        with contextlib.ExitStack() as pipes:
+            ports = {name: _Pipe(pipes) for name in guest.PORTS}
+            argv = self._virtme_args(script, {n: p.write for n, p in ports.items()})
             env = {**os.environ, "PATH": paths.venv_path()}
             with proc.group(
-                argv, env=env, stderr=subprocess.PIPE, pass_fds=(error_write,)
+                argv,
+                env=env,
+                stderr=subprocess.PIPE,
+                pass_fds=[port.write for port in ports.values()],
             ) as process:
-                os.close(error_write)
-                error_write = -1
-                self._watch(process, error_read)
-        finally:
-            os.close(error_read)
-            if error_write >= 0:
-                os.close(error_write)
+                for port in ports.values():
+                    port.close_write()
+                self._watch(process, {n: port.read for n, port in ports.items()})
 
-    def _virtme_args(self, script: Path, error_port: int) -> list[str]:
+    def _virtme_args(self, script: Path, ports: Mapping[str, int]) -> list[str]:
         accel.find_qemu()
         virtme = paths.venv_bin() / "virtme-run"
         if not virtme.is_file():
@@ -245,11 +246,14 @@ class _Run:
             argv.append(f"--kopt={word}")
         qemu = accel.cpu_args(self.accel, icount=self.icount)
         qemu += self.machine.qemu_args(preallocate=self.request.preallocate)
-        # A port for the command's stderr; virtme-ng's own ends up in our
-        # serial log, where the kernel's messages are.
-        qemu += ["-chardev", f"file,id=pferr,path=/proc/self/fd/{error_port}"]
+        # A port for the command's stderr; virtme-ng's own ends up in our serial
+        # log, where the kernel's messages are. And one for when it started and
+        # how it ended: the console's last lines may be lost at power-off.
         qemu += ["-device", "virtio-serial-pci"]
-        qemu += ["-device", "virtserialport,name=pageferry.stderr,chardev=pferr"]
+        for name, number in ports.items():
+            file = f"file,id=pf{name},path=/proc/self/fd/{number}"
+            port = f"virtserialport,name=pageferry.{name},chardev=pf{name}"
+            qemu += ["-chardev", file, "-device", port]
         return [*argv, "--qemu-opts", *qemu]
 
     def _hidden_directories(self, scratch: Path) -> list[Path]:
@@ -275,13 +279,16 @@ class _Run:
         # for the option parser in between, which swallows a lone "--".
         return [*words, f"pageferry_run={script}", f"init={guest.INIT}\t--"]
 
-    def _watch(self, process: subprocess.Popen[bytes], error_read: int) -> None:
+    def _watch(
+        self, process: subprocess.Popen[bytes], ports: Mapping[str, int]
+    ) -> None:
         """Read until QEMU ends or a deadline passes."""
         assert process.stdout is not None and process.stderr is not None
         with self.log.open("wb") as log, selectors.DefaultSelector() as selector:
             selector.register(process.stdout.fileno(), selectors.EVENT_READ, "stdout")
             selector.register(process.stderr.fileno(), selectors.EVENT_READ, "serial")
-            selector.register(error_read, selectors.EVENT_READ, "stderr")
+            for name, number in ports.items():
+                selector.register(number, selectors.EVENT_READ, name)
             while selector.get_map():
                 now = time.monotonic()
                 if self._is_over(now):
@@ -294,6 +301,8 @@ class _Run:
                         log.write(data)
                         log.flush()
                         self._serial(data)
+                    elif key.data == guest.STATE_PORT:
+                        self._state(data)
                     else:
                         self._output(str(key.data), data)
 
@@ -319,16 +328,20 @@ class _Run:
         for raw in whole:
             line = raw.decode(errors="replace").rstrip("\r")
             self.lines.append(line)
-            now = time.monotonic()
-            if self.started_at is None and line.endswith(guest.STARTED):
-                self.started_at = now
-                self.guest_boot_s = klog.stamp_s(line) or 0.0
-            elif guest.ENDED in line:
-                number = line.rpartition(" ")[2]
-                self.exit_code = int(number) if number.isdigit() else None
-                self.ended_at = self.last_words_at = now
-            elif klog.is_panic(line):
-                self.last_words_at = now
+            if klog.is_panic(line):
+                self.last_words_at = time.monotonic()
+
+    def _state(self, data: bytes) -> None:
+        """Note when the command starts, and how it ended."""
+        *whole, self.said = (self.said + data).split(b"\n")
+        for raw in whole:
+            what, _, number = raw.decode(errors="replace").partition(" ")
+            if what == guest.STARTED:
+                self.started_at = time.monotonic()
+                self.guest_boot_s = float(number)
+            elif what == guest.ENDED:
+                self.exit_code = int(number)
+                self.ended_at = self.last_words_at = time.monotonic()
 
     def _boot_failure(self) -> PageferryError:
         ended = self.ended_at is not None
@@ -349,6 +362,21 @@ class _Run:
             hint=f"less {self.log}",
             code=ExitCode.NOT_STARTED,
         )
+
+
+class _Pipe:
+    """A pipe whose other end goes to QEMU."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self.read, self.write = os.pipe()
+        stack.callback(os.close, self.read)
+        stack.callback(self.close_write)
+
+    def close_write(self) -> None:
+        """Leave the writing end to QEMU alone, so that its end ends the stream."""
+        if self.write >= 0:
+            os.close(self.write)
+        self.write = -1
 
 
 def paths_of(request: VmRequest) -> list[Path]:
