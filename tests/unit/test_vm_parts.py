@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -212,6 +213,13 @@ def test_the_machine_gets_one_accelerator(
         assert f"virtserialport,name=pageferry.{name},chardev=pf{name}" in argv
 
 
+STALE_CODE = b"""\
+[    0.000000] Linux version 6.12.117-pageferry
+[    1.422477] Oops: int3: 0000 [#1] SMP
+[    1.422477] Kernel panic - not syncing: Fatal exception in interrupt
+"""
+
+
 def boots(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *boots: tuple[bytes, bytes]
 ) -> VmRequest:
@@ -237,6 +245,38 @@ def test_the_guest_says_how_it_went_on_a_port(
     request = boots(monkeypatch, tmp_path, (b"", b"started 3.25\nended 137\n\n"))
     done = vm_run.run_vm(request)
     assert (done.exit_code, done.status, done.guest_boot_s) == (137, 137, 3.25)
+
+
+def test_a_guest_that_qemu_broke_is_booted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = (b"", b"started 3.25\nended 7\n\n")
+    request = boots(monkeypatch, tmp_path, (STALE_CODE, b""), (STALE_CODE, b""), good)
+    assert vm_run.run_vm(request).status == 7
+    assert capsys.readouterr().err.count("booting again") == 2
+
+
+def test_a_guest_that_qemu_breaks_each_time_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = boots(monkeypatch, tmp_path, *[(STALE_CODE, b"")] * 3)
+    with pytest.raises(PageferryError, match="did not get as far") as caught:
+        vm_run.run_vm(request)
+    assert caught.value.code == ExitCode.NOT_STARTED
+    # Elsewhere it would be a fault of the kernel.
+    one_thread = dataclasses.replace(request, accel=accel.TCG_ONE_THREAD)
+    boots(monkeypatch, tmp_path, (STALE_CODE, b""))
+    with pytest.raises(PageferryError, match="did not get as far"):
+        vm_run.run_vm(one_thread)
+
+
+def test_stale_code_under_a_command_is_a_complaint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = boots(monkeypatch, tmp_path, (STALE_CODE, b"started 3.25\n"))
+    done = vm_run.run_vm(request)
+    assert done.exit_code is None
+    assert "Oops: int3: 0000 [#1] SMP" in done.findings
 
 
 def outcome(**fields: object) -> VmOutcome:

@@ -28,6 +28,11 @@ _KEEP_LOGS = 100
 _TAIL_LINES = 40
 # From the last words of a kernel, or of the command, to the end of QEMU.
 _GRACE_S = 10.0
+# QEMU before 8.1 may run code of the guest that another of its CPUs has just put
+# back, after an int3 that stood there for a moment. A kernel changes its code
+# while it boots more often than ever after.
+_STALE_CODE = "Oops: int3"
+_BOOTS = 3
 
 
 @dataclass(frozen=True)
@@ -111,17 +116,33 @@ def run_vm(request: VmRequest) -> VmOutcome:
         )
     icount = request.icount or machine.icount
     chosen = request.accel or (accel.TCG if icount else accel.choose(request.image))
-    try:
-        return _Run(request, machine, chosen, icount=icount).outcome()
-    except _NoSignOfLifeError:
-        if chosen != accel.KVM or request.accel is not None:
-            raise
-    output.talk("the guest shows no sign of life under KVM: trying it under TCG")
-    return _Run(request, machine, accel.TCG, icount=icount).outcome()
+    for left in reversed(range(_BOOTS)):
+        try:
+            return _Run(request, machine, chosen, icount=icount).outcome()
+        except _NoSignOfLifeError:
+            if chosen != accel.KVM or request.accel is not None:
+                raise
+            output.talk(
+                "the guest shows no sign of life under KVM: trying it under TCG"
+            )
+            chosen = accel.TCG
+        except _StaleCodeError as error:
+            # The command has not run yet, so there is nothing to do twice.
+            if chosen != accel.TCG or not left:
+                raise
+            output.talk(
+                "QEMU ran code of the guest that was being changed: booting again"
+                f" (see {error.value})"
+            )
+    raise AssertionError("the last boot returns or raises")
 
 
 class _NoSignOfLifeError(PageferryError):
     """The guest did not print a single line of a kernel log."""
+
+
+class _StaleCodeError(PageferryError):
+    """The guest fell over a fault of the emulator before the command ran."""
 
 
 def new_log() -> Path:
@@ -354,6 +375,8 @@ class _Run:
         elif time.monotonic() < self.boot_deadline:
             reason = "QEMU ended early"
         kind = PageferryError if alive else _NoSignOfLifeError
+        if any(_STALE_CODE in line for line in self.lines):
+            kind = _StaleCodeError
         return kind(
             "the guest did not get as far as the command",
             value=self.log,
