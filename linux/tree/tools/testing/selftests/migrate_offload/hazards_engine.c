@@ -157,7 +157,7 @@ int mo_run_unload(void)
 
 	for (i = 0; i < nr_movers; i++)
 		movers[i] = start_mover();
-	for (round = 0; round < 5; round++)
+	for (round = 0; round < 2; round++)
 		come_and_go();
 	for (i = 0; i < nr_movers; i++) {
 		kill(movers[i], SIGTERM);

@@ -43,34 +43,34 @@ FIXTURE_VARIANT(memory)
 FIXTURE_VARIANT_ADD(memory, anon)
 {
 	.type = MO_ANON,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 };
 
 FIXTURE_VARIANT_ADD(memory, anon_16k)
 {
 	.type = MO_ANON,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.folio_bytes = 4 * SZ_4K,
 };
 
 FIXTURE_VARIANT_ADD(memory, anon_32k)
 {
 	.type = MO_ANON,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.folio_bytes = 8 * SZ_4K,
 };
 
 FIXTURE_VARIANT_ADD(memory, anon_64k)
 {
 	.type = MO_ANON,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.folio_bytes = 16 * SZ_4K,
 };
 
 FIXTURE_VARIANT_ADD(memory, anon_128k)
 {
 	.type = MO_ANON,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.folio_bytes = 32 * SZ_4K,
 };
 
@@ -105,13 +105,13 @@ FIXTURE_VARIANT_ADD(memory, anon_2m)
 FIXTURE_VARIANT_ADD(memory, mlocked)
 {
 	.type = MO_MLOCKED,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 };
 
 FIXTURE_VARIANT_ADD(memory, shmem)
 {
 	.type = MO_SHMEM,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 };
 
 FIXTURE_VARIANT_ADD(memory, shmem_2m)
@@ -124,20 +124,20 @@ FIXTURE_VARIANT_ADD(memory, shmem_2m)
 FIXTURE_VARIANT_ADD(memory, tmpfs)
 {
 	.type = MO_TMPFS,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 };
 
 FIXTURE_VARIANT_ADD(memory, ext4_dirty)
 {
 	.type = MO_EXT4,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.not_eligible = true,
 };
 
 FIXTURE_VARIANT_ADD(memory, ext4_clean)
 {
 	.type = MO_EXT4_CLEAN,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.read_only = true,
 };
 
@@ -151,7 +151,7 @@ FIXTURE_VARIANT_ADD(memory, ksm)
 FIXTURE_VARIANT_ADD(memory, swapcache)
 {
 	.type = MO_SWAPCACHE,
-	.bytes = SZ_1M,
+	.bytes = SZ_1M / 2,
 	.read_only = true,
 };
 
