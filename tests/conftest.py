@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from helpers import guests
 from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
@@ -59,6 +60,26 @@ def kernel_vanilla() -> BuiltKernel:
 def kernel_debug() -> BuiltKernel:
     """KUnit, the misbehaving engine, KASAN, lockdep and all the other checks."""
     return _build("debug-kasan", "debug-lockdep", "test")
+
+
+_HERE = "/sys/kernel/mm/migrate_offload"
+_KUNIT = "/sys/kernel/debug/kunit"
+_STEPS = {
+    # KUnit ran at boot; debugfs keeps what it reported.
+    "kunit": f"ls {_KUNIT}",
+    **{f"kunit {name}": f"cat {_KUNIT}/{name}/results" for name in guests.KUNIT_SUITES},
+    "modules": "modprobe mtcopy && modprobe migrate_offload_test && echo loaded",
+    "kselftest": "./migrate_offload",
+    # Last: they poison pages, and damage data where a rule is switched off.
+    "hazards": "./hazards $(./hazards -l | cut -d' ' -f1 | grep -v unload)",
+}
+
+
+@pytest.fixture(scope="session")
+def debug_run(kernel_debug: BuiltKernel) -> guests.Steps:
+    """Everything that can share a boot of the debug kernel, which is slow."""
+    words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
+    return guests.boot_once(kernel_debug, _STEPS, words=words)
 
 
 @pytest.fixture

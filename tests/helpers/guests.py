@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,13 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
 # memfd_secret(2) is off unless asked for. Under emulation, and with other work
 # on the machine, a CPU of the guest may not run for many seconds.
-_WORDS = ("secretmem.enable=1", "page_poison=1", "watchdog_thresh=60")
+_WORDS = (
+    *("secretmem.enable=1", "page_poison=1", "watchdog_thresh=60"),
+    # Each disk takes a moment, and the tests use two.
+    "brd.rd_nr=2",
+)
+_TIMEOUT_S = 1500.0
+KUNIT_SUITES = ("migrate_eligible", "migrate_offload", "migrate_engine")
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 
 
@@ -32,17 +39,15 @@ def programs(kernel: BuiltKernel) -> Path:
     return output
 
 
-def boot(
+def _run(
     kernel: BuiltKernel,
     script: str,
     *,
-    topology: str = "debug",
-    words: Sequence[str] = (),
-    accel: str | None = None,
-    timeout_s: float = 1500,
+    topology: str,
+    words: Sequence[str],
+    accel: str | None,
 ) -> VmOutcome:
-    """Run a shell script as root; its messages come in the order of its output."""
-    outcome = run_vm(
+    return run_vm(
         VmRequest(
             command=("/bin/sh", "-c", f"exec 2>&1\ncd {programs(kernel)}\n{script}"),
             image=kernel.image,
@@ -50,16 +55,75 @@ def boot(
             topology=topology,
             append=(*_WORDS, *words),
             accel=accel,
-            timeout_s=timeout_s,
+            timeout_s=_TIMEOUT_S,
             # With every check there is, and other work on the machine.
             boot_timeout_s=900,
         )
     )
+
+
+def is_well(outcome: VmOutcome) -> None:
+    """Check that the script came to its end and the kernel kept quiet."""
     tail = f"{outcome.stdout[-3000:]}\n{outcome.serial_tail()}\n{outcome.serial_log}"
-    assert not outcome.timed_out, f"not done after {timeout_s} s\n{tail}"
+    assert not outcome.timed_out, f"not done after {_TIMEOUT_S} s\n{tail}"
     assert outcome.exit_code is not None, f"the kernel did not live\n{tail}"
     assert not outcome.findings, f"the kernel complained: {outcome.findings}\n{tail}"
+
+
+def boot(
+    kernel: BuiltKernel,
+    script: str,
+    *,
+    topology: str = "debug",
+    words: Sequence[str] = (),
+    accel: str | None = None,
+) -> VmOutcome:
+    """Run a shell script as root; its messages come in the order of its output."""
+    outcome = _run(kernel, script, topology=topology, words=words, accel=accel)
+    is_well(outcome)
     return outcome
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What several scripts said, that ran one after the other in one boot."""
+
+    outcome: VmOutcome
+    said: Mapping[str, str]
+
+    def text(self, step: str) -> str:
+        """Give what a step printed."""
+        assert step in self.said, (
+            f"the guest did not get as far as {step}\n{self.outcome.serial_tail()}"
+            f"\n{self.outcome.serial_log}"
+        )
+        return self.said[step]
+
+    def passes(self, step: str, name: str) -> None:
+        """Check that one test of a step was run and passed."""
+        report = ktap.parse(self.text(step))
+        found = [result for result in report.results if result.name == name]
+        assert found, f"{name} has no result\n{report.problems()}"
+        for result in found:
+            detail = "\n".join(result.detail)
+            assert result.ok, f"not ok {name}\n{detail}"
+            assert result.skipped is None, f"skipped: {result.skipped}\n{detail}"
+
+
+_STEP = "=== step "
+
+
+def boot_once(
+    kernel: BuiltKernel, steps: Mapping[str, str], *, words: Sequence[str] = ()
+) -> Steps:
+    """Run several scripts in one boot; what is wrong is left for tests to find."""
+    parts = [f"echo; echo '{_STEP}{name}'\n(\n{steps[name]}\n)" for name in steps]
+    outcome = _run(kernel, "\n".join(parts), topology="debug", words=words, accel=None)
+    said: dict[str, str] = {}
+    for part in outcome.stdout.split(f"\n{_STEP}")[1:]:
+        name, _, text = part.partition("\n")
+        said[name] = text
+    return Steps(outcome, said)
 
 
 def passes(text: str, *, at_least: int) -> ktap.Report:

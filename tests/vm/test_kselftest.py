@@ -13,36 +13,55 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
 
-_KINDS = {
-    "anon",
-    "anon_16k",
-    "anon_64k",
-    "anon_1m",
-    "anon_2m",
-    "mlocked",
-    "shmem",
-    "shmem_2m",
-    "tmpfs",
-    "ext4_dirty",
-    "ext4_clean",
-    "ksm",
-    "swapcache",
-}
+_KINDS = (
+    *("anon", "anon_16k", "anon_32k", "anon_64k", "anon_128k", "anon_256k"),
+    *("anon_512k", "anon_1m", "anon_2m", "mlocked", "shmem", "shmem_2m", "tmpfs"),
+    *("ext4_dirty", "ext4_clean", "ksm", "swapcache"),
+)
+_POLICY = (
+    *("refuses_nonsense", "off_is_off", "reasons", "min_batch_bytes"),
+    *("verify_of_a_good_engine", "mbind"),
+)
+_FALLBACK = (
+    *("copies", "declines", "fails_one", "is_slow", "lies_but_is_verified", "lies"),
+    "is_alone",
+)
+_TESTS = (
+    *(f"memory.{kind}.{how}" for kind in _KINDS for how in ("moves", "moves_in_use")),
+    *(f"policy.{name}" for name in _POLICY),
+    *(
+        f"fallback.{way}.{name}"
+        for way in ("per_folio", "posted")
+        for name in _FALLBACK
+    ),
+)
 
 
-def test_every_kind_of_memory_moves_with_every_engine(
-    kernel_debug: BuiltKernel,
+@pytest.mark.parametrize("name", _TESTS)
+def test_kselftest(debug_run: guests.Steps, name: str) -> None:
+    debug_run.passes("kselftest", name)
+
+
+def test_the_kselftest_is_whole_and_every_engine_was_there(
+    debug_run: guests.Steps,
 ) -> None:
-    outcome = guests.boot(
-        kernel_debug,
-        "modprobe mtcopy && modprobe migrate_offload_test && ./migrate_offload",
-    )
-    report = guests.passes(outcome.stdout, at_least=50)
-    for kind in _KINDS:
-        assert f"memory.{kind}.moves" in report.names()
-        assert f"memory.{kind}.moves_in_use" in report.names()
+    text = debug_run.text("kselftest")
+    report = guests.passes(text, at_least=len(_TESTS))
+    assert report.names() == set(_TESTS)
     for engine in ("cpu", "mtcopy", "test"):
-        assert f"engine {engine}" in outcome.stdout
+        assert f"engine {engine}" in text
+
+
+def test_the_debug_kernel_had_nothing_to_complain_about(
+    debug_run: guests.Steps,
+) -> None:
+    assert "loaded" in debug_run.text("modules")
+    guests.is_well(debug_run.outcome)
+    # A rule that says nothing because it was never on is no rule.
+    log = debug_run.outcome.serial_log.read_text(errors="replace")
+    assert "page_poison=1" in log
+    assert "KernelAddressSanitizer initialized" in log
+    assert "RCU lockdep checking is enabled" in log
 
 
 def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
