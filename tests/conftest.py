@@ -68,6 +68,12 @@ _STEPS = {
     # KUnit ran at boot; debugfs keeps what it reported.
     "kunit": f"ls {_KUNIT}",
     **{f"kunit {name}": f"cat {_KUNIT}/{name}/results" for name in guests.KUNIT_SUITES},
+    "kunit again": (
+        f"cd {_HERE} && echo cpu >engine && echo demotion >reasons\n"
+        f"echo 1 >{_KUNIT}/migrate_offload/run\n"
+        f"cat {_KUNIT}/migrate_offload/results engine reasons\n"
+        "echo none >engine; echo all >reasons"
+    ),
     "modules": "modprobe mtcopy && modprobe migrate_offload_test && echo loaded",
     "kselftest": "./migrate_offload",
     # Last: they poison pages, and damage data where a rule is switched off.

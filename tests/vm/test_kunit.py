@@ -18,3 +18,10 @@ def test_kunit_suites_pass(debug_run: guests.Steps, suite: str) -> None:
 
 def test_every_suite_is_known_here(debug_run: guests.Steps) -> None:
     assert set(debug_run.text("kunit").split()) == set(guests.KUNIT_SUITES)
+
+
+def test_kunit_leaves_the_settings_alone(debug_run: guests.Steps) -> None:
+    """Also where an engine was active, and some reasons only."""
+    *lines, engine, reasons = debug_run.text("kunit again").strip().splitlines()
+    assert (engine, reasons) == ("cpu", "demotion")
+    guests.passes("\n".join(lines), at_least=5)

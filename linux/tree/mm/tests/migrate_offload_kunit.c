@@ -259,12 +259,16 @@ static void mo_test_copy_phase(struct kunit *test)
 {
 	unsigned long reasons = migrate_offload_reasons;
 	struct migrate_offload_ctx ctx = { .reason = MR_SYSCALL };
+	/* As for sysfs: a page of its own. */
+	char *was_active = kunit_kzalloc(test, PAGE_SIZE, GFP_KERNEL);
 	struct migrate_engine *engine;
 	struct folio *folio, *next;
 	LIST_HEAD(src);
 	LIST_HEAD(dst);
 	int i, idx;
 
+	KUNIT_ASSERT_NOT_NULL(test, was_active);
+	migrate_engine_name(was_active);
 	if (migrate_engine_select("cpu"))
 		kunit_skip(test, "an engine is active that cannot be replaced");
 	/* Others may migrate meanwhile: this engine is not for them. */
@@ -291,7 +295,7 @@ static void mo_test_copy_phase(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ctx.nr_held, 0);
 	mo_check_copied(test, &src, &dst, ctx.nr_copied);
 
-	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select(strim(was_active)));
 	WRITE_ONCE(migrate_offload_reasons, reasons);
 	list_for_each_entry_safe(folio, next, &src, lru) {
 		if (mo_pair_is_busy(folio->index))
