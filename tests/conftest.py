@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,12 @@ settings.register_profile(
 settings.load_profile("pageferry")
 
 RunInVm = Callable[..., VmOutcome]
+
+
+def pytest_configure() -> None:
+    """Let tests interrupt what they start, also where a shell's `&` started us."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
