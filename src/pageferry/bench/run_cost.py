@@ -137,7 +137,7 @@ def qemu_args(boot: Boot, initrd: Path) -> list[str]:
     machine = topology.load(TOPOLOGY)
     # Warnings and worse reach the console, where they are looked for. Words
     # that the kernel does not know would become arguments of /init.
-    words = ["console=ttyS0", "loglevel=5", "panic=-1", "--"]
+    words = ["console=ttyS0", "loglevel=5", "panic=-1", *accel.ICOUNT_WORDS, "--"]
     words += cost.init_arguments(boot.engine, boot.modules, boot.layout)
     return [
         accel.find_qemu(),
