@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A channel of a simulated DMA engine, as its clients see it.
+ */
+
+#include <linux/bits.h>
+#include <linux/dma-mapping.h>
+#include <linux/kthread.h>
+#include <linux/math64.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "../dma/dmaengine.h"
+#include "dmasim.h"
+
+static struct dmasim_desc *to_dmasim_desc(struct dma_async_tx_descriptor *tx)
+{
+	return container_of(tx, struct dmasim_desc, tx);
+}
+
+/* Does a fault hit what is being done now?  Called with c->lock held. */
+bool dmasim_triggered(struct dmasim_chan *c, enum dmasim_fault fault)
+{
+	struct dmasim_trigger *t = &c->triggers[fault];
+	bool hit = atomic_dec_if_positive(&t->nth) == 0;
+	u32 every = READ_ONCE(t->every);
+
+	if (every && ++t->seen >= every) {
+		t->seen = 0;
+		hit = true;
+	}
+	return hit;
+}
+
+/* Give a descriptor back to the pool.  Called with c->lock held. */
+void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc)
+{
+	if (desc->in_flight) {
+		desc->in_flight = false;
+		c->stats.in_flight--;
+		c->stats.terminated++;
+	}
+	dma_descriptor_unmap(&desc->tx);
+	list_move_tail(&desc->node, &c->free);
+}
+
+/*
+ * It is over, with desc->result; the callback comes with the interrupt.  Called
+ * with c->lock held, and the descriptor in no list.
+ */
+void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
+{
+	if (desc->result.result == DMA_TRANS_NOERROR) {
+		c->stats.descriptors++;
+		c->stats.bytes += desc->bytes;
+	} else {
+		c->stats.errors++;
+		c->failed[c->nr_failed++ % DMASIM_NR_FAILED] = desc->tx.cookie;
+	}
+	desc->in_flight = false;
+	c->stats.in_flight--;
+	dma_cookie_complete(&desc->tx);
+	list_add_tail(&desc->node, &c->done);
+
+	/* What is done then waits for the next interrupt of the channel. */
+	if (desc->faults & BIT(DMASIM_LOSE_IRQ))
+		c->stats.lost_irqs++;
+	else
+		tasklet_schedule(&c->tasklet);
+}
+
+static void dmasim_tasklet(struct tasklet_struct *t)
+{
+	struct dmasim_chan *c = from_tasklet(c, t, tasklet);
+	struct dmaengine_desc_callback cb;
+	struct dmaengine_result result;
+	struct dmasim_desc *desc;
+	unsigned long flags;
+
+	spin_lock_irqsave(&c->lock, flags);
+	while (!list_empty(&c->done)) {
+		desc = list_first_entry(&c->done, struct dmasim_desc, node);
+		dmaengine_desc_get_callback(&desc->tx, &cb);
+		result = desc->result;
+		/* First, so that the callback can prepare the next one. */
+		dmasim_release(c, desc);
+		spin_unlock_irqrestore(&c->lock, flags);
+		dmaengine_desc_callback_invoke(&cb, &result);
+		spin_lock_irqsave(&c->lock, flags);
+	}
+	spin_unlock_irqrestore(&c->lock, flags);
+}
+
+static dma_cookie_t dmasim_tx_submit(struct dma_async_tx_descriptor *tx)
+{
+	struct dmasim_chan *c = to_dmasim_chan(tx->chan);
+	struct dmasim_desc *desc = to_dmasim_desc(tx);
+	dma_cookie_t cookie;
+	unsigned long flags;
+
+	spin_lock_irqsave(&c->lock, flags);
+	cookie = dma_cookie_assign(tx);
+	desc->in_flight = true;
+	c->stats.in_flight++;
+	list_move_tail(&desc->node, &c->submitted);
+	spin_unlock_irqrestore(&c->lock, flags);
+	return cookie;
+}
+
+/* Would the device take it at all? */
+static bool dmasim_can(struct dmasim_chan *c, dma_addr_t dst, dma_addr_t src,
+		       size_t bytes)
+{
+	struct dma_device *dma = c->chan.device;
+
+	return bytes && bytes <= dma_get_max_seg_size(dma->dev) &&
+		is_dma_copy_aligned(dma, src, dst, bytes);
+}
+
+static struct dma_async_tx_descriptor *
+dmasim_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
+		   size_t bytes, unsigned long tx_flags)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+	struct dmasim_desc *desc = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&c->lock, flags);
+	if (!c->gone && !READ_ONCE(c->dead) && dmasim_can(c, dst, src, bytes) &&
+	    !dmasim_triggered(c, DMASIM_REFUSE))
+		desc = list_first_entry_or_null(&c->free, struct dmasim_desc,
+						node);
+	if (!desc) {
+		c->stats.refused++;
+		spin_unlock_irqrestore(&c->lock, flags);
+		return NULL;
+	}
+	memset(&desc->tx, 0, sizeof(desc->tx));
+	dma_async_tx_descriptor_init(&desc->tx, chan);
+	desc->tx.flags = tx_flags;
+	desc->tx.tx_submit = dmasim_tx_submit;
+	desc->src = src;
+	desc->dst = dst;
+	desc->bytes = bytes;
+	desc->faults = 0;
+	desc->terminated = false;
+	desc->stop = false;
+	list_move_tail(&desc->node, &c->prepared);
+	spin_unlock_irqrestore(&c->lock, flags);
+	return &desc->tx;
+}
+
+/* Nothing will become of these.  Called with c->lock held. */
+static void dmasim_abort(struct dmasim_chan *c, struct list_head *list)
+{
+	struct dmasim_desc *desc, *next;
+
+	list_for_each_entry_safe(desc, next, list, node) {
+		list_del_init(&desc->node);
+		if (desc->terminated) {
+			dmasim_release(c, desc);
+			continue;
+		}
+		desc->faults = 0;
+		desc->result.result = DMA_TRANS_ABORTED;
+		desc->result.residue = desc->bytes;
+		dmasim_complete(c, desc);
+	}
+}
+
+static void dmasim_issue_pending(struct dma_chan *chan)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+	struct dmasim_desc *desc;
+	unsigned long flags;
+
+	spin_lock_irqsave(&c->lock, flags);
+	if (c->gone) {
+		dmasim_abort(c, &c->submitted);
+	} else if (!list_empty(&c->submitted)) {
+		list_for_each_entry(desc, &c->submitted, node)
+			dmasim_start(c, desc);
+		list_splice_tail_init(&c->submitted, &c->active);
+		wake_up_process(c->thread);
+	}
+	spin_unlock_irqrestore(&c->lock, flags);
+}
+
+/* How much of a descriptor has not been transferred yet? */
+static u32 dmasim_residue(struct dmasim_chan *c, dma_cookie_t cookie)
+{
+	ktime_t now = ktime_get();
+	struct dmasim_desc *desc;
+
+	list_for_each_entry(desc, &c->submitted, node)
+		if (desc->tx.cookie == cookie)
+			return desc->bytes;
+
+	list_for_each_entry(desc, &c->active, node) {
+		if (desc->tx.cookie != cookie)
+			continue;
+		if (!ktime_after(now, desc->start) || READ_ONCE(c->dead) ||
+		    desc->faults & BIT(DMASIM_STALL))
+			return desc->bytes;
+		if (!ktime_after(desc->due, now))
+			return 0;
+		return mul_u64_u64_div_u64(desc->bytes,
+					   ktime_sub(desc->due, now),
+					   ktime_sub(desc->due, desc->start));
+	}
+	return 0;
+}
+
+static enum dma_status dmasim_tx_status(struct dma_chan *chan,
+					dma_cookie_t cookie,
+					struct dma_tx_state *state)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+	enum dma_status status;
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&c->lock, flags);
+	status = dma_cookie_status(chan, cookie, state);
+	if (status != DMA_COMPLETE)
+		dma_set_residue(state, dmasim_residue(c, cookie));
+	/* One cookie cannot say which of many are complete. */
+	if (to_dmasim_dev(c)->out_of_order)
+		status = DMA_OUT_OF_ORDER;
+	for (i = 0; i < min(c->nr_failed, DMASIM_NR_FAILED); i++)
+		if (c->failed[i] == cookie)
+			status = DMA_ERROR;
+	spin_unlock_irqrestore(&c->lock, flags);
+	return status;
+}
+
+/*
+ * Take everything back.  No callback comes any more.  With "unheard", whatever
+ * the device is to write it writes nevertheless, at its time.
+ */
+static void dmasim_take_back(struct dmasim_chan *c, bool unheard)
+{
+	struct dmasim_desc *desc, *next;
+	unsigned long flags;
+	LIST_HEAD(list);
+
+	spin_lock_irqsave(&c->lock, flags);
+	if (c->copying) {
+		c->copying->terminated = true;
+		if (!unheard)
+			WRITE_ONCE(c->copying->stop, true);
+	}
+	list_for_each_entry_safe(desc, next, &c->active, node) {
+		desc->terminated = true;
+		if (!unheard || desc->faults & BIT(DMASIM_STALL))
+			list_move_tail(&desc->node, &list);
+	}
+	if (list_empty(&c->active))
+		c->busy_until = 0;
+	list_splice_tail_init(&c->submitted, &list);
+	list_splice_tail_init(&c->prepared, &list);
+	list_splice_tail_init(&c->done, &list);
+	list_for_each_entry_safe(desc, next, &list, node)
+		dmasim_release(c, desc);
+	/* One that stalled may have been in the way. */
+	if (!c->gone)
+		wake_up_process(c->thread);
+	spin_unlock_irqrestore(&c->lock, flags);
+}
+
+static int dmasim_terminate_all(struct dma_chan *chan)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+	u32 how = READ_ONCE(c->terminate);
+
+	if (how == DMASIM_TERMINATE_ERROR)
+		return -EIO;
+	dmasim_take_back(c, how == DMASIM_TERMINATE_LIE);
+	return 0;
+}
+
+static bool dmasim_is_stopping(struct dmasim_chan *c)
+{
+	unsigned long flags;
+	bool stopping;
+
+	spin_lock_irqsave(&c->lock, flags);
+	stopping = c->copying && c->copying->stop;
+	spin_unlock_irqrestore(&c->lock, flags);
+	return stopping;
+}
+
+static void dmasim_synchronize(struct dma_chan *chan)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+
+	wait_event(c->copied, !dmasim_is_stopping(c));
+	tasklet_kill(&c->tasklet);
+}
+
+static int dmasim_alloc_chan_resources(struct dma_chan *chan)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+	unsigned long flags;
+	int nr_descs;
+
+	spin_lock_irqsave(&c->lock, flags);
+	dma_cookie_init(chan);
+	c->nr_failed = 0;
+	nr_descs = list_count_nodes(&c->free);
+	spin_unlock_irqrestore(&c->lock, flags);
+	return nr_descs;
+}
+
+static void dmasim_free_chan_resources(struct dma_chan *chan)
+{
+	struct dmasim_chan *c = to_dmasim_chan(chan);
+
+	/* The client leaves: if the device cannot stop, then unheard. */
+	dmasim_take_back(c, READ_ONCE(c->terminate) != DMASIM_TERMINATE_STOP);
+	dmasim_synchronize(chan);
+}
+
+/* The device is no more.  Clients may still hold the channel. */
+void dmasim_chan_vanish(struct dmasim_chan *c)
+{
+	spin_lock_irq(&c->lock);
+	c->gone = true;
+	if (c->copying)
+		WRITE_ONCE(c->copying->stop, true);
+	spin_unlock_irq(&c->lock);
+
+	kthread_stop(c->thread);
+
+	local_bh_disable();
+	spin_lock_irq(&c->lock);
+	dmasim_abort(c, &c->active);
+	dmasim_abort(c, &c->submitted);
+	spin_unlock_irq(&c->lock);
+	local_bh_enable();
+}
+
+void dmasim_set_ops(struct dma_device *dma, bool can_terminate)
+{
+	dma->device_alloc_chan_resources = dmasim_alloc_chan_resources;
+	dma->device_free_chan_resources = dmasim_free_chan_resources;
+	dma->device_prep_dma_memcpy = dmasim_prep_memcpy;
+	dma->device_issue_pending = dmasim_issue_pending;
+	dma->device_tx_status = dmasim_tx_status;
+	dma->device_synchronize = dmasim_synchronize;
+	if (can_terminate)
+		dma->device_terminate_all = dmasim_terminate_all;
+}
+
+int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
+{
+	unsigned int i;
+
+	c->late_ms = DMASIM_LATE_MS;
+	spin_lock_init(&c->lock);
+	INIT_LIST_HEAD(&c->free);
+	INIT_LIST_HEAD(&c->prepared);
+	INIT_LIST_HEAD(&c->submitted);
+	INIT_LIST_HEAD(&c->active);
+	INIT_LIST_HEAD(&c->done);
+	init_waitqueue_head(&c->copied);
+	tasklet_setup(&c->tasklet, dmasim_tasklet);
+
+	c->descs = kvcalloc_node(nr_descs, sizeof(*c->descs), GFP_KERNEL, node);
+	if (!c->descs)
+		return -ENOMEM;
+	for (i = 0; i < nr_descs; i++)
+		list_add_tail(&c->descs[i].node, &c->free);
+	return 0;
+}
+
+void dmasim_chan_destroy(struct dmasim_chan *c)
+{
+	tasklet_kill(&c->tasklet);
+	kvfree(c->descs);
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The engine of a simulated DMA channel: when a transfer is over, and the
+ * transfer.
+ *
+ * Time is computed and not measured.  When a descriptor is issued, it is known
+ * when the channel will have transferred all before it, how long its own bytes
+ * take at the channel's rate, and so when it is due.  A thread for each channel
+ * sleeps until then, copies in one go, and completes the descriptor.  As long
+ * as the CPUs copy faster than all channels together are meant to, a channel
+ * keeps its rate, however late its thread was woken for one descriptor or
+ * another.  The threads have real-time priority, so that other work on the CPUs
+ * does not slow down the device.
+ */
+
+#include <linux/bits.h>
+#include <linux/dma-direct.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <linux/highmem.h>
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/sched.h>
+
+#include "../dma/dmaengine.h"
+#include "dmasim.h"
+
+/*
+ * Out of order, a descriptor is late by up to this, and by up to so many times
+ * what it takes to transfer it: about one in five overtakes its predecessor.
+ */
+#define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)
+#define DMASIM_JITTER_TRANSFERS 3
+
+static u64 dmasim_transfer_ns(size_t bytes)
+{
+	unsigned int mbps = READ_ONCE(dmasim_bandwidth_mbps);
+
+	return mbps ? div_u64((u64)bytes * 1000, mbps) : 0;
+}
+
+/* Decide on the fate of a descriptor.  Called with c->lock held. */
+void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc)
+{
+	u64 transfer_ns = dmasim_transfer_ns(desc->bytes);
+	ktime_t now = ktime_get();
+	enum dmasim_fault fault;
+	u64 delay_ns;
+
+	for (fault = 0; fault < DMASIM_REFUSE; fault++)
+		if (dmasim_triggered(c, fault))
+			desc->faults |= BIT(fault);
+
+	desc->start = ktime_compare(c->busy_until, now) > 0 ? c->busy_until :
+							      now;
+	c->busy_until = ktime_add_ns(desc->start, transfer_ns);
+
+	/* Latencies overlap, as with any device that has a queue. */
+	delay_ns = (u64)READ_ONCE(dmasim_latency_us) * NSEC_PER_USEC;
+	if (to_dmasim_dev(c)->out_of_order)
+		delay_ns += mul_u64_u32_shr(DMASIM_JITTER_NS +
+					    DMASIM_JITTER_TRANSFERS * transfer_ns,
+					    get_random_u32(), 32);
+	if (desc->faults & BIT(DMASIM_LATE))
+		delay_ns += (u64)READ_ONCE(c->late_ms) * NSEC_PER_MSEC;
+	desc->due = ktime_add_ns(c->busy_until, delay_ns);
+}
+
+/*
+ * The descriptor that completes next.  In order, that is the first, and if it
+ * never completes then none does.
+ */
+static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
+{
+	struct dmasim_desc *desc, *next = NULL;
+
+	if (READ_ONCE(c->dead) || c->gone)
+		return NULL;
+
+	if (!to_dmasim_dev(c)->out_of_order) {
+		desc = list_first_entry_or_null(&c->active, struct dmasim_desc,
+						node);
+		return !desc || desc->faults & BIT(DMASIM_STALL) ? NULL : desc;
+	}
+
+	list_for_each_entry(desc, &c->active, node) {
+		if (desc->faults & BIT(DMASIM_STALL))
+			continue;
+		if (!next || ktime_before(desc->due, next->due))
+			next = desc;
+	}
+	return next;
+}
+
+/* Take the next descriptor if it is due; if none is, say when one will be. */
+static struct dmasim_desc *dmasim_take(struct dmasim_chan *c, ktime_t *due)
+{
+	struct dmasim_desc *desc;
+
+	spin_lock_irq(&c->lock);
+	desc = dmasim_next(c);
+	*due = desc ? desc->due : KTIME_MAX;
+	if (desc && ktime_before(ktime_get(), desc->due))
+		desc = NULL;
+	if (desc) {
+		list_del_init(&desc->node);
+		c->copying = desc;
+	}
+	spin_unlock_irq(&c->lock);
+	return desc;
+}
+
+/*
+ * A DMA address is looked at in the way of a device with no IOMMU before it.
+ * With a bounce buffer it is that of the bounce buffer: bytes get to and from
+ * there only if the client synchronises as it has to.
+ */
+static struct page *dmasim_page(struct dmasim_chan *c, dma_addr_t addr)
+{
+	phys_addr_t phys = dma_to_phys(c->chan.device->dev, addr);
+
+	return pfn_valid(PHYS_PFN(phys)) ? pfn_to_page(PHYS_PFN(phys)) : NULL;
+}
+
+/*
+ * Write for real, now.  If the memory no longer belongs to the client, then
+ * this corrupts it as a device would; KASAN may be able to tell.
+ */
+static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
+{
+	bool fail = desc->faults & BIT(DMASIM_FAIL);
+	size_t end = fail ? desc->bytes / 2 : desc->bytes;
+	struct page *src, *dst;
+	size_t pos = 0, n;
+
+	desc->result.result = fail ? DMA_TRANS_WRITE_FAILED :
+				     DMA_TRANS_NOERROR;
+	while (pos < end) {
+		size_t src_off = offset_in_page(desc->src + pos);
+		size_t dst_off = offset_in_page(desc->dst + pos);
+
+		if (READ_ONCE(desc->stop)) {
+			desc->result.result = DMA_TRANS_ABORTED;
+			break;
+		}
+		src = dmasim_page(c, desc->src + pos);
+		dst = dmasim_page(c, desc->dst + pos);
+		if (!src || !dst) {
+			desc->result.result = src ? DMA_TRANS_WRITE_FAILED :
+						    DMA_TRANS_READ_FAILED;
+			break;
+		}
+		n = min(end - pos, PAGE_SIZE - max(src_off, dst_off));
+		memcpy_page(dst, dst_off, src, src_off, n);
+		pos += n;
+		cond_resched();
+	}
+	desc->result.residue = desc->bytes - pos;
+}
+
+static void dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
+{
+	/* So that the tasklet runs here, now, and not in ksoftirqd. */
+	local_bh_disable();
+	spin_lock_irq(&c->lock);
+	c->copying = NULL;
+	if (desc->faults & BIT(DMASIM_LATE))
+		c->stats.late++;
+	if (!desc->terminated) {
+		dmasim_complete(c, desc);
+	} else {
+		if (!desc->stop)
+			c->stats.unheard++;
+		dmasim_release(c, desc);
+	}
+	spin_unlock_irq(&c->lock);
+	local_bh_enable();
+	wake_up_all(&c->copied);
+}
+
+int dmasim_thread(void *chan)
+{
+	struct dmasim_chan *c = chan;
+	struct dmasim_desc *desc;
+	ktime_t due;
+
+	for (;;) {
+		/* Not to miss who wakes us after we found nothing to do. */
+		set_current_state(TASK_IDLE);
+		if (kthread_should_stop())
+			break;
+		desc = dmasim_take(c, &due);
+		if (!desc) {
+			schedule_hrtimeout_range(due == KTIME_MAX ? NULL : &due,
+						 0, HRTIMER_MODE_ABS);
+			continue;
+		}
+		__set_current_state(TASK_RUNNING);
+		dmasim_copy(c, desc);
+		dmasim_finish(c, desc);
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}

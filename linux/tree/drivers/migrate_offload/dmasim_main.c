@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dmasim: a simulated DMA engine that offers DMA_MEMCPY.
+ *
+ * For tests of those who use DMA engines, on machines that have none, and of
+ * what they do when a DMA engine fails, which one that exists does not do when
+ * told to.  The copying is done by the CPU; the time that it takes, the order
+ * in which descriptors complete and what goes wrong are simulated.
+ *
+ * Documentation/mm/migrate_offload.rst says what it shows and what it does not.
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/debugfs.h>
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/kthread.h>
+#include <linux/log2.h>
+#include <linux/module.h>
+#include <linux/nodemask.h>
+#include <linux/platform_device.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "dmasim.h"
+
+#define DMASIM_MAX_DEVICES 16
+#define DMASIM_MAX_CHANNELS 64
+#define DMASIM_MAX_DESCRIPTORS 65536
+
+static unsigned int devices = 1;
+module_param(devices, uint, 0444);
+MODULE_PARM_DESC(devices, "DMA devices, 1 (default) to 16");
+
+static int nodes[DMASIM_MAX_DEVICES];
+static unsigned int nr_nodes;
+module_param_array(nodes, int, &nr_nodes, 0444);
+MODULE_PARM_DESC(nodes, "the NUMA node of each device, separated by commas; those not named are on none");
+
+static unsigned int channels = 4;
+module_param(channels, uint, 0444);
+MODULE_PARM_DESC(channels, "channels of each device, 1 to 64, default 4");
+
+static bool private;
+module_param(private, bool, 0444);
+MODULE_PARM_DESC(private, "channels are for one client each (DMA_PRIVATE), default N: anybody may share them");
+
+unsigned int dmasim_bandwidth_mbps;
+module_param_named(bandwidth_mbps, dmasim_bandwidth_mbps, uint, 0644);
+MODULE_PARM_DESC(bandwidth_mbps, "rate of each channel in 1000000 bytes per second; 0 (default): as fast as a CPU copies");
+
+unsigned int dmasim_latency_us;
+module_param_named(latency_us, dmasim_latency_us, uint, 0644);
+MODULE_PARM_DESC(latency_us, "microseconds from the last byte of a descriptor to its completion, default 0; other descriptors are not held up");
+
+static unsigned int descriptors = 64;
+module_param(descriptors, uint, 0444);
+MODULE_PARM_DESC(descriptors, "descriptors of each channel, 1 to 65536, default 64; when all are in use, prep returns NULL");
+
+static unsigned int max_seg_bytes;
+module_param(max_seg_bytes, uint, 0444);
+MODULE_PARM_DESC(max_seg_bytes, "bytes that a descriptor can copy at most, enforced; 0 (default): 4294967295");
+
+static unsigned int copy_align;
+module_param(copy_align, uint, 0444);
+MODULE_PARM_DESC(copy_align, "log2 of what addresses and sizes must be a multiple of, enforced; 0 (default) to 12");
+
+static unsigned int address_bits = 64;
+module_param(address_bits, uint, 0444);
+MODULE_PARM_DESC(address_bits, "bits of addresses that the devices reach, 24 to 64 (default); memory beyond is bounced, if the kernel has bounce buffers");
+
+static bool coherent = true;
+module_param(coherent, bool, 0444);
+MODULE_PARM_DESC(coherent, "whether the devices see the caches of CPUs, default Y; N only where an architecture knows devices that do not");
+
+static bool out_of_order;
+module_param(out_of_order, bool, 0444);
+MODULE_PARM_DESC(out_of_order, "descriptors of a channel complete in any order (DMA_COMPLETION_NO_ORDER), default N");
+
+static bool can_terminate = true;
+module_param(can_terminate, bool, 0444);
+MODULE_PARM_DESC(can_terminate, "transfers can be terminated, default Y; N: the driver has no such operation");
+
+static struct platform_device *dmasim_pdevs[DMASIM_MAX_DEVICES];
+static struct workqueue_struct *dmasim_wq;
+
+static bool dmasim_reject(struct dma_chan *chan, void *unused)
+{
+	return false;
+}
+
+/*
+ * dma_release_channel() drops its reference on the device, and then looks into
+ * the device once more, all under the core's mutex.  Wait until that mutex has
+ * been free, which asking for a channel, and getting none, does.
+ */
+static void dmasim_pass_core_mutex(void)
+{
+	dma_cap_mask_t mask;
+
+	dma_cap_zero(mask);
+	dma_cap_set(DMA_MEMCPY, mask);
+	WARN_ON(dma_request_channel(mask, dmasim_reject, NULL));
+}
+
+static void dmasim_free_fn(struct work_struct *work)
+{
+	struct dmasim_dev *d = container_of(work, struct dmasim_dev, free_work);
+	unsigned int i;
+
+	dmasim_pass_core_mutex();
+	for (i = 0; i < d->nr_chans; i++)
+		dmasim_chan_destroy(&d->chans[i]);
+	kvfree(d);
+}
+
+static void dmasim_last_put(struct kref *ref)
+{
+	struct dmasim_dev *d = container_of(ref, struct dmasim_dev, ref);
+
+	queue_work(dmasim_wq, &d->free_work);
+}
+
+/* Called with the core's mutex held. */
+static void dmasim_device_release(struct dma_device *dma)
+{
+	struct dmasim_dev *d = container_of(dma, struct dmasim_dev, dma);
+
+	kref_put(&d->ref, dmasim_last_put);
+}
+
+/*
+ * Take the device away from its clients, at any time.  What they have submitted
+ * ends with DMA_TRANS_ABORTED, and they get no more descriptors; the channels
+ * that they hold stay theirs to give back.
+ */
+void dmasim_unregister(struct dmasim_dev *d)
+{
+	unsigned int i;
+
+	mutex_lock(&d->unregister_lock);
+	if (!d->unregistered) {
+		d->unregistered = true;
+		dma_async_device_unregister(&d->dma);
+		for (i = 0; i < d->nr_chans; i++)
+			dmasim_chan_vanish(&d->chans[i]);
+	}
+	mutex_unlock(&d->unregister_lock);
+}
+
+static int dmasim_start_threads(struct dmasim_dev *d, struct device *dev)
+{
+	unsigned int i;
+
+	for (i = 0; i < d->nr_chans; i++) {
+		struct dmasim_chan *c = &d->chans[i];
+		struct task_struct *thread;
+
+		thread = kthread_create_on_node(dmasim_thread, c,
+						dev_to_node(dev), "%s/%u",
+						dev_name(dev), i);
+		if (IS_ERR(thread)) {
+			while (i--)
+				kthread_stop(d->chans[i].thread);
+			return PTR_ERR(thread);
+		}
+		sched_set_fifo_low(thread);
+		c->thread = thread;
+		wake_up_process(thread);
+	}
+	return 0;
+}
+
+static void dmasim_stop_threads(struct dmasim_dev *d)
+{
+	unsigned int i;
+
+	for (i = 0; i < d->nr_chans; i++)
+		kthread_stop(d->chans[i].thread);
+}
+
+static int dmasim_setup_dma(struct device *dev)
+{
+	/* Addresses are taken for what the direct mapping makes them. */
+	if (device_iommu_mapped(dev))
+		return dev_err_probe(dev, -EOPNOTSUPP, "behind an IOMMU\n");
+	if (!coherent) {
+#if defined(CONFIG_ARCH_HAS_SYNC_DMA_FOR_DEVICE) || \
+	defined(CONFIG_ARCH_HAS_SYNC_DMA_FOR_CPU) || \
+	defined(CONFIG_ARCH_HAS_SYNC_DMA_FOR_CPU_ALL)
+		dev->dma_coherent = false;
+#else
+		return dev_err_probe(dev, -EOPNOTSUPP,
+				     "all devices are coherent here; try swiotlb=force on the kernel command line, or address_bits=\n");
+#endif
+	}
+	dma_set_max_seg_size(dev, max_seg_bytes ?: UINT_MAX);
+	return dma_set_mask_and_coherent(dev, DMA_BIT_MASK(address_bits));
+}
+
+static void dmasim_setup_device(struct dmasim_dev *d, struct device *dev)
+{
+	struct dma_device *dma = &d->dma;
+	unsigned int i;
+
+	dma_cap_set(DMA_MEMCPY, dma->cap_mask);
+	if (private)
+		dma_cap_set(DMA_PRIVATE, dma->cap_mask);
+	if (out_of_order)
+		dma_cap_set(DMA_COMPLETION_NO_ORDER, dma->cap_mask);
+	d->out_of_order = out_of_order;
+
+	dma->dev = dev;
+	dma->copy_align = copy_align;
+	dma->directions = BIT(DMA_MEM_TO_MEM);
+	dma->residue_granularity = DMA_RESIDUE_GRANULARITY_BURST;
+	dma->device_release = dmasim_device_release;
+	dmasim_set_ops(dma, can_terminate);
+	INIT_LIST_HEAD(&dma->channels);
+	for (i = 0; i < d->nr_chans; i++) {
+		struct dma_chan *chan = &d->chans[i].chan;
+
+		chan->device = dma;
+		list_add_tail(&chan->device_node, &dma->channels);
+	}
+}
+
+static struct dmasim_dev *dmasim_alloc(struct device *dev)
+{
+	struct dmasim_dev *d;
+	unsigned int i;
+	int ret = 0;
+
+	d = kvzalloc(struct_size(d, chans, channels), GFP_KERNEL);
+	if (!d)
+		return NULL;
+	d->nr_chans = channels;
+	kref_init(&d->ref);
+	INIT_WORK(&d->free_work, dmasim_free_fn);
+	mutex_init(&d->unregister_lock);
+	for (i = 0; i < d->nr_chans; i++)
+		ret = dmasim_chan_init(&d->chans[i], descriptors,
+				       dev_to_node(dev)) ?: ret;
+	if (ret) {
+		kref_put(&d->ref, dmasim_last_put);
+		return NULL;
+	}
+	return d;
+}
+
+static int dmasim_probe(struct platform_device *pdev)
+{
+	struct device *dev = &pdev->dev;
+	struct dmasim_dev *d;
+	int ret;
+
+	ret = dmasim_setup_dma(dev);
+	if (ret)
+		return ret;
+	d = dmasim_alloc(dev);
+	if (!d)
+		return -ENOMEM;
+	dmasim_setup_device(d, dev);
+	ret = dmasim_start_threads(d, dev);
+	if (ret)
+		goto put;
+
+	kref_get(&d->ref);
+	ret = dma_async_device_register(&d->dma);
+	if (ret) {
+		dmasim_stop_threads(d);
+		kref_put(&d->ref, dmasim_last_put);
+		goto put;
+	}
+	platform_set_drvdata(pdev, d);
+	dmasim_debugfs_add(d, dev_name(dev));
+	return 0;
+
+put:
+	kref_put(&d->ref, dmasim_last_put);
+	return ret;
+}
+
+static void dmasim_remove(struct platform_device *pdev)
+{
+	struct dmasim_dev *d = platform_get_drvdata(pdev);
+
+	/* Waits for those who are in one of its files. */
+	debugfs_remove(d->dir);
+	dmasim_unregister(d);
+	kref_put(&d->ref, dmasim_last_put);
+}
+
+static struct platform_driver dmasim_driver = {
+	.driver.name = DMASIM_NAME,
+	.probe = dmasim_probe,
+	.remove = dmasim_remove,
+};
+
+static int dmasim_check_params(void)
+{
+	unsigned int i;
+
+	if (!devices || devices > DMASIM_MAX_DEVICES ||
+	    !channels || channels > DMASIM_MAX_CHANNELS ||
+	    !descriptors || descriptors > DMASIM_MAX_DESCRIPTORS ||
+	    copy_align > PAGE_SHIFT || address_bits < 24 || address_bits > 64) {
+		pr_err("a parameter is out of range, see modinfo\n");
+		return -EINVAL;
+	}
+	if (max_seg_bytes && max_seg_bytes < 1U << copy_align) {
+		pr_err("max_seg_bytes is less than copy_align demands\n");
+		return -EINVAL;
+	}
+	if (nr_nodes > devices) {
+		pr_err("%u nodes for %u devices\n", nr_nodes, devices);
+		return -EINVAL;
+	}
+	for (i = 0; i < nr_nodes; i++) {
+		if (nodes[i] < 0 || nodes[i] >= MAX_NUMNODES ||
+		    !node_online(nodes[i])) {
+			pr_err("there is no node %d\n", nodes[i]);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int dmasim_add_device(unsigned int i)
+{
+	struct platform_device *pdev;
+	int ret;
+
+	pdev = platform_device_alloc(DMASIM_NAME, i);
+	if (!pdev)
+		return -ENOMEM;
+	set_dev_node(&pdev->dev, i < nr_nodes ? nodes[i] : NUMA_NO_NODE);
+	ret = platform_device_add(pdev);
+	if (ret) {
+		platform_device_put(pdev);
+		return ret;
+	}
+	dmasim_pdevs[i] = pdev;
+	/* The reason is in the log. */
+	if (!pdev->dev.driver)
+		return -ENODEV;
+	return 0;
+}
+
+static void dmasim_remove_devices(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < DMASIM_MAX_DEVICES; i++)
+		platform_device_unregister(dmasim_pdevs[i]);
+}
+
+static int __init dmasim_init(void)
+{
+	unsigned int i;
+	int ret;
+
+	ret = dmasim_check_params();
+	if (ret)
+		return ret;
+	dmasim_wq = alloc_workqueue(DMASIM_NAME, WQ_UNBOUND, 0);
+	if (!dmasim_wq)
+		return -ENOMEM;
+	dmasim_debugfs_init();
+	ret = platform_driver_register(&dmasim_driver);
+	if (ret)
+		goto no_driver;
+	for (i = 0; i < devices; i++) {
+		ret = dmasim_add_device(i);
+		if (ret)
+			goto no_device;
+	}
+	return 0;
+
+no_device:
+	dmasim_remove_devices();
+	platform_driver_unregister(&dmasim_driver);
+no_driver:
+	dmasim_debugfs_exit();
+	destroy_workqueue(dmasim_wq);
+	return ret;
+}
+module_init(dmasim_init);
+
+static void __exit dmasim_exit(void)
+{
+	dmasim_remove_devices();
+	platform_driver_unregister(&dmasim_driver);
+	dmasim_debugfs_exit();
+	/* Waits until the last device is freed. */
+	destroy_workqueue(dmasim_wq);
+}
+module_exit(dmasim_exit);
+
+MODULE_DESCRIPTION("Simulated DMA engine, for tests");
+MODULE_LICENSE("GPL");
