@@ -22,7 +22,12 @@ _WORDS = (
     "brd.rd_nr=2",
 )
 _TIMEOUT_S = 1500.0
-KUNIT_SUITES = ("migrate_eligible", "migrate_offload", "migrate_engine")
+KUNIT_SUITES = (
+    "migrate_eligible",
+    "migrate_offload",
+    "migrate_engine",
+    "migrate_dcbm",
+)
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 
 

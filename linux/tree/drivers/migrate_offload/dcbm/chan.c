@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm: getting channels and giving them back.
+ *
+ * Channels are requested when an administrator switches offloading on, and
+ * kept: requesting one takes the lock of all dmaengine and lets the driver
+ * allocate, which nobody must do who holds the locks of folios.
+ *
+ * dcbm_admin_lock serialises what administrators do.  dcbm_chans_lock protects
+ * the list of channels, for those who may sleep; whoever adds or removes also
+ * takes dcbm_lock, under which jobs look for channels.  When the driver of a
+ * device is about to be unbound, its channels are given back first: that comes
+ * from a notifier, which takes dcbm_chans_lock only, as registering a notifier
+ * waits for it.
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/device.h>
+#include <linux/device/bus.h>
+#include <linux/dma-mapping.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "dcbm.h"
+
+/* Devices with DMA_MEMCPY sit on one or two kinds of buses. */
+#define DCBM_MAX_BUSES 8
+
+DEFINE_MUTEX(dcbm_admin_lock);
+static DEFINE_MUTEX(dcbm_chans_lock);
+DEFINE_SPINLOCK(dcbm_lock);
+LIST_HEAD(dcbm_chans);
+
+/*
+ * Channels that could not be given back, under dcbm_chans_lock.  Each has a
+ * transfer that pins this module.
+ */
+static LIST_HEAD(dcbm_stuck_chans);
+
+/* Under dcbm_admin_lock. */
+unsigned int dcbm_wanted_chans = 16;
+static bool dcbm_on;
+static unsigned int dcbm_nr_chans;
+
+static struct dcbm_bus {
+	const struct bus_type *bus;
+	struct notifier_block nb;
+} dcbm_buses[DCBM_MAX_BUSES];
+
+bool dcbm_is_on(void)
+{
+	return READ_ONCE(dcbm_on);
+}
+
+/*
+ * Having device_terminate_all() says little about a driver: ptdma and
+ * zynqmp_dma, for instance, only forget about their descriptors, and the device
+ * goes on writing; others do not look whether it stopped.  So it takes somebody
+ * who knows the driver to say so, here or for each channel.
+ */
+static char *trust_terminate;
+module_param(trust_terminate, charp, 0444);
+MODULE_PARM_DESC(trust_terminate, "names of drivers, separated by commas, whose terminate_all() does stop the device");
+
+static bool dcbm_driver_stops(const struct device *provider)
+{
+	const char *rest = trust_terminate, *name;
+	size_t len;
+
+	if (!provider->driver)
+		return false;
+	name = provider->driver->name;
+	while (rest && *rest) {
+		len = strcspn(rest, ",");
+		if (len == strlen(name) && !strncmp(rest, name, len))
+			return true;
+		rest += len + (rest[len] == ',');
+	}
+	return false;
+}
+
+/* Which devices have given a channel in this round, and which may give one? */
+struct dcbm_search {
+	struct dma_device *had[DCBM_MAX_CHANNELS];
+	unsigned int nr_had;
+};
+
+static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
+{
+	struct device *dev = dmaengine_get_dma_device(dma);
+
+	return dcbm_max_piece(dma_get_max_seg_size(dev),
+			      dma->device->copy_align,
+			      dma_opt_mapping_size(dev));
+}
+
+/* Called under the lock of dmaengine. */
+static bool dcbm_chan_filter(struct dma_chan *dma, void *param)
+{
+	struct dcbm_search *search = param;
+	unsigned int i;
+
+	for (i = 0; i < search->nr_had; i++)
+		if (search->had[i] == dma->device)
+			return false;
+	return dcbm_dma_chan_max_piece(dma);
+}
+
+static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
+{
+	struct dcbm_chan *chan = kzalloc(sizeof(*chan), GFP_KERNEL);
+	int i;
+
+	if (!chan)
+		return NULL;
+	chan->dma = dma;
+	/* May go before we do; then nothing but the reference is used. */
+	chan->dev = get_device(dmaengine_get_dma_device(dma));
+	chan->provider = get_device(dma->device->dev);
+	chan->nid = dev_to_node(chan->provider);
+	chan->max_piece = dcbm_dma_chan_max_piece(dma);
+	chan->ordered = !dma_has_cap(DMA_COMPLETION_NO_ORDER,
+				     dma->device->cap_mask);
+	chan->stops = dma->device->device_terminate_all &&
+		dma->device->device_synchronize &&
+		dcbm_driver_stops(chan->provider);
+	chan->state = DCBM_IDLE;
+	spin_lock_init(&chan->lock);
+	INIT_LIST_HEAD(&chan->free);
+	INIT_LIST_HEAD(&chan->done);
+	INIT_LIST_HEAD(&chan->late);
+	INIT_WORK(&chan->late_work, dcbm_late_work);
+	for (i = 0; i < DCBM_SLOTS; i++) {
+		chan->slots[i].chan = chan;
+		list_add_tail(&chan->slots[i].node, &chan->free);
+	}
+	kobject_init(&chan->kobj, &dcbm_chan_ktype);
+	return chan;
+}
+
+static int dcbm_chan_add(struct dma_chan *dma)
+{
+	struct dcbm_chan *chan = dcbm_chan_new(dma);
+	int ret = -ENOMEM;
+
+	if (!chan)
+		goto release;
+	ret = kobject_add(&chan->kobj, dcbm_chans_kobj, "%s",
+			  dma_chan_name(dma));
+	if (ret)
+		goto put;
+	mutex_lock(&dcbm_chans_lock);
+	spin_lock(&dcbm_lock);
+	list_add_tail(&chan->node, &dcbm_chans);
+	spin_unlock(&dcbm_lock);
+	dcbm_nr_chans++;
+	mutex_unlock(&dcbm_chans_lock);
+	pr_debug("%s: node %d, pieces of %zu bytes\n",
+		 kobject_name(&chan->kobj), chan->nid, chan->max_piece);
+	return 0;
+
+put:
+	kobject_put(&chan->kobj);
+release:
+	dma_release_channel(dma);
+	return ret;
+}
+
+/*
+ * Are callbacks still to come that nothing can prevent?  Only terminating
+ * takes descriptors back from a driver.
+ */
+static bool dcbm_chan_unstoppable(struct dcbm_chan *chan)
+{
+	const struct dma_device *dma = chan->dma->device;
+
+	return READ_ONCE(chan->nr_away) &&
+		!(dma->device_terminate_all && dma->device_synchronize);
+}
+
+/*
+ * Give a channel back.  It is on no list, and no job has it.  If a device
+ * never was done with some pages, it gets another chance to say so; then its
+ * driver is told to forget them, after which nobody calls us back.  The pages
+ * stay out of use unless the device has been stopped.
+ */
+static void dcbm_chan_release(struct dcbm_chan *chan)
+{
+	unsigned int nr_kept;
+	bool stopped;
+
+	/* Waits for those who are in a file. */
+	kobject_del(&chan->kobj);
+	if (READ_ONCE(chan->nr_away)) {
+		stopped = !dmaengine_terminate_sync(chan->dma) && chan->stops;
+		nr_kept = dcbm_chan_forget(chan, stopped);
+		if (nr_kept)
+			pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
+				kobject_name(&chan->kobj), nr_kept);
+	}
+	flush_work(&chan->late_work);
+	dma_release_channel(chan->dma);
+	kobject_put(&chan->kobj);
+}
+
+static bool dcbm_chan_is_busy(struct dcbm_chan *chan)
+{
+	bool busy;
+
+	spin_lock(&dcbm_lock);
+	busy = chan->state == DCBM_BUSY;
+	spin_unlock(&dcbm_lock);
+	return busy;
+}
+
+/* Wait until no job has it, and see that none gets it. */
+static void dcbm_chan_take_out(struct dcbm_chan *chan)
+{
+	lockdep_assert_held(&dcbm_chans_lock);
+
+	spin_lock(&dcbm_lock);
+	chan->leaving = true;
+	spin_unlock(&dcbm_lock);
+	wait_event(dcbm_idle_wq, !dcbm_chan_is_busy(chan));
+
+	/* What is late may still come in the time that a job would wait. */
+	if (READ_ONCE(chan->nr_away))
+		wait_event_timeout(dcbm_idle_wq, !READ_ONCE(chan->nr_away),
+				   msecs_to_jiffies(READ_ONCE(dcbm_timeout_ms)));
+}
+
+static void dcbm_chan_drop(struct dcbm_chan *chan)
+{
+	spin_lock(&dcbm_lock);
+	list_del(&chan->node);
+	spin_unlock(&dcbm_lock);
+	dcbm_nr_chans--;
+
+	if (dcbm_chan_unstoppable(chan)) {
+		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver cannot stop them\n",
+			kobject_name(&chan->kobj));
+		list_add(&chan->node, &dcbm_stuck_chans);
+		return;
+	}
+	dcbm_chan_release(chan);
+}
+
+/* The driver of @provider is about to go. */
+static void dcbm_provider_leaves(const struct device *provider)
+{
+	struct dcbm_chan *chan, *next;
+
+	mutex_lock(&dcbm_chans_lock);
+	list_for_each_entry_safe(chan, next, &dcbm_chans, node) {
+		if (chan->provider != provider)
+			continue;
+		pr_info("%s goes away\n", kobject_name(&chan->kobj));
+		dcbm_chan_take_out(chan);
+		dcbm_chan_drop(chan);
+	}
+	mutex_unlock(&dcbm_chans_lock);
+}
+
+static int dcbm_bus_event(struct notifier_block *nb, unsigned long event,
+			  void *data)
+{
+	if (event == BUS_NOTIFY_UNBIND_DRIVER)
+		dcbm_provider_leaves(data);
+	return NOTIFY_DONE;
+}
+
+static void dcbm_watch_bus(const struct bus_type *bus)
+{
+	int i;
+
+	lockdep_assert_held(&dcbm_admin_lock);
+
+	for (i = 0; bus && i < DCBM_MAX_BUSES; i++) {
+		if (dcbm_buses[i].bus == bus)
+			return;
+		if (dcbm_buses[i].bus)
+			continue;
+		dcbm_buses[i].nb.notifier_call = dcbm_bus_event;
+		if (!bus_register_notifier(bus, &dcbm_buses[i].nb))
+			dcbm_buses[i].bus = bus;
+		return;
+	}
+}
+
+static void dcbm_unwatch_buses(void)
+{
+	int i;
+
+	for (i = 0; i < DCBM_MAX_BUSES; i++) {
+		if (dcbm_buses[i].bus)
+			bus_unregister_notifier(dcbm_buses[i].bus,
+						&dcbm_buses[i].nb);
+		dcbm_buses[i].bus = NULL;
+	}
+}
+
+/*
+ * Get channels until there are so many.  In each round every device gives one,
+ * so that a small number of them is spread over all devices, and hence nodes.
+ */
+static int dcbm_acquire(unsigned int nr)
+{
+	struct dcbm_search *search = kmalloc(sizeof(*search), GFP_KERNEL);
+	struct dma_chan *dma;
+	dma_cap_mask_t mask;
+	int ret = 0;
+
+	if (!search)
+		return -ENOMEM;
+	dma_cap_zero(mask);
+	dma_cap_set(DMA_MEMCPY, mask);
+	search->nr_had = 0;
+
+	while (!ret && READ_ONCE(dcbm_nr_chans) < nr) {
+		dma = dma_request_channel(mask, dcbm_chan_filter, search);
+		if (!dma) {
+			if (!search->nr_had)
+				break;
+			search->nr_had = 0;
+			continue;
+		}
+		search->had[search->nr_had++] = dma->device;
+		dcbm_watch_bus(dma->device->dev->bus);
+		ret = dcbm_chan_add(dma);
+	}
+	kfree(search);
+	return READ_ONCE(dcbm_nr_chans) ? 0 : ret ?: -ENODEV;
+}
+
+/* Give channels back until there are no more than so many. */
+static void dcbm_give_back(unsigned int nr)
+{
+	struct dcbm_chan *chan, *next;
+
+	mutex_lock(&dcbm_chans_lock);
+	list_for_each_entry_safe_reverse(chan, next, &dcbm_chans, node) {
+		if (dcbm_nr_chans <= nr)
+			break;
+		dcbm_chan_take_out(chan);
+		dcbm_chan_drop(chan);
+	}
+	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
+		if (dcbm_chan_unstoppable(chan))
+			continue;
+		list_del(&chan->node);
+		dcbm_chan_release(chan);
+	}
+	mutex_unlock(&dcbm_chans_lock);
+}
+
+int dcbm_start(void)
+{
+	int ret;
+
+	lockdep_assert_held(&dcbm_admin_lock);
+
+	if (dcbm_on)
+		return 0;
+	ret = dcbm_acquire(dcbm_wanted_chans);
+	if (ret) {
+		dcbm_unwatch_buses();
+		if (ret == -ENODEV)
+			pr_warn("no free channel for copying memory; public ones are taken while some other user has called dmaengine_get()\n");
+		return ret;
+	}
+	dcbm_open(true);
+	WRITE_ONCE(dcbm_on, true);
+	dcbm_learn();
+	return 0;
+}
+
+void dcbm_stop(void)
+{
+	lockdep_assert_held(&dcbm_admin_lock);
+
+	WRITE_ONCE(dcbm_on, false);
+	dcbm_open(false);
+	dcbm_give_back(0);
+	dcbm_unwatch_buses();
+	dcbm_unlearn();
+}
+
+int dcbm_resize(unsigned int nr)
+{
+	int ret = 0;
+
+	lockdep_assert_held(&dcbm_admin_lock);
+
+	dcbm_wanted_chans = nr;
+	if (!dcbm_on)
+		return 0;
+	dcbm_give_back(nr);
+	if (READ_ONCE(dcbm_nr_chans) < nr)
+		ret = dcbm_acquire(nr);
+	if (!ret)
+		dcbm_learn();
+	return ret;
+}

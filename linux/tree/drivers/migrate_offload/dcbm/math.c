@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* dcbm: how to cut work up, and whether it pays.  No state, no locks. */
+
+#include <linux/align.h>
+#include <linux/cache.h>
+#include <linux/math.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/sizes.h>
+
+#include "math.h"
+
+/*
+ * A channel is not worth its descriptor, mapping and interrupt for less than
+ * this: 8 us at 4 GB/s.  Small folios need a descriptor each anyway.
+ */
+#define DCBM_MIN_PIECE		SZ_32K
+
+/*
+ * Nor does a longer transfer make anything cheaper; with shorter ones several
+ * channels end at about the same time.
+ */
+#define DCBM_MAX_PIECE		SZ_512K
+
+/* Descriptors for each channel, so that it never waits for us. */
+#define DCBM_PIECES_PER_CHAN	4
+
+/* A batch at the core's cap. */
+#define DCBM_FULL_BATCH_BYTES	SZ_2M
+
+/* To be preferred, the engine must need less than 15/16 of the CPU's time. */
+#define DCBM_MARGIN		16
+
+/*
+ * The longest transfer that a channel takes, or 0 when it takes none.
+ *
+ * @opt_mapping is dma_opt_mapping_size().  Each piece is mapped on its own, and
+ * with an IOMMU this keeps the piece within what the per-CPU caches of IOVA
+ * ranges serve, 128 KiB; anything larger searches a tree under a lock, and the
+ * tree gets slower with use.  So a 2M folio is 16 mappings that are cheap each
+ * rather than one that is not.  It also keeps each piece below what bounce
+ * buffers hold (256 KiB), and lets every device map just what it copies.
+ *
+ * Pages are aligned, so pieces of a multiple of the alignment are, too.  A
+ * piece must not share a cache line with its neighbour: on a device that is
+ * not coherent, syncing one would spoil the other.
+ */
+size_t dcbm_max_piece(size_t max_seg, unsigned int copy_align,
+		      size_t opt_mapping)
+{
+	size_t max = min(max_seg, opt_mapping);
+	size_t unit = max_t(size_t, SMP_CACHE_BYTES, ARCH_DMA_MINALIGN);
+
+	if (copy_align > PAGE_SHIFT)
+		return 0;
+	unit = max_t(size_t, unit, 1UL << copy_align);
+	if (max >= PAGE_SIZE)
+		unit = PAGE_SIZE;
+	return min_t(size_t, rounddown(max, unit), DCBM_MAX_PIECE);
+}
+
+/* How many of the channels is a batch of this size worth? */
+unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
+{
+	return clamp_t(size_t, bytes / DCBM_MIN_PIECE, 1, max(nr_usable, 1U));
+}
+
+/* How long a piece should be, on so many channels. */
+size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
+{
+	size_t share = DIV_ROUND_UP(bytes, nr_chans * DCBM_PIECES_PER_CHAN);
+
+	return clamp_t(size_t, PAGE_ALIGN(share), DCBM_MIN_PIECE,
+		       DCBM_MAX_PIECE);
+}
+
+/*
+ * The length of the piece of a folio that starts at @offset.  Never crosses
+ * the end of the folio.
+ */
+size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
+		     size_t max_piece)
+{
+	return min3(folio_bytes - offset, piece, max_piece);
+}
+
+static u64 dcbm_bytes_ns(size_t bytes, u64 ns_per_mib)
+{
+	return mul_u64_u64_div_u64(bytes, ns_per_mib, SZ_1M);
+}
+
+static u64 sub_or_zero(u64 a, u64 b)
+{
+	return a > b ? a - b : 0;
+}
+
+/*
+ * Solve for the costs.  Measurements are noisy, so each step is kept from
+ * going below zero.
+ */
+void dcbm_fit(struct dcbm_model *model, const struct dcbm_samples *s)
+{
+	unsigned int large_chans = dcbm_wanted(s->large_bytes, s->nr_chans);
+	unsigned int many_chans = dcbm_wanted(s->nr_many * s->small_bytes,
+					      s->nr_chans);
+	u64 small_bytes_ns, many_bytes_ns;
+
+	model->cpu_ns_per_mib = max(div64_u64(s->large_cpu_ns * SZ_1M,
+					      s->large_bytes), 1ULL);
+	/* The large folio took the small one's time and that for its bytes. */
+	model->chan_ns_per_mib =
+		div64_u64(sub_or_zero(s->large_ns, s->small_ns) * SZ_1M *
+			  large_chans, s->large_bytes);
+	small_bytes_ns = dcbm_bytes_ns(s->small_bytes, model->chan_ns_per_mib);
+	many_bytes_ns = dcbm_bytes_ns(s->small_bytes * s->nr_many,
+				      model->chan_ns_per_mib);
+	do_div(many_bytes_ns, many_chans);
+	model->folio_ns =
+		div_u64(sub_or_zero(sub_or_zero(s->many_ns, many_bytes_ns),
+				    sub_or_zero(s->small_ns, small_bytes_ns)),
+			max(s->nr_many - 1, 1U));
+	model->fixed_ns = sub_or_zero(s->small_ns,
+				      small_bytes_ns + model->folio_ns);
+}
+
+u64 dcbm_engine_ns(const struct dcbm_model *model, unsigned int nr_folios,
+		   size_t bytes, unsigned int nr_usable)
+{
+	u64 bytes_ns = dcbm_bytes_ns(bytes, model->chan_ns_per_mib);
+
+	do_div(bytes_ns, dcbm_wanted(bytes, nr_usable));
+	return model->fixed_ns + nr_folios * model->folio_ns + bytes_ns;
+}
+
+u64 dcbm_cpu_ns(const struct dcbm_model *model, size_t bytes)
+{
+	return dcbm_bytes_ns(bytes, model->cpu_ns_per_mib);
+}
+
+bool dcbm_wins(const struct dcbm_model *model, unsigned int nr_folios,
+	       size_t bytes, unsigned int nr_usable)
+{
+	u64 cpu_ns = dcbm_cpu_ns(model, bytes);
+
+	return dcbm_engine_ns(model, nr_folios, bytes, nr_usable) <
+		cpu_ns - cpu_ns / DCBM_MARGIN;
+}
+
+/*
+ * Where does it begin to pay?  Both costs grow with the size, and the engine's
+ * advantage with it: the first size that pays is the limit.
+ */
+void dcbm_compute_thresholds(const struct dcbm_model *model,
+			     unsigned int nr_usable,
+			     struct dcbm_thresholds *out)
+{
+	size_t bytes;
+
+	out->batch_bytes = 0;
+	out->folio_bytes = 0;
+	if (!model->cpu_ns_per_mib)
+		return;
+
+	out->batch_bytes = SIZE_MAX;
+	for (bytes = PAGE_SIZE; bytes <= 2 * DCBM_FULL_BATCH_BYTES; bytes *= 2) {
+		if (dcbm_wins(model, 1, bytes, nr_usable)) {
+			out->batch_bytes = bytes;
+			break;
+		}
+	}
+	out->folio_bytes = SIZE_MAX;
+	for (bytes = PAGE_SIZE; bytes <= DCBM_FULL_BATCH_BYTES; bytes *= 2) {
+		if (dcbm_wins(model, DCBM_FULL_BATCH_BYTES / bytes,
+			      DCBM_FULL_BATCH_BYTES, nr_usable)) {
+			out->folio_bytes = bytes;
+			break;
+		}
+	}
+}
