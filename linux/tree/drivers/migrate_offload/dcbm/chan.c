@@ -16,6 +16,7 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/device/bus.h>
 #include <linux/dma-mapping.h>
@@ -29,14 +30,16 @@
 /* Devices with DMA_MEMCPY sit on one or two kinds of buses. */
 #define DCBM_MAX_BUSES 8
 
+#define DCBM_STUCK_RETRY_MS 200
+
 DEFINE_MUTEX(dcbm_admin_lock);
 static DEFINE_MUTEX(dcbm_chans_lock);
 DEFINE_SPINLOCK(dcbm_lock);
 LIST_HEAD(dcbm_chans);
 
 /*
- * Channels that could not be given back, under dcbm_chans_lock.  Each has a
- * transfer that pins this module.
+ * Channels that could not be given back, under dcbm_chans_lock.  Each pins this
+ * module.
  */
 static LIST_HEAD(dcbm_stuck_chans);
 
@@ -170,37 +173,28 @@ release:
 }
 
 /*
- * Are callbacks still to come that nothing can prevent?  Only terminating
- * takes descriptors back from a driver.
+ * Make sure that no callback comes any more.  If some are out, only their
+ * driver can see to that.  Unless it also stops the device, the pages stay out
+ * of use for ever.  -EBUSY when the driver cannot, or does not want to.
  */
-static bool dcbm_chan_unstoppable(struct dcbm_chan *chan)
-{
-	const struct dma_device *dma = chan->dma->device;
-
-	return READ_ONCE(chan->nr_away) &&
-		!(dma->device_terminate_all && dma->device_synchronize);
-}
-
-/*
- * Give a channel back.  It is on no list, and no job has it.  If a device
- * never was done with some pages, it gets another chance to say so; then its
- * driver is told to forget them, after which nobody calls us back.  The pages
- * stay out of use unless the device has been stopped.
- */
-static void dcbm_chan_release(struct dcbm_chan *chan)
+static int dcbm_chan_quiesce(struct dcbm_chan *chan)
 {
 	unsigned int nr_kept;
-	bool stopped;
 
-	/* Waits for those who are in a file. */
-	kobject_del(&chan->kobj);
-	if (READ_ONCE(chan->nr_away)) {
-		stopped = !dmaengine_terminate_sync(chan->dma) && chan->stops;
-		nr_kept = dcbm_chan_forget(chan, stopped);
-		if (nr_kept)
-			pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
-				kobject_name(&chan->kobj), nr_kept);
-	}
+	if (!READ_ONCE(chan->nr_away))
+		return 0;
+	if (!dcbm_can_terminate(chan) || dmaengine_terminate_sync(chan->dma))
+		return -EBUSY;
+	nr_kept = dcbm_chan_forget(chan, READ_ONCE(chan->stops));
+	if (nr_kept)
+		pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
+			kobject_name(&chan->kobj), nr_kept);
+	return 0;
+}
+
+/* Give a channel back.  It is on no list, and nobody will call us back. */
+static void dcbm_chan_release(struct dcbm_chan *chan)
+{
 	flush_work(&chan->late_work);
 	dma_release_channel(chan->dma);
 	kobject_put(&chan->kobj);
@@ -239,13 +233,54 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 	spin_unlock(&dcbm_lock);
 	dcbm_nr_chans--;
 
-	if (dcbm_chan_unstoppable(chan)) {
-		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver cannot stop them\n",
+	/* Waits for those who are in a file. */
+	kobject_del(&chan->kobj);
+	if (dcbm_chan_quiesce(chan)) {
+		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them\n",
 			kobject_name(&chan->kobj));
+		/* It may call us back at any time. */
+		__module_get(THIS_MODULE);
 		list_add(&chan->node, &dcbm_stuck_chans);
 		return;
 	}
 	dcbm_chan_release(chan);
+}
+
+/* Try again to give back what could not be.  True if nothing is left. */
+static bool dcbm_drop_stuck(void)
+{
+	struct dcbm_chan *chan, *next;
+
+	lockdep_assert_held(&dcbm_chans_lock);
+
+	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
+		if (dcbm_chan_quiesce(chan))
+			continue;
+		list_del(&chan->node);
+		dcbm_chan_release(chan);
+		module_put(THIS_MODULE);
+	}
+	return list_empty(&dcbm_stuck_chans);
+}
+
+/*
+ * The module goes.  It cannot while a callback may come, so whoever unloads it
+ * waits, for the device or for somebody who helps it.  Where it is known from
+ * the start that a driver cannot be stopped, the module is pinned instead.
+ */
+void dcbm_wait_for_stuck(void)
+{
+	bool done;
+
+	for (;;) {
+		mutex_lock(&dcbm_chans_lock);
+		done = dcbm_drop_stuck();
+		mutex_unlock(&dcbm_chans_lock);
+		if (done)
+			return;
+		pr_warn_once("waiting for transfers that never ended\n");
+		msleep(DCBM_STUCK_RETRY_MS);
+	}
 }
 
 /* The driver of @provider is about to go. */
@@ -347,12 +382,7 @@ static void dcbm_give_back(unsigned int nr)
 		dcbm_chan_take_out(chan);
 		dcbm_chan_drop(chan);
 	}
-	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
-		if (dcbm_chan_unstoppable(chan))
-			continue;
-		list_del(&chan->node);
-		dcbm_chan_release(chan);
-	}
+	dcbm_drop_stuck();
 	mutex_unlock(&dcbm_chans_lock);
 }
 

@@ -169,6 +169,7 @@ bool dcbm_is_on(void);
 int dcbm_start(void);
 void dcbm_stop(void);
 int dcbm_resize(unsigned int nr);
+void dcbm_wait_for_stuck(void);
 void dcbm_late_work(struct work_struct *work);
 
 /* lease.c */
@@ -189,6 +190,7 @@ void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_callback(void *param, const struct dmaengine_result *result);
 bool dcbm_reap(struct dcbm_job *job);
 void dcbm_pair_done(struct dcbm_pair *pair);
+bool dcbm_can_terminate(const struct dcbm_chan *chan);
 int dcbm_chan_settle(struct dcbm_chan *chan);
 unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
 

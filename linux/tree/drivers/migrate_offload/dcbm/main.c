@@ -163,11 +163,17 @@ void dcbm_job_run(struct dcbm_job *job)
 		/* A held pair has its result already. */
 		if (!pairs[i].held)
 			pairs[i].result = error;
-		if (error)
-			atomic64_inc(&dcbm_folios_failed);
-		else
-			atomic64_inc(&dcbm_folios_migrated);
 	}
+}
+
+static void dcbm_count_folios(const struct migrate_copy_batch *batch)
+{
+	unsigned int i, nr_failed = 0;
+
+	for (i = 0; i < batch->nr_pairs; i++)
+		nr_failed += !!batch->pairs[i].result;
+	atomic64_add(batch->nr_pairs - nr_failed, &dcbm_folios_migrated);
+	atomic64_add(nr_failed, &dcbm_folios_failed);
 }
 
 static int dcbm_copy(struct migrate_copy_batch *batch)
@@ -189,10 +195,12 @@ static int dcbm_copy(struct migrate_copy_batch *batch)
 		return -EBUSY;
 	}
 	ret = dcbm_lease(job, batch->dst_nid, dcbm_worth_waiting_ns(batch));
-	if (!ret)
+	if (!ret) {
 		dcbm_job_run(job);
-	else if (ret == -EBUSY)
+		dcbm_count_folios(batch);
+	} else if (ret == -EBUSY) {
 		atomic64_inc(&dcbm_batches_busy);
+	}
 	dcbm_job_put(job);
 	return ret;
 }

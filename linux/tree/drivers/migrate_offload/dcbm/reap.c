@@ -30,7 +30,7 @@
 /* Time between questions to a driver whose device has been silent. */
 #define DCBM_ASK_DIVISOR 8
 
-static bool dcbm_can_terminate(const struct dcbm_chan *chan)
+bool dcbm_can_terminate(const struct dcbm_chan *chan)
 {
 	return chan->dma->device->device_terminate_all &&
 		chan->dma->device->device_synchronize;

@@ -356,6 +356,7 @@ void dcbm_sysfs_exit(void)
 	mutex_lock(&dcbm_admin_lock);
 	dcbm_stop();
 	mutex_unlock(&dcbm_admin_lock);
+	dcbm_wait_for_stuck();
 	kobject_put(dcbm_chans_kobj);
 	kobject_put(dcbm_kobj);
 }
