@@ -67,11 +67,13 @@ static const char usage_text[] =
 	"  --sizes LIST            folio sizes, 4K to 2M (default 4K,64K,2M)\n"
 	"  --total-bytes SIZE      moved by each call (default 256M)\n"
 	"  --rounds N              that count; one more comes first (default 5)\n"
-	"  --variants LIST         stock, cpu, mtcopy[:threads=N] (default stock)\n"
+	"  --variants LIST         stock, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
+	"                          (default stock)\n"
 	"  --limit LIST            memcpy with so many threads (default 1), or none\n"
 	"  --busy no|only|both     a hog on every CPU meanwhile (default no)\n"
 	"  --cpu CPU               where the caller runs (default: first of --from)\n"
-	"  --module FILE           load this kernel module first; may be repeated\n"
+	"  --module FILE           load this kernel module first; may be repeated;\n"
+	"                          'FILE.ko NAME=VALUE' with parameters\n"
 	"  --sabotage content|node spoil one page before the check, which must\n"
 	"                          then fail (for tests)\n"
 	"  --help\n"
@@ -414,6 +416,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_begin("measurement");
 	json_str("engine", s->variant->engine);
 	json_u64("threads", s->variant->threads);
+	json_u64("channels", s->variant->channels);
 	json_u64("folio_bytes", s->folio_bytes);
 	json_bool("busy", s->busy);
 	json_u64("round", s->round);

@@ -98,7 +98,12 @@ static void test_variants(void)
 	check(variant_parse("mtcopy:threads=2", &v) && v.threads == 2 &&
 		      !strcmp(v.engine, "mtcopy"),
 	      "variant: mtcopy with two threads");
+	check(variant_parse("dcbm:channels=16", &v) && v.channels == 16 &&
+		      v.threads == 1,
+	      "variant: dcbm with sixteen channels");
 	check(!variant_parse("mtcopy:threads=", &v) &&
+		      !variant_parse("dcbm:threads=2", &v) &&
+		      !variant_parse("dcbm:channels=65", &v) &&
 		      !variant_parse("mtcopy:threads=x", &v) &&
 		      !variant_parse("mtcopy:channels=2", &v) &&
 		      !variant_parse("cpu:threads=2", &v) &&

@@ -87,7 +87,7 @@ void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
 void node_check_free(int node, uint64_t bytes);
 void pin_to_cpu(int cpu);
-void module_load(const char *path);
+void module_load(const char *module);
 void machine_report(void);
 void machine_quiet(void);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The kernel's choice of copy engine, through sysfs. */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,12 +11,26 @@
 
 #define OFFLOAD_DIR "/sys/kernel/mm/migrate_offload"
 #define THREADS_PARAM "/sys/module/mtcopy/parameters/max_threads"
+#define DCBM_DIR "/sys/module/dcbm"
 
-/* "stock", "cpu", "mtcopy:threads=2" */
+/* "mtcopy", ":threads=", 2: true and the number for "mtcopy:threads=2". */
+static bool option_parse(const char *option, const char *name, uint64_t max,
+			 unsigned int *number)
+{
+	size_t len = strlen(name);
+	uint64_t value;
+
+	if (strncmp(option, name, len) ||
+	    !parse_u64(option + len, &value) || value > max)
+		return false;
+	*number = (unsigned int)value;
+	return true;
+}
+
+/* "stock", "cpu", "mtcopy:threads=2", "dcbm:channels=4" */
 bool variant_parse(const char *text, struct variant *v)
 {
 	size_t len = strcspn(text, ":");
-	uint64_t threads;
 
 	*v = (struct variant){ .threads = 1 };
 	if (!len || len >= sizeof(v->engine))
@@ -25,12 +40,11 @@ bool variant_parse(const char *text, struct variant *v)
 		v->threads = 0;
 	if (!text[len])
 		return true;
-	if (strcmp(v->engine, "mtcopy") ||
-	    strncmp(text + len, ":threads=", 9) ||
-	    !parse_u64(text + len + 9, &threads) || threads > 1024)
-		return false;
-	v->threads = (unsigned int)threads;
-	return true;
+	if (!strcmp(v->engine, "mtcopy"))
+		return option_parse(text + len, ":threads=", 1024, &v->threads);
+	if (!strcmp(v->engine, "dcbm"))
+		return option_parse(text + len, ":channels=", 64, &v->channels);
+	return false;
 }
 
 /* No engine active: "off" is what cost.c calls it on a patched kernel. */
@@ -73,6 +87,9 @@ void engine_check(const struct variant *v)
 	if (!strcmp(v->engine, "mtcopy") && access(THREADS_PARAM, W_OK))
 		bench_die(BENCH_LACKING, "cannot write %s: %s", THREADS_PARAM,
 			  strerror(errno));
+	if (!strcmp(v->engine, "dcbm") && access(DCBM_DIR "/offloading", W_OK))
+		bench_die(BENCH_LACKING, "cannot write %s: %s",
+			  DCBM_DIR "/offloading", strerror(errno));
 }
 
 static void pin_if_there(const char *path, const char *value)
@@ -92,6 +109,39 @@ void engine_prepare(void)
 	pin_if_there(OFFLOAD_DIR "/verify", "false");
 }
 
+static unsigned int count_entries(const char *dir)
+{
+	DIR *stream = opendir(dir);
+	struct dirent *entry;
+	unsigned int nr = 0;
+
+	if (!stream)
+		return 0;
+	while ((entry = readdir(stream)))
+		nr += entry->d_name[0] != '.';
+	closedir(stream);
+	return nr;
+}
+
+/* Every batch is for the channels, and there are as many as @v says. */
+static void dcbm_select(const struct variant *v)
+{
+	unsigned int found;
+	char number[16];
+
+	pin_if_there(DCBM_DIR "/threshold", "1");
+	if (v->channels) {
+		snprintf(number, sizeof(number), "%u", v->channels);
+		pin_if_there(DCBM_DIR "/nr_dma_chan", number);
+	}
+	pin_if_there(DCBM_DIR "/offloading", "1");
+	found = count_entries(DCBM_DIR "/channels");
+	if (v->channels && found != v->channels)
+		bench_die(BENCH_LACKING,
+			  "dcbm found %u free DMA channels, not %u (see /sys/class/dma)",
+			  found, v->channels);
+}
+
 void engine_select(const struct variant *v)
 {
 	const char *name = is_stock(v) ? "none" : v->engine;
@@ -101,6 +151,8 @@ void engine_select(const struct variant *v)
 		snprintf(threads, sizeof(threads), "%u", v->threads);
 		pin_if_there(THREADS_PARAM, threads);
 	}
+	if (!strcmp(v->engine, "dcbm"))
+		dcbm_select(v);
 	pin_if_there(OFFLOAD_DIR "/engine", name);
 }
 
@@ -140,4 +192,8 @@ void engine_report(void)
 	report_file("mtcopy_max_threads_found", THREADS_PARAM);
 	report_file("mtcopy_min_thread_bytes",
 		    "/sys/module/mtcopy/parameters/min_thread_bytes");
+	report_file("dmasim_bandwidth_mbps",
+		    "/sys/module/dmasim/parameters/bandwidth_mbps");
+	report_file("dmasim_latency_us",
+		    "/sys/module/dmasim/parameters/latency_us");
 }

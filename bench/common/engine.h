@@ -11,6 +11,7 @@
 struct variant {
 	char engine[32];
 	unsigned int threads;	/* 0: as many as the engine chooses */
+	unsigned int channels;	/* of dcbm; 0: as many as it is set to */
 	bool limit;
 };
 

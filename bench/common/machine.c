@@ -83,14 +83,20 @@ void pin_to_cpu(int cpu)
 }
 
 /* A module that is there already is fine. */
-void module_load(const char *path)
+void module_load(const char *module)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	const char *end = strstr(module, ".ko ");
+	const char *parameters = end ? end + 4 : "";
+	char path[4096];
+	int fd;
 
+	snprintf(path, sizeof(path), "%.*s",
+		 end ? (int)(end + 3 - module) : (int)sizeof(path), module);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		bench_die(BENCH_LACKING, "cannot open module %s: %s", path,
 			  strerror(errno));
-	if (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST)
+	if (syscall(SYS_finit_module, fd, parameters, 0) && errno != EEXIST)
 		bench_die(BENCH_LACKING, "cannot load module %s: %s", path,
 			  strerror(errno));
 	close(fd);

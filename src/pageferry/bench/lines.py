@@ -31,6 +31,8 @@ class Environment(msgspec.Struct, tag_field="type", tag="environment", kw_only=T
     min_batch_bytes: str | None = None
     mtcopy_max_threads_found: str | None = None
     mtcopy_min_thread_bytes: str | None = None
+    dmasim_bandwidth_mbps: str | None = None
+    dmasim_latency_us: str | None = None
     numa_balancing_found: str | None = None
     khugepaged_defrag_found: str | None = None
     ksm_run_found: str | None = None
@@ -42,6 +44,7 @@ class Measurement(msgspec.Struct, tag_field="type", tag="measurement", kw_only=T
 
     engine: str
     threads: int
+    channels: int = 0
     folio_bytes: int
     busy: bool
     round: int

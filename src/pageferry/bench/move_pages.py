@@ -18,9 +18,14 @@ LIMIT = "limit"
 PMD_BYTES = 2 * MIB
 BASE_BYTES = 4 * KIB
 DEFAULT_SIZES = "4K,64K,2M"
-ENGINES = ("stock", "cpu", "mtcopy")
-MODULES = {"mtcopy": "mtcopy"}
+DEFAULT_ENGINES = ("stock", "cpu", "mtcopy")
+ENGINES = (*DEFAULT_ENGINES, "dcbm")
+MODULES = {"mtcopy": "mtcopy", "dcbm": "dcbm"}
 MAX_THREADS = 32
+MAX_CHANNELS = 64
+# Far below what even an emulated CPU copies, so that the simulated engine is
+# what limits the rate.
+DEFAULT_CHANNEL_MBPS = 20
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Plan:
     from_node: int = 0
     to_node: int = 1
     with_limit: bool = True
+    channels: tuple[int, ...] = (1,)
+    channel_mbps: int = DEFAULT_CHANNEL_MBPS
 
     def variants(self) -> list[str]:
         """Name the columns for the program, the baseline always first."""
@@ -43,6 +50,8 @@ class Plan:
         for engine in self.engines:
             if engine == "mtcopy":
                 names += [f"mtcopy:threads={count}" for count in self.threads]
+            elif engine == "dcbm":
+                names += [f"dcbm:channels={count}" for count in self.channels]
             elif engine != "stock":
                 names.append(engine)
         return names
@@ -57,6 +66,13 @@ class Plan:
     def modules(self) -> list[str]:
         """List the kernel modules that the engines live in."""
         return [MODULES[name] for name in self.engines if name in MODULES]
+
+    def simulated(self) -> dict[str, str]:
+        """List the modules that stand in for hardware, with their parameters."""
+        if "dcbm" not in self.engines:
+            return {}
+        parameters = f"channels={max(self.channels)}"
+        return {"dmasim": f"{parameters} bandwidth_mbps={self.channel_mbps}"}
 
     def arguments(self) -> list[str]:
         """Give the options of bench/move_pages."""
@@ -106,21 +122,28 @@ def parse_engines(text: str, known: Sequence[str] = ENGINES) -> tuple[str, ...]:
     return engines
 
 
-def parse_threads(text: str) -> tuple[int, ...]:
-    """Read a list of thread counts for mtcopy, the caller included."""
+def _parse_counts(text: str, what: str, most: int) -> tuple[int, ...]:
     counts = []
     for word in text.split(","):
         digits = word.strip()
         if not (digits.isascii() and digits.isdigit()):
-            raise usage_error("not a number of threads", word)
+            raise usage_error(f"not a number of {what}", word)
         counts.append(int(digits))
-        if not 1 <= counts[-1] <= MAX_THREADS:
-            raise usage_error(
-                "not a number of threads", word, f"from 1 to {MAX_THREADS}"
-            )
+        if not 1 <= counts[-1] <= most:
+            raise usage_error(f"not a number of {what}", word, f"from 1 to {most}")
     if len(set(counts)) != len(counts):
-        raise usage_error("a number of threads is listed twice", text)
+        raise usage_error(f"a number of {what} is listed twice", text)
     return tuple(counts)
+
+
+def parse_threads(text: str) -> tuple[int, ...]:
+    """Read a list of thread counts for mtcopy, the caller included."""
+    return _parse_counts(text, "threads", MAX_THREADS)
+
+
+def parse_channels(text: str) -> tuple[int, ...]:
+    """Read a list of numbers of DMA channels."""
+    return _parse_counts(text, "DMA channels", MAX_CHANNELS)
 
 
 def parse_total(text: str) -> int:
@@ -135,11 +158,11 @@ def parse_total(text: str) -> int:
     return total
 
 
-Key = tuple[int, bool, str, int]
+Key = tuple[int, bool, str, int, int]
 
 
 def rates(samples: Sequence[Measurement]) -> dict[Key, dict[int, float]]:
-    """Sort bytes per second by folio size, load, engine, threads and round."""
+    """Sort bytes per second by folio size, load, engine, its size and round."""
     found: dict[Key, dict[int, float]] = {}
     for sample in samples:
         if sample.elapsed_ns <= 0:
@@ -147,7 +170,7 @@ def rates(samples: Sequence[Measurement]) -> dict[Key, dict[int, float]]:
                 "the clock stood still during a move",
                 value=f"{sample.engine}, {format_size(sample.folio_bytes)}",
             )
-        key = (sample.folio_bytes, sample.busy, sample.engine, sample.threads)
+        key = _key(sample)
         rate = sample.moved_bytes * 1e9 / sample.elapsed_ns
         found.setdefault(key, {})[sample.round] = rate
     return found
@@ -167,18 +190,19 @@ def make_rows(measurements: Sequence[Measurement]) -> list[Row]:
     by_key = rates(samples)
     rows = []
     for key, series in by_key.items():
-        size, busy, engine, threads = key
+        size, busy, engine, threads, channels = key
         mine = [s for s in samples if _key(s) == key]
         limits = [k[3] for k in by_key if k[:3] == (size, busy, LIMIT)]
         # An engine that chooses its threads is held against the most.
         of_limit = threads if threads in limits else max(limits, default=0)
-        ratio = round_ratios(series, by_key.get((size, busy, "stock", 1), {}))
-        share = round_ratios(series, by_key.get((size, busy, LIMIT, of_limit), {}))
+        ratio = round_ratios(series, by_key.get((size, busy, "stock", 1, 0), {}))
+        limit = by_key.get((size, busy, LIMIT, of_limit, 0), {})
+        share = round_ratios(series, limit)
         rows.append(
             Row(
                 bench=BENCH,
                 engine=engine,
-                channels=0,
+                channels=channels,
                 threads=threads,
                 folio_bytes=size,
                 moved_bytes=mine[0].moved_bytes,
@@ -202,14 +226,20 @@ def make_rows(measurements: Sequence[Measurement]) -> list[Row]:
 
 
 def _key(sample: Measurement) -> Key:
-    return (sample.folio_bytes, sample.busy, sample.engine, sample.threads)
+    return (
+        sample.folio_bytes,
+        sample.busy,
+        sample.engine,
+        sample.threads,
+        sample.channels,
+    )
 
 
-def _order(row: Row) -> tuple[int, bool, int, int]:
+def _order(row: Row) -> tuple[int, bool, int, int, int]:
     """Sort by size, idle first, and the baseline before the limit."""
     ranks = [*ENGINES, LIMIT]
     rank = ranks.index(row.engine) if row.engine in ranks else len(ENGINES)
-    return (row.folio_bytes, row.busy, rank, row.threads)
+    return (row.folio_bytes, row.busy, rank, row.threads, row.channels)
 
 
 def moved_pages(rows: Sequence[Row]) -> int:

@@ -65,6 +65,7 @@ def dry_run(job: Job) -> list[str]:
         steps += [
             "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine}",
             "write /sys/module/mtcopy/parameters/max_threads",
+            "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
             "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
             "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
             "restore all of them",
@@ -72,7 +73,11 @@ def dry_run(job: Job) -> list[str]:
     else:
         steps += describe(plan_build(job.kernel))
         steps.append(f"boot topology {job.topology}")
-        modules = [f"--module={name}.ko" for name in job.plan.modules()]
+        modules = [
+            f"--module={name}.ko {parameters}"
+            for name, parameters in job.plan.simulated().items()
+        ]
+        modules += [f"--module={name}.ko" for name in job.plan.modules()]
         steps.append("in it: " + shlex.join([*program, *modules]))
     steps.append(f"keep the result in {store.results_dir()}")
     return steps
@@ -116,6 +121,8 @@ def _run_vm(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
     assert job.topology is not None
     kernel = build_kernel(job.kernel)
     arguments = job.plan.arguments()
+    for name, parameters in job.plan.simulated().items():
+        arguments.append(f"--module={module_path(kernel, name)} {parameters}")
     for name in job.plan.modules():
         arguments.append(f"--module={module_path(kernel, name)}")
     output.talk(f"booting {kernel.release}, topology {job.topology}")

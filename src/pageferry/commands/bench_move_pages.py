@@ -35,6 +35,7 @@ virtual machine."""
 EPILOG = """\
 examples:
   pageferry bench move-pages
+  pageferry bench move-pages --engines mtcopy,dcbm --channels 1,2,4,8,16 --vm
   pageferry bench move-pages --sizes all --engines mtcopy --threads 2,4,8 --live
 """
 
@@ -74,15 +75,29 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engines",
-        default=",".join(move_pages.ENGINES),
+        default=",".join(move_pages.DEFAULT_ENGINES),
         metavar="LIST",
-        help="copy engines; stock is always measured (default: %(default)s)",
+        help="copy engines; stock is always measured; "
+        f"of {', '.join(move_pages.ENGINES)} (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",
         default="2",
         metavar="LIST",
         help="threads of mtcopy, the caller included (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--channels",
+        default="1",
+        metavar="LIST",
+        help="DMA channels of dcbm (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--channel-mbps",
+        default=str(move_pages.DEFAULT_CHANNEL_MBPS),
+        metavar="N",
+        help="rate of each simulated DMA channel of a virtual machine, in MB/s; "
+        "0: as fast as the CPU copies (default: %(default)s)",
     )
     parser.add_argument(
         "--total",
@@ -149,6 +164,8 @@ def make_plan(args: argparse.Namespace) -> move_pages.Plan:
         sizes=move_pages.parse_sizes(args.sizes),
         engines=move_pages.parse_engines(args.engines),
         threads=move_pages.parse_threads(args.threads),
+        channels=move_pages.parse_channels(args.channels),
+        channel_mbps=whole("--channel-mbps", args.channel_mbps, 0, 1_000_000),
         total_bytes=move_pages.parse_total(args.total),
         rounds=whole("--rounds", args.rounds, 1, 10_000),
         busy=args.busy,

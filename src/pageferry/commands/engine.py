@@ -18,6 +18,7 @@ _ABOUT = {
     "none": "stock Linux: one folio at a time, by the migrating task",
     "cpu": "the migrating task copies, in the batch phase",
     "mtcopy": "several CPUs copy",
+    "dcbm": "DMA engines copy",
 }
 
 

@@ -56,10 +56,13 @@ def _folios_whole(row: Row) -> str:
 
 def move_pages(rows: Sequence[Row]) -> str:
     """Lay out folio size by engine, and what was verified."""
+    # Most results know of no channels.
+    with_channels = any(row.channels for row in rows)
     header = [
         "folio",
         "engine",
         "threads",
+        *(["channels"] if with_channels else []),
         "GB/s",
         "spread",
         "to stock",
@@ -74,6 +77,7 @@ def move_pages(rows: Sequence[Row]) -> str:
                 format_size(row.folio_bytes),
                 _engine(row),
                 str(row.threads) if row.threads else "auto",
+                *([str(row.channels or "-")] if with_channels else []),
                 median,
                 low_high,
                 _ratio(row),
