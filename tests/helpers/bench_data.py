@@ -15,6 +15,7 @@ def measurement(
     *,
     number: int = 1,
     threads: int = 1,
+    channels: int = 0,
     folio_bytes: int = 65536,
     busy: bool = False,
     split: int | None = 0,
@@ -24,6 +25,7 @@ def measurement(
     return Measurement(
         engine=engine,
         threads=threads,
+        channels=channels,
         folio_bytes=folio_bytes,
         busy=busy,
         round=number,

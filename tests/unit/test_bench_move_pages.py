@@ -17,6 +17,7 @@ from pageferry.bench.move_pages import (
     Plan,
     make_rows,
     moved_pages,
+    parse_channels,
     parse_engines,
     parse_sizes,
     parse_threads,
@@ -97,6 +98,36 @@ def test_bad_threads(text: str) -> None:
     with pytest.raises(PageferryError) as caught:
         parse_threads(text)
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("text", ["", "0", "4,4", "65", "all"])
+def test_bad_channels(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_channels(text)
+    assert caught.value.code == 2
+
+
+def test_each_number_of_channels_is_a_variant() -> None:
+    dma = plan(engines=("dcbm",), channels=(1, 16), channel_mbps=10)
+    assert dma.variants() == ["stock", "dcbm:channels=1", "dcbm:channels=16"]
+    assert dma.limits() == [1]
+    assert dma.modules() == ["dcbm"]
+    assert dma.simulated() == {"dmasim": "channels=16 bandwidth_mbps=10"}
+    assert plan().simulated() == {}
+
+
+def test_rows_tell_numbers_of_channels_apart() -> None:
+    samples = [
+        measurement("stock", 100),
+        measurement("dcbm", 400, channels=1),
+        measurement("dcbm", 50, channels=8),
+    ]
+    rows = {row.channels: row for row in make_rows(samples)}
+    assert rows[1].ratio_to_stock == 0.25
+    assert rows[8].ratio_to_stock == 2
+    table = render_move_pages(result(make_rows(samples)))
+    assert "channels" in table
+    assert "channels" not in render_move_pages(result(make_rows(samples[:1])))
 
 
 @pytest.mark.parametrize("text", ["0", "1M", "3M", "5000", "lots"])
