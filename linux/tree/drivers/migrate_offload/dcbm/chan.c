@@ -91,12 +91,20 @@ struct dcbm_search {
 	unsigned int nr_had;
 };
 
+/*
+ * Many drivers say nothing about segments, as they split transfers of any
+ * length; then dma_get_max_seg_size() returns what is safe for scatterlists,
+ * 64 KiB.  So that is taken for the limit only when the driver has said it, or
+ * refuses more: see dcbm_chan_refused().
+ */
 static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 {
 	struct device *dev = dmaengine_get_dma_device(dma);
+	size_t max_seg = SIZE_MAX;
 
-	return dcbm_max_piece(dma_get_max_seg_size(dev),
-			      dma->device->copy_align,
+	if (dev->dma_parms && dev->dma_parms->max_segment_size)
+		max_seg = dma_get_max_seg_size(dev);
+	return dcbm_max_piece(max_seg, dma->device->copy_align,
 			      dma_opt_mapping_size(dev));
 }
 
@@ -195,6 +203,9 @@ static int dcbm_chan_quiesce(struct dcbm_chan *chan)
 /* Give a channel back.  It is on no list, and nobody will call us back. */
 static void dcbm_chan_release(struct dcbm_chan *chan)
 {
+	/* The last callback may not have left its critical section yet. */
+	spin_lock_irq(&chan->lock);
+	spin_unlock_irq(&chan->lock);
 	flush_work(&chan->late_work);
 	dma_release_channel(chan->dma);
 	kobject_put(&chan->kobj);
@@ -261,6 +272,24 @@ static bool dcbm_drop_stuck(void)
 		module_put(THIS_MODULE);
 	}
 	return list_empty(&dcbm_stuck_chans);
+}
+
+/* A callback has come that a stuck channel may have waited for. */
+static void dcbm_stuck_fn(struct work_struct *work)
+{
+	mutex_lock(&dcbm_chans_lock);
+	dcbm_drop_stuck();
+	mutex_unlock(&dcbm_chans_lock);
+}
+
+static DECLARE_WORK(dcbm_stuck_work, dcbm_stuck_fn);
+
+/* Any context. */
+void dcbm_chan_heard_of(struct dcbm_chan *chan)
+{
+	wake_up_all(&dcbm_idle_wq);
+	if (READ_ONCE(chan->leaving))
+		queue_work(dcbm_wq, &dcbm_stuck_work);
 }
 
 /*

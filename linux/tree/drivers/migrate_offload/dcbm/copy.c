@@ -95,19 +95,28 @@ static void dcbm_chan_failed(struct dcbm_chan *chan)
 	chan->failures++;
 }
 
+/* What a driver takes that has said nothing about segments. */
+#define DCBM_SAFE_PIECE SZ_64K
+
 /*
- * The channel did not take a descriptor.  As long as some are in flight, its
- * pool may just be empty: go on when one comes back.  With nothing in flight
- * there is no use in waiting.
+ * The channel did not take a descriptor of so many bytes.  As long as some are
+ * in flight, its pool may just be empty: go on when one comes back.  With
+ * nothing in flight it may be too long.  If not, there is no use in waiting.
+ * Returns true if it is worth another try at once.
  */
-static void dcbm_chan_refused(struct dcbm_chan *chan)
+static bool dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 {
 	if (chan->nr_flying) {
 		chan->full = true;
-		return;
+		return false;
+	}
+	if (bytes > DCBM_SAFE_PIECE) {
+		chan->max_piece = DCBM_SAFE_PIECE;
+		return true;
 	}
 	chan->dead = true;
 	dcbm_chan_failed(chan);
+	return false;
 }
 
 /*
@@ -153,10 +162,8 @@ static bool dcbm_feed(struct dcbm_job *job, struct dcbm_chan *chan)
 	if (chan->full || chan->dead || !dcbm_next_piece(job))
 		return false;
 	slot = dcbm_slot_get(chan);
-	if (!slot) {
-		dcbm_chan_refused(chan);
-		return false;
-	}
+	if (!slot)
+		return dcbm_chan_refused(chan, 0);
 
 	pair = &job->pairs[job->next_pair];
 	slot->job = job;
@@ -174,10 +181,8 @@ static bool dcbm_feed(struct dcbm_job *job, struct dcbm_chan *chan)
 	if (rc) {
 		dcbm_slot_unmap(slot);
 		dcbm_slot_put(slot);
-		if (rc == -EAGAIN) {
-			dcbm_chan_refused(chan);
-			return false;
-		}
+		if (rc == -EAGAIN)
+			return dcbm_chan_refused(chan, slot->bytes);
 		pair->error = rc;
 		dcbm_chan_failed(chan);
 		return true;

@@ -170,6 +170,7 @@ int dcbm_start(void);
 void dcbm_stop(void);
 int dcbm_resize(unsigned int nr);
 void dcbm_wait_for_stuck(void);
+void dcbm_chan_heard_of(struct dcbm_chan *chan);
 void dcbm_late_work(struct work_struct *work);
 
 /* lease.c */

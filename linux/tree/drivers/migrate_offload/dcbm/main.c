@@ -130,6 +130,21 @@ static void dcbm_note_speed(struct dcbm_chan *chan)
 	chan->ns_per_mib = max(sample, 1ULL);
 }
 
+/* Are the channels about equally fast, as far as is known? */
+static bool dcbm_chans_are_even(const struct dcbm_job *job)
+{
+	u64 min_ns = U64_MAX, max_ns = 0;
+	struct dcbm_chan *chan;
+
+	list_for_each_entry(chan, &job->chans, lease) {
+		if (!chan->ns_per_mib)
+			return true;
+		min_ns = min(min_ns, chan->ns_per_mib);
+		max_ns = max(max_ns, chan->ns_per_mib);
+	}
+	return max_ns / 2 < min_ns;
+}
+
 /*
  * Copy a job that has channels, and give them back.  When this returns, each
  * pair has its result, and no device is at any folio that is not held.
@@ -140,7 +155,8 @@ void dcbm_job_run(struct dcbm_job *job)
 	struct dcbm_chan *chan;
 	unsigned int i;
 
-	job->piece = dcbm_piece(job->batch->bytes, job->nr_chans);
+	job->piece = dcbm_piece(job->batch->bytes, job->nr_chans,
+				dcbm_chans_are_even(job));
 	job->expected_ns = dcbm_expected_ns(job);
 	job->start_ns = ktime_get_ns();
 

@@ -17,14 +17,15 @@
  */
 #define DCBM_MIN_PIECE		SZ_32K
 
-/*
- * Nor does a longer transfer make anything cheaper; with shorter ones several
- * channels end at about the same time.
- */
+/* A longer transfer does not make anything cheaper. */
 #define DCBM_MAX_PIECE		SZ_512K
 
-/* Descriptors for each channel, so that it never waits for us. */
-#define DCBM_PIECES_PER_CHAN	4
+/*
+ * Pieces for each channel.  One is least work for the caller.  Where channels
+ * are not equally fast, with more of them the fast ones do more.
+ */
+#define DCBM_PIECES_IF_EVEN	1
+#define DCBM_PIECES_IF_UNEVEN	4
 
 /* A batch at the core's cap. */
 #define DCBM_FULL_BATCH_BYTES	SZ_2M
@@ -67,9 +68,11 @@ unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
 }
 
 /* How long a piece should be, on so many channels. */
-size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
+size_t dcbm_piece(size_t bytes, unsigned int nr_chans, bool even)
 {
-	size_t share = DIV_ROUND_UP(bytes, nr_chans * DCBM_PIECES_PER_CHAN);
+	unsigned int nr_pieces = nr_chans * (even ? DCBM_PIECES_IF_EVEN :
+						    DCBM_PIECES_IF_UNEVEN);
+	size_t share = DIV_ROUND_UP(bytes, nr_pieces);
 
 	return clamp_t(size_t, PAGE_ALIGN(share), DCBM_MIN_PIECE,
 		       DCBM_MAX_PIECE);

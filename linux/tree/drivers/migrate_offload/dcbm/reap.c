@@ -69,7 +69,7 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 		list_add_tail(&slot->node, &chan->free);
 		chan->nr_away--;
 		unpin = !dcbm_can_terminate(chan);
-		wake_up_all(&dcbm_idle_wq);
+		dcbm_chan_heard_of(chan);
 		break;
 	default:
 		WARN_ONCE(1, "%s called back twice\n",
@@ -408,7 +408,7 @@ void dcbm_late_work(struct work_struct *work)
 	list_splice(&late, &chan->free);
 	chan->nr_away -= nr;
 	spin_unlock_irq(&chan->lock);
-	wake_up_all(&dcbm_idle_wq);
+	dcbm_chan_heard_of(chan);
 
 	/* Whoever unloads us waits for this work. */
 	if (!dcbm_can_terminate(chan))
