@@ -403,6 +403,8 @@ static void migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
 				       struct list_head *src_folios,
 				       struct list_head *dst_folios)
 {
+	struct migrate_offload_stats *by_reason =
+		migrate_offload_reason_stats[ctx->reason];
 	enum migrate_offload_counter why = MO_DECLINED_FOLIOS;
 	struct migrate_copy_batch *batch = NULL;
 	struct folio *folio;
@@ -415,9 +417,8 @@ static void migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
 	if (!migrate_batch_in_vain(ctx, engine, folio_nid(folio), &why))
 		batch = migrate_batch_alloc();
 	if (!batch) {
+		migrate_batch_count_unasked(by_reason, ctx, why);
 		migrate_batch_count_unasked(ctx->engine, ctx, why);
-		migrate_batch_count_unasked(
-			migrate_offload_reason_stats[ctx->reason], ctx, why);
 		return;
 	}
 	batch->reason = ctx->reason;
