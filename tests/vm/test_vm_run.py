@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pageferry.bench.cpio import Archive
 from pageferry.kernel.build import BuiltKernel
+from pageferry.vm.cpio import Archive
 from pageferry.vm.initramfs import boot_initramfs
 
 pytestmark = pytest.mark.vm

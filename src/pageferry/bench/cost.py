@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from pageferry.bench.cpio import Archive
 from pageferry.bench.lines import Cost, Line
 from pageferry.errors import PageferryError
 from pageferry.results.schema import Row
 from pageferry.units import KIB, MIB, format_size
+from pageferry.vm.cpio import Archive
 
 BENCH = "cost"
 ENGINES = ("stock", "off", "cpu", "mtcopy")
