@@ -18,7 +18,8 @@ from helpers.fake_kernel import HOOK, make_checkout, make_tarball
 
 from .conftest import Tool
 
-KEYS = {"image", "build_dir", "release", "base", "vanilla"}
+KEYS = {"image", "build_dir", "release", "base", "vanilla", "arch"}
+CROSS = "aarch64-linux-gnu-"
 
 
 @pytest.fixture
@@ -55,6 +56,51 @@ def test_a_build_and_what_a_second_call_costs(fake: Tool, source: Path) -> None:
 def test_vanilla_is_without_our_changes(fake: Tool, source: Path) -> None:
     built = build(fake, source, "--vanilla")
     assert Path(str(built["image"])).read_text() == "one\ntwo\nthree\n"
+
+
+def cross_compiler(path: Path) -> str:
+    """Make programs that pass for one; returns a PATH with them in front."""
+    path.mkdir()
+    for name in ("gcc", "ld"):
+        tool = path / f"{CROSS}{name}"
+        tool.write_text("#!/bin/sh\necho 1.0\n")
+        tool.chmod(0o755)
+    return f"{path}:{os.environ['PATH']}"
+
+
+def test_another_architecture_has_a_build_of_its_own(
+    fake: Tool, source: Path, tmp_path: Path
+) -> None:
+    ours = build(fake, source)
+    fake.environment["PATH"] = cross_compiler(tmp_path / "bin")
+    other = build(fake, source, "--arch", "arm64")
+    assert (ours["arch"], other["arch"]) == ("x86_64", "arm64")
+    image = Path(str(other["image"]))
+    assert image.name == "Image" and f"{CROSS}gcc" in image.read_text()
+    assert image.is_relative_to(str(other["build_dir"]))
+    assert Path(str(other["build_dir"])).parent == Path(str(ours["build_dir"])).parent
+    config = Path(str(other["build_dir"]), ".config").read_text()
+    assert "CONFIG_B=y" in config and "CONFIG_A" not in config
+    assert build(fake, source)["cached"] is True
+    assert build(fake, source, "--arch", "arm64")["cached"] is True
+
+
+def test_a_missing_cross_compiler_is_named_with_its_package(
+    fake: Tool, source: Path, tmp_path: Path
+) -> None:
+    # All that there is but that.
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for directory in os.environ["PATH"].split(":"):
+        for program in Path(directory).glob("*"):
+            link = tools / program.name
+            if not program.name.startswith(CROSS) and not link.exists():
+                link.symlink_to(program)
+    argv = ["kernel", "build", "--source", str(source), "--arch", "arm64"]
+    error = fake.fails(3, *argv, PATH=str(tools))
+    assert f"{CROSS}gcc" in error["reason"] and error["value"] == "arm64"
+    assert "apt-get install" in error["hint"]
+    assert "gcc-aarch64-linux-gnu" in error["hint"]
 
 
 def test_a_change_of_linux_is_noticed(fake: Tool, source: Path) -> None:

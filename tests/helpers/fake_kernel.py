@@ -22,6 +22,10 @@ bzImage:
 	@mkdir -p $(O)/arch/x86/boot $(O)/include/config
 	@cat mm/migrate.c >$(O)/arch/x86/boot/bzImage
 	@echo 6.12.9-pageferry >$(O)/include/config/kernel.release
+Image:
+	@mkdir -p $(O)/arch/$(ARCH)/boot $(O)/include/config
+	@echo $(CROSS_COMPILE) $(CC) >$(O)/arch/$(ARCH)/boot/Image
+	@echo 6.12.9-pageferry >$(O)/include/config/kernel.release
 modules:
 	@true
 modules_install:
@@ -60,6 +64,8 @@ def make_checkout(path: Path, *, hook: str = HOOK) -> Path:
     """Write what the tool reads from a checkout."""
     (path / "linux/configs").mkdir(parents=True)
     (path / "linux/configs/vm.config").write_text("CONFIG_A=y\n")
+    (path / "linux/configs/arm64").mkdir()
+    (path / "linux/configs/arm64/vm.config").write_text("CONFIG_B=y\n")
     (path / "linux/configs/bad.config").write_text("CONFIG_REFUSED=y\n")
     (path / "linux/tree/mm").mkdir(parents=True)
     (path / "linux/tree/mm/new.c").write_text("new\n")

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel import config
+from pageferry.kernel.arch import ARM64
 
 CONFIGS = Path(__file__).resolve().parents[2] / "linux" / "configs"
+FRAGMENTS = config.Fragments(CONFIGS)
 
 symbols = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}", fullmatch=True)
 values = st.sampled_from(["y", "m", "n", "42", "0x1000", '"a string"'])
@@ -30,14 +32,14 @@ def test_a_typo_is_named_with_its_line() -> None:
 
 
 def test_the_order_of_options_does_not_matter() -> None:
-    one = config.canonical(["debug-lockdep", "debug-kasan"], CONFIGS)
-    other = config.canonical(["vm", "debug-kasan", "debug-lockdep"], CONFIGS)
+    one = config.canonical(["debug-lockdep", "debug-kasan"], FRAGMENTS)
+    other = config.canonical(["vm", "debug-kasan", "debug-lockdep"], FRAGMENTS)
     assert one == other == ("vm", "debug-kasan", "debug-lockdep")
 
 
 def test_an_unknown_config_lists_those_there_are() -> None:
     with pytest.raises(PageferryError) as caught:
-        config.canonical(["nope"], CONFIGS)
+        config.canonical(["nope"], FRAGMENTS)
     assert caught.value.code == ExitCode.USAGE
     assert caught.value.hint is not None and "debug-kasan" in caught.value.hint
 
@@ -48,11 +50,27 @@ def test_later_fragments_win_and_vanilla_leaves_ours_out(tmp_path: Path) -> None
         "CONFIG_MIGRATION_COPY_OFFLOAD=y\nCONFIG_MIGRATE_MTCOPY=m\n"
     )
     (tmp_path / "more.config").write_text("# CONFIG_A is not set\n")
-    merged = config.merge(("vm", "more"), tmp_path, vanilla=True, extra={})
+    here = config.Fragments(tmp_path)
+    merged = config.merge(("vm", "more"), here, vanilla=True, extra={})
     assert merged == {"A": "n", "B": "m", "MIGRATION": "y"}
-    patched = config.merge(("vm",), tmp_path, vanilla=False, extra={"V": '"-x"'})
+    patched = config.merge(("vm",), here, vanilla=False, extra={"V": '"-x"'})
     assert patched["MIGRATION_COPY_OFFLOAD"] == "y"
     assert patched["V"] == '"-x"'
+
+
+def test_a_fragment_for_the_architecture_goes_before_the_common_one(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "arm64").mkdir()
+    (tmp_path / "vm.config").write_text("CONFIG_A=y\n")
+    (tmp_path / "arm64/vm.config").write_text("CONFIG_B=y\n")
+    (tmp_path / "more.config").write_text("CONFIG_C=y\n")
+    arm = config.Fragments(tmp_path, ARM64)
+    assert arm.available() == config.Fragments(tmp_path).available() == ["more", "vm"]
+    assert config.merge(("vm", "more"), arm, vanilla=False, extra={}) == {
+        "B": "y",
+        "C": "y",
+    }
 
 
 def test_what_kconfig_refuses_is_an_error_that_names_it() -> None:
@@ -63,7 +81,7 @@ def test_what_kconfig_refuses_is_an_error_that_names_it() -> None:
     assert caught.value.reason == "CONFIG_A=m (is y), CONFIG_C=y (is n)"
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.config")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.config")), ids=str)
 def test_our_fragments_parse_and_repeat_nothing(path: Path) -> None:
     text = path.read_text()
     parsed = config.parse(text, path.name)

@@ -50,6 +50,7 @@ def add_parser(sub: Subparsers) -> None:
         vanilla=False,
         config=[],
         source=None,
+        arch=None,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import output, paths
 from pageferry.errors import usage_error
-from pageferry.kernel import config
+from pageferry.kernel import arch, config
 from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ EPILOG = """\
 examples:
   pageferry kernel build
   pageferry kernel build --config debug-kasan --config debug-lockdep
+  pageferry kernel build --arch arm64
   pageferry kernel build --vanilla --source ~/linux-6.12.30
 """
 
@@ -34,7 +35,7 @@ def add_parser(sub: Subparsers) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_kernel_arguments(parser)
+    add_kernel_arguments(parser, arch_default=arch.X86_64.name)
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="jobs at once (default: one per CPU)"
     )
@@ -48,7 +49,10 @@ def add_parser(sub: Subparsers) -> None:
 
 
 def add_kernel_arguments(
-    parser: argparse._ActionsContainer, *, vanilla: bool = True
+    parser: argparse._ActionsContainer,
+    *,
+    vanilla: bool = True,
+    arch_default: str = "that of the topology",
 ) -> None:
     """Add the options that choose a kernel."""
     parser.add_argument(
@@ -68,6 +72,12 @@ def add_kernel_arguments(
         help="add linux/configs/NAME.config to vm.config (`list` shows them)",
     )
     parser.add_argument(
+        "--arch",
+        choices=arch.NAMES,
+        help="architecture; fragments in linux/configs/ARCH go before those beside "
+        f"it (default: {arch_default})",
+    )
+    parser.add_argument(
         "--source",
         type=Path,
         metavar="PATH",
@@ -75,8 +85,10 @@ def add_kernel_arguments(
     )
 
 
-def make_request(args: argparse.Namespace) -> BuildRequest:
-    """Turn options into a request."""
+def make_request(
+    args: argparse.Namespace, machine: arch.Architecture = arch.X86_64
+) -> BuildRequest:
+    """Turn options into a request; without --arch, for the machine's."""
     jobs = getattr(args, "jobs", None)
     if jobs is not None and jobs < 1:
         raise usage_error("--jobs needs a number above 0", str(jobs))
@@ -85,6 +97,7 @@ def make_request(args: argparse.Namespace) -> BuildRequest:
         vanilla=args.vanilla,
         configs=tuple(args.config) or (config.DEFAULT,),
         source=args.source,
+        arch=machine if args.arch is None else arch.find(args.arch),
         jobs=jobs or len(os.sched_getaffinity(0)),
     )
 
@@ -92,7 +105,8 @@ def make_request(args: argparse.Namespace) -> BuildRequest:
 def run(args: argparse.Namespace) -> int:
     """Build it, or say what would be done."""
     if args.config == ["list"]:
-        names = config.available(paths.repo_root() / "linux" / "configs")
+        configs = paths.repo_root() / "linux" / "configs"
+        names = config.Fragments(configs, arch.find(args.arch or "x86_64")).available()
         if args.json:
             output.answer_json({"configs": names})
         else:

@@ -16,17 +16,18 @@ from pathlib import Path
 from pageferry import output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, from_os_error
 from pageferry.kernel import config, source, tree
+from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.kernel.hooks import NO_CHANGES, Changes, read_changes
 
 # Raised when the way of building changes, so that old builds are not taken.
 _RECIPE = "1"
 _STAMP = ".pageferry-build.json"
-_IMAGE = "arch/x86/boot/bzImage"
 # Lines of make's output for one whole build; it is only for the time left.
 _STEPS_GUESS = 1900
 _STEP = re.compile(rb"  [A-Z]{2,10} ")
 _TOOLS = (
     ("make", "build-essential"),
+    # Also for another architecture: kbuild's own programs run here.
     ("gcc", "build-essential"),
     ("ld", "build-essential"),
     ("bc", "bc"),
@@ -52,6 +53,7 @@ class BuildRequest:
     vanilla: bool = False
     configs: tuple[str, ...] = (config.DEFAULT,)
     source: Path | None = None
+    arch: Architecture = X86_64
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
 
@@ -67,6 +69,7 @@ class BuiltKernel:
     vanilla: bool
     configs: tuple[str, ...]
     cached: bool
+    arch: Architecture = X86_64
 
     def as_json(self) -> dict[str, object]:
         """Give the document of `kernel build --json`."""
@@ -79,6 +82,7 @@ class BuiltKernel:
             "modules": str(self.modules),
             "configs": list(self.configs),
             "cached": self.cached,
+            "arch": self.arch.name,
         }
 
 
@@ -105,7 +109,14 @@ class Plan:
         A direct child of the tree, because then kbuild writes every path
         relative to it, and ccache finds an object whichever tree it is for.
         """
-        return self.tree_path / f"build-{'.'.join(self.configs)}"
+        arch = self.request.arch
+        prefix = "" if arch is X86_64 else f"{arch.name}-"
+        return self.tree_path / f"build-{prefix}{'.'.join(self.configs)}"
+
+    @property
+    def image(self) -> Path:
+        """Name the file that boots."""
+        return self.build_dir / self.request.arch.image
 
     @property
     def log(self) -> Path:
@@ -117,13 +128,14 @@ class Plan:
 def plan_build(request: BuildRequest) -> Plan:
     """Read everything that goes into a build."""
     linux = paths.repo_root() / "linux"
-    names = config.canonical(request.configs, linux / "configs")
-    compiler = _check_tools()
+    fragments = config.Fragments(linux / "configs", request.arch)
+    names = config.canonical(request.configs, fragments)
+    compiler = _check_tools(request.arch)
     origin = source.locate(request.base, request.source)
     vanilla = request.vanilla
     changes = NO_CHANGES if vanilla else read_changes(linux, request.base)
     version = {} if vanilla else {"LOCALVERSION": '"-pageferry"'}
-    values = config.merge(names, linux / "configs", vanilla=vanilla, extra=version)
+    values = config.merge(names, fragments, vanilla=vanilla, extra=version)
     parts = [_RECIPE, origin.identity, changes.digest(), config.render(values)]
     key = hashlib.sha256("\0".join([*parts, compiler]).encode()).hexdigest()
     return Plan(request, origin, changes, names, values, key)
@@ -144,9 +156,10 @@ def build_kernel(request: BuildRequest) -> BuiltKernel:
         raise from_os_error(error, what, ExitCode.NOT_STARTED) from error
 
 
-def _check_tools() -> str:
+def _check_tools(arch: Architecture) -> str:
     """Check that the tools are there; returns what identifies the compiler."""
-    missing = [(t, p) for t, p in _TOOLS if shutil.which(t, path=_path()) is None]
+    wanted = dict((*_TOOLS, *arch.compilers)).items()
+    missing = [(t, p) for t, p in wanted if shutil.which(t, path=_path()) is None]
     headers = {"libelf.h": "libelf-dev"}
     if Path("/etc/debian_version").exists():
         missing += [
@@ -158,11 +171,12 @@ def _check_tools() -> str:
         packages = sorted({package for _, package in missing})
         raise PageferryError(
             "the kernel cannot be built here",
+            value=None if arch is X86_64 else arch.name,
             reason=f"missing: {', '.join(tool for tool, _ in missing)}",
             hint=f"apt-get install {' '.join(packages)}",
             code=ExitCode.UNSUPPORTED,
         )
-    said = [proc.capture([tool, "--version"]).stdout for tool in ("gcc", "ld")]
+    said = [proc.capture([tool, "--version"]).stdout for tool, _ in arch.compilers]
     return "\n".join(text.partition("\n")[0] for text in said)
 
 
@@ -190,32 +204,37 @@ def _environment() -> dict[str, str]:
 
 def make_command(plan: Plan) -> list[str]:
     """Give the common part of every make command line."""
+    arch = plan.request.arch
     argv = ["make", "-C", str(plan.tree_path), f"O={plan.build_dir}"]
-    argv += ["ARCH=x86_64", "LOCALVERSION="]
+    argv += [f"ARCH={arch.make}", "LOCALVERSION="]
+    argv += [f"CROSS_COMPILE={arch.cross}"] if arch.cross else []
     if shutil.which("ccache", path=_path()) is not None:
-        argv += ["CC=ccache gcc", "HOSTCC=ccache gcc"]
+        argv += [f"CC=ccache {arch.cross}gcc", "HOSTCC=ccache gcc"]
     return argv
 
 
 def describe(plan: Plan) -> list[str]:
     """Say what a build would do, for --dry-run."""
     if _read_stamp(plan) is not None:
-        return [f"nothing to do: {plan.build_dir / _IMAGE} is up to date"]
+        return [f"nothing to do: {plan.image} is up to date"]
     lines = []
     if not plan.tree_path.exists():
         lines.append(f"unpack {plan.source.path} as {plan.tree_path}")
     lines += [f"apply {hook.path}" for hook in plan.changes.hooks]
     lines += [f"copy linux/tree/{name}" for name in sorted(plan.changes.tree)]
     lines.append(f"merge configs {', '.join(plan.configs)}")
-    make = make_command(plan)
-    lines.append(shlex.join([*make, f"-j{plan.request.jobs}", "bzImage", "modules"]))
+    lines.append(shlex.join([*make_command(plan), *_targets(plan)]))
     return lines
+
+
+def _targets(plan: Plan) -> list[str]:
+    return [f"-j{plan.request.jobs}", plan.request.arch.target, "modules"]
 
 
 def _read_stamp(plan: Plan) -> BuiltKernel | None:
     try:
         stamp = json.loads((plan.build_dir / _STAMP).read_text())
-        if stamp["key"] != plan.key or not (plan.build_dir / _IMAGE).is_file():
+        if stamp["key"] != plan.key or not plan.image.is_file():
             return None
         return _built(plan, str(stamp["release"]), cached=True)
     except (OSError, ValueError, KeyError, TypeError):
@@ -224,7 +243,7 @@ def _read_stamp(plan: Plan) -> BuiltKernel | None:
 
 def _built(plan: Plan, release: str, *, cached: bool) -> BuiltKernel:
     return BuiltKernel(
-        image=plan.build_dir / _IMAGE,
+        image=plan.image,
         build_dir=plan.build_dir,
         modules=plan.build_dir / "modroot" / "lib" / "modules" / release,
         release=release,
@@ -232,6 +251,7 @@ def _built(plan: Plan, release: str, *, cached: bool) -> BuiltKernel:
         vanilla=plan.request.vanilla,
         configs=plan.configs,
         cached=cached,
+        arch=plan.request.arch,
     )
 
 
@@ -245,16 +265,15 @@ def _build(plan: Plan, lock: int) -> BuiltKernel:
     plan.log.parent.mkdir(parents=True, exist_ok=True)
     flavour = "vanilla" if plan.request.vanilla else "patched"
     output.talk(
-        f"building Linux {prepared.version} ({flavour}, {', '.join(plan.configs)}, "
-        f"{changed} files changed), log in {plan.log}"
+        f"building Linux {prepared.version} ({plan.request.arch.name}, {flavour}, "
+        f"{', '.join(plan.configs)}, {changed} files changed), log in {plan.log}"
     )
     with plan.log.open("wb") as log:
         _configure(plan, log.fileno())
-        fresh = not (build_dir / _IMAGE).exists()
+        fresh = not plan.image.exists()
         title = f"building {prepared.version} {'+'.join(plan.configs)}"
         progress = output.Progress(title, _STEPS_GUESS if fresh else None)
-        targets = [f"-j{plan.request.jobs}", "bzImage", "modules"]
-        _run_make(plan, targets, log.fileno(), lock, progress)
+        _run_make(plan, _targets(plan), log.fileno(), lock, progress)
         staged = build_dir / "modroot"
         shutil.rmtree(staged, ignore_errors=True)
         install = [f"INSTALL_MOD_PATH={staged}", "modules_install"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pageferry.errors import ExitCode, PageferryError, usage_error
+from pageferry.kernel.arch import X86_64, Architecture
 
 DEFAULT = "vm"
 _SET = re.compile(r"CONFIG_(\w+)=(\S.*)")
@@ -16,14 +18,31 @@ _UNSET = re.compile(r"# CONFIG_(\w+) is not set")
 _OURS = re.compile(r"MIGRATION_COPY_OFFLOAD\w*|MIGRATE_\w+")
 
 
-def available(configs: Path) -> list[str]:
-    """List the fragments of linux/configs."""
-    return sorted(path.stem for path in configs.glob("*.config"))
+@dataclass(frozen=True)
+class Fragments:
+    """The fragments for an architecture, below linux/configs.
+
+    One in the directory named after the architecture stands in for the one of
+    the same name beside that directory: machines differ, checks do not.
+    """
+
+    directory: Path
+    arch: Architecture = X86_64
+
+    def available(self) -> list[str]:
+        """List the names."""
+        places = (self.directory, self.directory / self.arch.name)
+        return sorted({p.stem for place in places for p in place.glob("*.config")})
+
+    def path(self, name: str) -> Path:
+        """Find the file of a name."""
+        own = self.directory / self.arch.name / f"{name}.config"
+        return own if own.is_file() else self.directory / f"{name}.config"
 
 
-def canonical(names: Iterable[str], configs: Path) -> tuple[str, ...]:
+def canonical(names: Iterable[str], fragments: Fragments) -> tuple[str, ...]:
     """Put `vm` first and sort the rest: the order of options must not matter."""
-    known = available(configs)
+    known = fragments.available()
     chosen = set(names) | {DEFAULT}
     for name in sorted(chosen):
         if name not in known:
@@ -50,12 +69,12 @@ def parse(text: str, where: str) -> dict[str, str]:
 
 
 def merge(
-    names: Sequence[str], configs: Path, *, vanilla: bool, extra: dict[str, str]
+    names: Sequence[str], fragments: Fragments, *, vanilla: bool, extra: dict[str, str]
 ) -> dict[str, str]:
     """Merge fragments, later ones winning; a vanilla tree does not know ours."""
     merged: dict[str, str] = {}
     for name in names:
-        path = configs / f"{name}.config"
+        path = fragments.path(name)
         merged.update(parse(path.read_text(), str(path)))
     merged.update(extra)
     if vanilla:
