@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from pageferry import output
-from pageferry.errors import ExitCode, PageferryError, from_os_error
+from pageferry.errors import ExitCode, PageferryError, from_os_error, unsupported
+from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.paths import make_cache_dir, repo_root
 from pageferry.proc import capture, find_tool
 
@@ -25,40 +26,52 @@ def _sources(directory: Path) -> list[Path]:
     return sorted(names)
 
 
-def content_key(directory: Path) -> str:
+def content_key(directory: Path, arch: Architecture = X86_64) -> str:
     """Hash the sources, and the compiler's choice by environment."""
     digest = hashlib.sha256()
     for path in _sources(directory):
         digest.update(f"{path.relative_to(directory)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
+    if arch is not X86_64:
+        digest.update(f"{arch.name}\0".encode())
     for name in ("CC", "CFLAGS"):
         digest.update(f"{name}={os.environ.get(name, '')}\0".encode())
     return digest.hexdigest()[:16]
 
 
-def build() -> Path:
+def build(arch: Architecture = X86_64) -> Path:
     """Return a directory with the programs, building them when it is new."""
     source = repo_root() / "bench"
     try:
         cache = make_cache_dir("bench")
-        wanted = cache / content_key(source)
+        wanted = cache / content_key(source, arch)
         if wanted.is_dir():
             return wanted
-        return _build(source, cache, wanted)
+        return _build(source, cache, wanted, arch)
     except OSError as error:
         raise from_os_error(
             error, "cannot build the benchmark programs", ExitCode.NOT_STARTED
         ) from error
 
 
-def _build(source: Path, cache: Path, wanted: Path) -> Path:
+def _build(source: Path, cache: Path, wanted: Path, arch: Architecture) -> Path:
     make = find_tool("make", "build-essential")
-    find_tool(os.environ.get("CC", "cc").split()[0], "build-essential")
-    output.talk("building the benchmark programs")
+    if arch is X86_64:
+        find_tool(os.environ.get("CC", "cc").split()[0], "build-essential")
+        output.talk("building the benchmark programs")
+    else:
+        find_tool(*arch.compilers[0])
+        # The compiler's package only recommends it.
+        if not Path("/usr", arch.cross.rstrip("-"), "include/stdio.h").exists():
+            raise unsupported(
+                f"no C library for {arch.name}", hint=f"apt-get install {arch.libc}"
+            )
+        output.talk(f"building the benchmark programs for {arch.name}")
     # Whatever happens, a half-built directory never gets the final name.
     with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as name:
         objects, ready = Path(name, "objects"), Path(name, "ready")
-        done = capture([make, "-s", "-C", source, f"OUT={objects}"])
+        cross = [f"CROSS={arch.cross}"] if arch.cross else []
+        done = capture([make, "-s", "-C", source, f"OUT={objects}", *cross])
         if done.returncode:
             raise PageferryError(
                 "cannot build the benchmark programs",

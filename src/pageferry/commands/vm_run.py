@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pageferry import output
+from pageferry.bench import build
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import usage_error
 from pageferry.kernel.build import build_kernel
@@ -25,6 +26,12 @@ Boot a kernel in a virtual machine and run CMD in it. The host's root is there,
 read-only except for directories named with --rw; /tmp and /var/tmp can be
 written, and what is written there is gone with the machine. The kernel is the
 patched one, built first when anything changed, or what --kernel names.
+
+A topology of another architecture has its kernel built for that, and does not
+see the host's root: CMD is a static program for it, which goes along in an
+initramfs with busybox, the kernel's modules, the programs of bench/ and what
+--carry names, each at its path on the host.
+
 The kernel log is searched afterwards for BUG, WARNING, Oops, lockdep, RCU,
 KASAN and the like: any of them makes the run fail, whatever CMD returned.
 """
@@ -34,6 +41,7 @@ examples:
   pageferry vm run -- numactl -H
   pageferry vm run --topology tiered --module mtcopy -- ./my-test --loops 3
   pageferry vm run --config debug-kasan --topology debug -- ./my-test
+  pageferry vm run --topology versal --module dmatest -- sh -c 'cat /proc/interrupts'
   pageferry vm run --topology list
 """
 
@@ -93,6 +101,14 @@ def add_parser(sub: Subparsers) -> None:
         help="a directory of the host that CMD may write to",
     )
     add(
+        "--carry",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a file for a guest that does not see the host's root",
+    )
+    add(
         "--allow-klog",
         action="append",
         default=[],
@@ -109,11 +125,14 @@ def list_topologies(as_json: bool) -> int:
     """Show the machines there are."""
     known = topology.available()
     if as_json:
-        rows = [{"name": n, "description": t.description} for n, t in known.items()]
+        rows = [
+            {"name": n, "description": t.description, "arch": t.arch}
+            for n, t in known.items()
+        ]
         output.answer_json({"topologies": rows})
     else:
-        pairs = [[name, entry.description] for name, entry in known.items()]
-        output.answer(output.table(["topology", "what"], pairs))
+        lines = [[name, t.arch, t.description] for name, t in known.items()]
+        output.answer(output.table(["topology", "arch", "what"], lines))
     return 0
 
 
@@ -121,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     """Boot and run."""
     if args.topology == "list":
         return list_topologies(args.json)
-    topology.load(args.topology)
+    machine = topology.load(args.topology)
     if not args.command:
         raise usage_error(
             "no command: write it after --", hint="pageferry vm run --help"
@@ -133,7 +152,8 @@ def run(args: argparse.Namespace) -> int:
     for directory in args.rw:
         if not directory.is_dir():
             raise usage_error("--rw needs a directory", directory)
-    image, modules = _find_kernel(args)
+    carry = _carried(args, machine)
+    image, modules = _find_kernel(args, machine)
     request = VmRequest(
         command=tuple(args.command),
         image=image,
@@ -145,6 +165,7 @@ def run(args: argparse.Namespace) -> int:
         insert=tuple(args.module),
         append=tuple(word for words in args.append for word in shlex.split(words)),
         rw=tuple(directory.resolve() for directory in args.rw),
+        carry=carry,
         allow_klog=tuple(args.allow_klog),
         accel=args.accel,
         preallocate=args.preallocate,
@@ -164,14 +185,30 @@ def _check_pattern(pattern: str) -> None:
         raise usage_error(f"not a regular expression: {error}", pattern) from error
 
 
-def _find_kernel(args: argparse.Namespace) -> tuple[Path, Path | None]:
+def _carried(args: argparse.Namespace, machine: topology.Topology) -> tuple[Path, ...]:
+    """List what the guest gets, if it does not see all there is."""
+    arch = machine.architecture
+    if args.arch not in (None, arch.name):
+        raise usage_error(f"topology {args.topology} is {arch.name}", args.arch)
+    if machine.sees_host:
+        if args.carry:
+            raise usage_error("--carry: this guest sees the host's root", args.carry[0])
+        return ()
+    programs = build.build(arch)
+    ours = (programs / name for name in build.PROGRAMS)
+    return (*(path.absolute() for path in args.carry), *ours)
+
+
+def _find_kernel(
+    args: argparse.Namespace, machine: topology.Topology
+) -> tuple[Path, Path | None]:
     if args.kernel is None:
-        built = build_kernel(make_request(args))
+        built = build_kernel(make_request(args, machine.architecture))
         return built.image, built.modules
     image = args.kernel.resolve()
     if not image.is_file():
         raise usage_error("no such kernel image", args.kernel, "pageferry kernel build")
-    # BUILD/arch/x86/boot/bzImage
+    # BUILD/arch/x86/boot/bzImage, and as deep elsewhere
     staged = (
         image.parents[3] / "modroot/lib/modules" if len(image.parents) > 3 else None
     )

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from pageferry import output, paths, proc
+from pageferry.kernel.arch import X86_64, Architecture
 
 KVM = "kvm"
 TCG = "tcg"
@@ -17,34 +18,44 @@ TCG = "tcg"
 TCG_ONE_THREAD = "tcg,thread=single"
 # The clock of instructions makes Linux distrust the local APIC's timer, after it
 # has spent 400 million of them on finding that out.
-ICOUNT_WORDS = ("nolapic_timer",)
-_QEMU = "qemu-system-x86_64"
+_ICOUNT_WORDS = {X86_64: ("nolapic_timer",)}
 _DEADLINE_S = 20.0
 
 
-def find_qemu() -> str:
+def find_qemu(arch: Architecture = X86_64) -> str:
     """Find QEMU, or say how to get it."""
-    return proc.find_tool(_QEMU, "qemu-system-x86", paths.venv_path())
+    return proc.find_tool(arch.qemu, arch.qemu_package, paths.venv_path())
 
 
-def cpu_args(accel: str, *, icount: bool = False) -> list[str]:
+def cpu_args(
+    accel: str, *, icount: bool = False, arch: Architecture = X86_64
+) -> list[str]:
     """Choose the accelerator and the processor."""
     if accel == KVM:
         return ["-accel", "kvm", "-cpu", "host"]
     # TCG runs "rep movsb" a byte at a time: with ERMS or FSRM every copy in the
-    # guest would be ten times slower than the same copy in a loop.
-    processor = ["-cpu", "max,erms=off,fsrm=off"]
+    # guest would be ten times slower than the same copy in a loop. A machine of
+    # another architecture comes with its processor.
+    processor = ["-cpu", "max,erms=off,fsrm=off"] if arch is X86_64 else []
     if icount:
         # Randomness would be the one thing left that differs between two runs.
-        processor[1] += ",rdrand=off,rdseed=off"
+        if processor:
+            processor[1] += ",rdrand=off,rdseed=off"
         clock = ["-icount", "shift=0,sleep=off", "-seed", "1"]
         return ["-accel", "tcg", *clock, *processor]
     one_thread = accel == TCG_ONE_THREAD
     return ["-accel", accel if one_thread else "tcg,thread=multi", *processor]
 
 
-def choose(image: Path) -> str:
+def icount_words(arch: Architecture) -> tuple[str, ...]:
+    """Say what the kernel has to hear when its clock counts instructions."""
+    return _ICOUNT_WORDS.get(arch, ())
+
+
+def choose(image: Path, arch: Architecture = X86_64) -> str:
     """Return kvm where a guest really runs, else tcg; asked once per boot."""
+    if arch is not X86_64:
+        return TCG
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return TCG
     answer = known()

@@ -29,6 +29,10 @@ class Archive:
         """Add a regular file."""
         self._add(name, stat.S_IFREG | mode, content)
 
+    def symbolic_link(self, name: str, target: str) -> None:
+        """Add a symbolic link."""
+        self._add(name, stat.S_IFLNK | 0o777, target.encode())
+
     def character_device(self, name: str, major: int, minor: int) -> None:
         """Add a device node: the kernel opens /dev/console before init runs."""
         self._add(name, stat.S_IFCHR | 0o600, device=(major, minor))

@@ -1,16 +1,17 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Process 1 of the guest. The host's root is mounted read-only over 9P; this
-# adds what a command expects and runs $pageferry_run. virtme-ng's own init
-# wants udev and runs systemd-tmpfiles, which takes longer than all the rest.
+# Process 1 of the guest. The host's root is mounted read-only over 9P, or, where
+# $pageferry_carried is set, the root is an initramfs. This adds what a command
+# expects and runs $pageferry_run. virtme-ng's own init wants udev and runs
+# systemd-tmpfiles, which takes longer than all the rest.
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 # busybox runs its other halves by /proc/self/exe, which over 9P is QEMU's.
 /bin/busybox mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs run /run
 mkdir -p /dev/pts /dev/shm /dev/virtio-ports
 for m in devpts:/dev/pts tmpfs:/dev/shm debugfs:/sys/kernel/debug tracefs:/sys/kernel/tracing configfs:/sys/kernel/config cgroup2:/sys/fs/cgroup; do
-	mount -t "${m%%:*}" none "${m#*:}"
+	grep -qw "${m%%:*}" /proc/filesystems && mount -t "${m%%:*}" none "${m#*:}"
 done
-for d in /tmp /var/tmp /var/log /var/cache; do
+[ -n "$pageferry_carried" ] || for d in /tmp /var/tmp /var/log /var/cache; do
 	mkdir -p "/run/rw$d/upper" "/run/rw$d/work"
 	mount -t overlay -o "lowerdir=$d,upperdir=/run/rw$d/upper,workdir=/run/rw$d/work" none "$d"
 done

@@ -16,6 +16,9 @@ STATE_PORT = "state"
 PORTS = ("stderr", STATE_PORT)
 STARTED = "started"
 ENDED = "ended"
+# The port of the command's stdout: virtme-ng's name for it.
+STDOUT_PORT = "virtme.stdout"
+KERNEL_WORDS = ("loglevel=7", "printk.devkmsg=on", "nokaslr")
 # The guest mounts file systems of its own over these.
 _HIDDEN = ("/run", "/dev", "/proc", "/sys")
 _PASSED_ON = ("HOME", "LANG", "PATH", "PYTHONPATH", "TERM", "XDG_CACHE_HOME")

@@ -18,6 +18,7 @@ from pathlib import Path
 from pageferry import paths, proc
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.vm import accel, klog, topology
+from pageferry.vm.qemu import bare_machine
 from pageferry.vm.run import new_log
 
 
@@ -48,15 +49,15 @@ def boot_initramfs(
     """
     machine = topology.load(machine_name)
     log = new_log()
-    chosen = accel.TCG if machine.icount else accel.choose(image)
-    argv = [accel.find_qemu(), *accel.cpu_args(chosen, icount=machine.icount)]
-    argv += ["-machine", "q35", *machine.qemu_args(preallocate=preallocate)]
-    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+    arch = machine.architecture
+    chosen = accel.TCG if machine.icount else accel.choose(image, arch)
+    argv = bare_machine(machine, chosen, icount=machine.icount)
+    argv += machine.qemu_args(preallocate=preallocate)
     # The clock must not tell the guest what time it is outside.
     argv += ["-rtc", "base=2000-01-01,clock=vm"] if machine.icount else []
     argv += ["-serial", f"file:{log}"]
-    words = ["console=ttyS0", "panic=-1", "nokaslr", "rdinit=/init"]
-    words += [*(accel.ICOUNT_WORDS if machine.icount else ()), *append]
+    words = [f"console={arch.console}", "panic=-1", "nokaslr", "rdinit=/init"]
+    words += [*machine.kernel_words(), *append]
     started = time.monotonic()
     with tempfile.NamedTemporaryFile(dir=paths.make_cache_dir("vm")) as packed:
         packed.write(archive)

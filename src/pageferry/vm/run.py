@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boot a kernel with virtme-ng and run one command in it.
+"""Boot a kernel and run one command in it.
 
-virtme-run puts the machine together and exports the host's root over 9P; our
-own init runs the command. Its output comes back on ports of its own, so that
-the serial console holds the kernel log and nothing else.
+Our own init runs the command, on the host's root (virtme.py) or in an initramfs
+(carried.py). Its output comes back on ports of its own, so that the serial
+console holds the kernel log and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pageferry import output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, unsupported
-from pageferry.vm import accel, guest, klog, topology
+from pageferry.vm import accel, carried, guest, klog, topology, virtme
 
 # Boots take seconds; a busy machine may make minutes of them.
 BOOT_TIMEOUT_S = 300.0
@@ -49,6 +49,8 @@ class VmRequest:
     insert: tuple[str, ...] = ()
     append: tuple[str, ...] = ()
     rw: tuple[Path, ...] = ()
+    # What a guest that does not see the host's root gets of it.
+    carry: tuple[Path, ...] = ()
     allow_klog: tuple[str, ...] = ()
     accel: str | None = None
     preallocate: bool = False
@@ -114,8 +116,15 @@ def run_vm(request: VmRequest) -> VmOutcome:
             hint="pageferry kernel build",
             code=ExitCode.USAGE,
         )
+    arch = machine.architecture
+    if not machine.sees_host:
+        if request.accel == accel.KVM:
+            raise unsupported(f"KVM cannot run {arch.name} here", request.topology)
+        request = carried.check(request, machine)
     icount = request.icount or machine.icount
-    chosen = request.accel or (accel.TCG if icount else accel.choose(request.image))
+    chosen = request.accel or (
+        accel.TCG if icount else accel.choose(request.image, arch)
+    )
     for left in reversed(range(_BOOTS)):
         try:
             return _Run(request, machine, chosen, icount=icount).outcome()
@@ -221,17 +230,20 @@ class _Run:
                     code=ExitCode.USAGE,
                 )
             insert = guest.module_files(modules, self.request.insert)
+        environment = self.request.environment
+        if not self.machine.sees_host:
+            environment = {**carried.environment(self.request), **environment}
         text = guest.run_script(
             self.request.command,
             cwd=self.request.cwd,
-            modules=modules,
+            modules=modules if self.machine.sees_host else None,
             insert=insert,
-            environment=self.request.environment,
+            environment=environment,
         )
         script.write_text(text)
         with contextlib.ExitStack() as pipes:
             ports = {name: _Pipe(pipes) for name in guest.PORTS}
-            argv = self._virtme_args(script, {n: p.write for n, p in ports.items()})
+            argv = self._command_line(script, {n: p.write for n, p in ports.items()})
             env = {**os.environ, "PATH": paths.venv_path()}
             with proc.group(
                 argv,
@@ -243,62 +255,16 @@ class _Run:
                     port.close_write()
                 self._watch(process, {n: port.read for n, port in ports.items()})
 
-    def _virtme_args(self, script: Path, ports: Mapping[str, int]) -> list[str]:
-        accel.find_qemu()
-        virtme = paths.venv_bin() / "virtme-run"
-        if not virtme.is_file():
-            raise unsupported(
-                "virtme-ng is not installed", hint="run ./pageferry from the checkout"
-            )
-        if not Path("/bin/busybox").exists():
-            raise unsupported(
-                "busybox is not installed", hint="apt-get install busybox-static"
-            )
-        argv = [str(virtme), "--kimg", str(self.request.image), "--mods", "none"]
-        argv += ["--force-9p", "--show-boot-console", "--script-sh", "true"]
-        # QEMU takes "-machine accel=", which virtme-ng would add, or "-accel",
-        # which says more; not both.
-        argv.append("--disable-kvm")
-        for directory in self.request.rw:
-            argv += ["--rwdir", str(directory.resolve())]
-        for directory in self._hidden_directories(script.parent):
-            argv += ["--rodir", str(directory)]
-        for word in self._kernel_words(script):
-            argv.append(f"--kopt={word}")
-        qemu = accel.cpu_args(self.accel, icount=self.icount)
-        qemu += self.machine.qemu_args(preallocate=self.request.preallocate)
-        # A port for the command's stderr; virtme-ng's own ends up in our serial
-        # log, where the kernel's messages are. And one for when it started and
-        # how it ended: the console's last lines may be lost at power-off.
-        qemu += ["-device", "virtio-serial-pci"]
-        for name, number in ports.items():
-            file = f"file,id=pf{name},path=/proc/self/fd/{number}"
-            port = f"virtserialport,name=pageferry.{name},chardev=pf{name}"
-            qemu += ["-chardev", file, "-device", port]
-        return [*argv, "--qemu-opts", *qemu]
-
-    def _hidden_directories(self, scratch: Path) -> list[Path]:
-        shown = [scratch, self.request.cwd, guest.INIT.parent, *paths_of(self.request)]
-        found: list[Path] = []
-        for directory in shown:
-            real = directory.resolve()
-            inside = any(d == real or d in real.parents for d in self.request.rw)
-            if guest.is_hidden(real) and real not in found and not inside:
-                found.append(real)
-        return found
-
-    def _kernel_words(self, script: Path) -> list[str]:
-        words = ["loglevel=7", "printk.devkmsg=on", "nokaslr"]
-        # The root is read-only for the guest, so what it has read once is good.
-        words.append(
-            "rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose"
+    def _command_line(self, script: Path, ports: Mapping[str, int]) -> list[str]:
+        make = virtme.command_line if self.machine.sees_host else carried.command_line
+        return make(
+            self.request,
+            self.machine,
+            self.accel,
+            icount=self.icount,
+            script=script,
+            ports=ports,
         )
-        words += accel.ICOUNT_WORDS if self.icount else ()
-        words += self.request.append
-        # The kernel stops reading at "--", and so does not see the init that
-        # virtme-ng names after it. The tab ends a word for the kernel, but not
-        # for the option parser in between, which swallows a lone "--".
-        return [*words, f"pageferry_run={script}", f"init={guest.INIT}\t--"]
 
     def _watch(
         self, process: subprocess.Popen[bytes], ports: Mapping[str, int]
@@ -400,8 +366,3 @@ class _Pipe:
         if self.write >= 0:
             os.close(self.write)
         self.write = -1
-
-
-def paths_of(request: VmRequest) -> list[Path]:
-    """List the directories that the guest must see besides the current one."""
-    return [paths.repo_root(), *([request.modules] if request.modules else [])]

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 
 from pageferry.errors import ExitCode, PageferryError, usage_error
+from pageferry.kernel.arch import X86_64, Architecture, find
 from pageferry.units import MIB, parse_size
+from pageferry.vm.accel import icount_words
 
 _DIRECTORY = Path(__file__).parent / "topologies"
 
@@ -30,14 +32,43 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpus: int
     node: list[Node]
     icount: bool = False
+    arch: str = X86_64.name
+    machine: str = "q35"
+    # What QEMU has to hear where it counts processors that Linux cannot use.
+    qemu_cpus: int | None = None
+    # The machine cannot have nodes, so the kernel divides its memory: all have
+    # the same size and every CPU.
+    fake_nodes: bool = False
+    # More words for the kernel's command line.
+    append: list[str] = []
+
+    @property
+    def architecture(self) -> Architecture:
+        """Say which kernels and programs it runs."""
+        return find(self.arch)
+
+    @property
+    def sees_host(self) -> bool:
+        """Say whether programs of the host can run in it."""
+        return self.architecture is X86_64
 
     @property
     def memory_bytes(self) -> int:
         """Add up the memory of all nodes."""
         return sum(parse_size(node.memory) for node in self.node)
 
+    def kernel_words(self, *, icount: bool | None = None) -> list[str]:
+        """Say it to the kernel."""
+        words = [f"numa=fake={len(self.node)}"] if self.fake_nodes else []
+        words += [f"nr_cpus={self.cpus}"] if self.qemu_cpus is not None else []
+        counted = self.icount if icount is None else icount
+        words += icount_words(self.architecture) if counted else ()
+        return [*words, *self.append]
+
     def qemu_args(self, *, preallocate: bool = False) -> list[str]:
         """Say it to QEMU."""
+        if self.fake_nodes:
+            return self._one_memory_args(preallocate=preallocate)
         hmat = any(node.latency_ns is not None for node in self.node)
         argv = ["-smp", str(self.cpus), "-m", f"{self.memory_bytes // MIB}M"]
         argv += ["-machine", "hmat=on"] if hmat else []
@@ -54,6 +85,13 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 numa += f",initiator={initiator}"
             argv += ["-object", backend, "-numa", numa]
         return argv + (self._hmat_args() if hmat else [])
+
+    def _one_memory_args(self, *, preallocate: bool) -> list[str]:
+        backend = f"memory-backend-ram,id=ram0,size={self.memory_bytes}"
+        backend += ",prealloc=on" if preallocate else ""
+        argv = ["-smp", str(self.qemu_cpus or self.cpus)]
+        argv += ["-m", f"{self.memory_bytes // MIB}M"]
+        return [*argv, "-object", backend, "-machine", "memory-backend=ram0"]
 
     def _hmat_args(self) -> list[str]:
         argv: list[str] = []
@@ -95,6 +133,7 @@ def _read(path: Path) -> Topology:
         (n.latency_ns is None) != (n.bandwidth_mib_s is None) for n in topology.node
     ]
     given = {node.latency_ns is None for node in topology.node}
+    sizes = {node.memory for node in topology.node}
     if not topology.node or any(halves) or len(given) > 1:
         raise PageferryError(
             "topology makes no sense",
@@ -102,4 +141,12 @@ def _read(path: Path) -> Topology:
             reason="all nodes or none need latency_ns and bandwidth_mib_s",
             code=ExitCode.NOT_STARTED,
         )
+    if topology.fake_nodes and (len(sizes) > 1 or given != {True}):
+        raise PageferryError(
+            "topology makes no sense",
+            value=path,
+            reason="nodes that the kernel makes are all alike",
+            code=ExitCode.NOT_STARTED,
+        )
+    find(topology.arch)
     return topology
