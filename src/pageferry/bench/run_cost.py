@@ -22,6 +22,7 @@ from pageferry.bench.target import (
     module_path,
 )
 from pageferry.errors import ExitCode, PageferryError
+from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.kernel.build import (
     BuildRequest,
     BuiltKernel,
@@ -32,8 +33,9 @@ from pageferry.kernel.build import (
 from pageferry.results import store
 from pageferry.results.schema import Result
 from pageferry.vm import accel, klog, topology
+from pageferry.vm.qemu import bare_machine
 
-TOPOLOGY = "cost"
+_TOPOLOGIES = {X86_64: "cost", ARM64: "versal-cost"}
 _BOOT_LIMIT_S = 600.0
 # The date would end up in the count, as would random numbers; those
 # accel.cpu_args() takes care of.
@@ -50,6 +52,11 @@ class Job:
     vanilla: BuildRequest
     command: tuple[str, ...]
     jobs: int
+
+    @property
+    def topology(self) -> str:
+        """Name the machine: one for each architecture."""
+        return _TOPOLOGIES[self.kernel.arch]
 
     def request_for(self, engine: str) -> BuildRequest:
         """Choose the kernel: only the baseline is vanilla."""
@@ -79,7 +86,7 @@ def dry_run(job: Job) -> list[str]:
         steps += describe(plan_build(request))
     for engine in job.engines:
         steps.append(
-            f"boot topology {TOPOLOGY} {job.layouts} times with engine {engine}"
+            f"boot topology {job.topology} {job.layouts} times with engine {engine}"
         )
     steps.append(f"boot {job.engines[0]} once more and compare every digit")
     steps.append(f"keep the result in {store.results_dir()}")
@@ -89,7 +96,7 @@ def dry_run(job: Job) -> list[str]:
 def run(job: Job) -> Result:
     """Count, and give the result with every row verified."""
     begin = time.monotonic_ns()
-    program = build.build() / "cost"
+    program = build.build(job.kernel.arch) / "cost"
     kernels = {
         request: build_kernel(request)
         for request in dict.fromkeys(job.request_for(e) for e in job.engines)
@@ -111,7 +118,7 @@ def run(job: Job) -> Result:
         stock_kernel=None
         if stock is None
         else describe_built(stock.kernel, environment_of(seen[stock])),
-        machine=Place(accel="tcg icount", topology=TOPOLOGY).describe(environment),
+        machine=Place(accel="tcg icount", topology=job.topology).describe(environment),
         rows=cost.make_rows([s for boot in counted for s in samples[boot]]),
         settings=settings(environment),
         created=store.now(),
@@ -134,18 +141,18 @@ def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
 
 def qemu_args(boot: Boot, initrd: Path) -> list[str]:
     """Give QEMU's command line."""
-    machine = topology.load(TOPOLOGY)
+    arch = boot.kernel.arch
+    machine = topology.load(_TOPOLOGIES[arch])
     # Warnings and worse reach the console, where they are looked for. Words
     # that the kernel does not know would become arguments of /init.
-    words = ["console=ttyS0", "loglevel=5", "panic=-1", *accel.ICOUNT_WORDS, "--"]
+    words = [f"console={arch.console}", "loglevel=5", "panic=-1"]
+    words += [*machine.kernel_words(), "--"]
     words += cost.init_arguments(boot.engine, boot.modules, boot.layout)
     return [
-        accel.find_qemu(),
-        *accel.cpu_args(accel.TCG, icount=True),
+        *bare_machine(machine, accel.TCG, icount=True),
         *machine.qemu_args(),
         *_REPEATABLE,
-        *("-machine", "q35", "-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-display", "none", "-serial", "stdio"),
+        *("-serial", "stdio"),
         *("-kernel", str(boot.kernel.image), "-initrd", str(initrd)),
         *("-append", " ".join(words)),
     ]

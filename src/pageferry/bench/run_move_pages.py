@@ -88,9 +88,11 @@ def run(job: Job) -> Result:
     begin = time.monotonic_ns()
     if job.plan.rounds < 5:
         output.warn(f"{job.plan.rounds} rounds are few: medians want at least 5")
-    program = build.build() / "move_pages"
-    measure = _run_live if job.topology is None else _run_vm
-    lines, kernel, machine = measure(job, program)
+    if job.topology is None:
+        lines, kernel, machine = _run_live(job, build.build() / "move_pages")
+    else:
+        program = build.build(job.kernel.arch) / "move_pages"
+        lines, kernel, machine = _run_vm(job, program)
     tables = published.move_pages_tables() if job.with_published else []
     return Result(
         command=list(job.command),

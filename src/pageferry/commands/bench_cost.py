@@ -32,6 +32,7 @@ EPILOG = """\
 examples:
   pageferry bench cost
   pageferry bench cost --engines stock,off --check
+  pageferry bench cost --arch arm64 --engines off,cpu
 """
 
 
@@ -74,7 +75,9 @@ def add_parser(sub: Subparsers) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, do nothing"
     )
-    add_kernel_arguments(parser.add_argument_group("kernel"), vanilla=False)
+    add_kernel_arguments(
+        parser.add_argument_group("kernel"), vanilla=False, arch_default="x86_64"
+    )
     parser.set_defaults(run=run, vanilla=False)
 
 

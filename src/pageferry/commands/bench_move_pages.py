@@ -36,6 +36,7 @@ EPILOG = """\
 examples:
   pageferry bench move-pages
   pageferry bench move-pages --engines mtcopy,dcbm --channels 1,2,4,8,16 --vm
+  pageferry bench move-pages --topology versal --engines dcbm --channels 1,8
   pageferry bench move-pages --sizes all --engines mtcopy --threads 2,4,8 --live
 """
 
@@ -225,7 +226,10 @@ def run(args: argparse.Namespace) -> int:
     plan = make_plan(args)
     # Everything that may be wrong with the options comes before the first word.
     timeout_s = None if args.timeout is None else parse_seconds(args.timeout)
-    request = make_request(args)
+    machine = topology.load(args.topology)
+    if args.arch not in (None, machine.arch):
+        raise usage_error(f"topology {args.topology} is {machine.arch}", args.arch)
+    request = make_request(args, machine.architecture)
     job = Job(
         plan=plan,
         topology=choose_topology(args, plan),
