@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from helpers import guests
+from pageferry.kernel.arch import ARM64, X86_64, Architecture
 from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
@@ -47,8 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-def _build(*configs: str, vanilla: bool = False) -> BuiltKernel:
-    return build_kernel(BuildRequest(vanilla=vanilla, configs=("vm", *configs)))
+def _build(
+    *configs: str, vanilla: bool = False, arch: Architecture = X86_64
+) -> BuiltKernel:
+    request = BuildRequest(vanilla=vanilla, configs=("vm", *configs), arch=arch)
+    return build_kernel(request)
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +65,12 @@ def kernel_vm() -> BuiltKernel:
 def kernel_vanilla() -> BuiltKernel:
     """The base release as it is."""
     return _build(vanilla=True)
+
+
+@pytest.fixture(scope="session")
+def kernel_arm64() -> BuiltKernel:
+    """The kernel for machines with a DMA controller."""
+    return _build(arch=ARM64)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A real DMA controller: QEMU's Versal, driven by Linux's own zynqmp_dma."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conftest import RunInVm
+from pageferry.bench import build
+from pageferry.bench.lines import Measurement, parse_line
+from pageferry.cli import main
+from pageferry.kernel.arch import ARM64
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import decode
+
+pytestmark = pytest.mark.vm
+
+MIB = 1 << 20
+CHANNELS = 8
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What it lives in, what it needs first, and whether it declines some."""
+
+    module: bool = True
+    prepare: str = ""
+    takes_all: bool = True
+
+
+ENGINES = {
+    "cpu": Engine(module=False),
+    "mtcopy": Engine(takes_all=False),
+}
+TOTAL = 16 * MIB
+SIZES = [4096 << order for order in range(10) if order != 1]
+
+
+def vm_run(
+    capsys: pytest.CaptureFixture[str], kernel: BuiltKernel, *argv: str
+) -> tuple[int, str, str]:
+    capsys.readouterr()
+    options = ("--kernel", str(kernel.image), "--topology", "versal")
+    code = main(["vm", "run", *options, *argv])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+SCRIPT = """
+cat /sys/devices/system/node/has_cpu /sys/devices/system/node/has_memory
+uname -rm
+echo to stderr >&2
+grep -c . /sys/class/dma/*/in_use | wc -l
+lsmod | grep -o ^mtcopy
+exit 7
+"""
+
+
+def test_it_runs_commands_as_any_machine_does(
+    capsys: pytest.CaptureFixture[str], kernel_arm64: BuiltKernel
+) -> None:
+    code, out, err = vm_run(
+        capsys,
+        kernel_arm64,
+        *("--module", "mtcopy", "--json", "--", "sh", "-c", SCRIPT),
+    )
+    document = json.loads(out)
+    assert code == document["exit_code"] == 7, err
+    release = f"{kernel_arm64.release} aarch64"
+    assert document["stdout"].splitlines() == [
+        *("0-1", "0-1", release, str(CHANNELS), "mtcopy")
+    ]
+    assert document["stderr"] == "to stderr\n"
+    assert document["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "expected", "word"),
+    [
+        ((), "echo '<4>WARNING: CPU: 0 PID: 1 at x' >/dev/kmsg", 1, "WARNING: CPU"),
+        ((), "echo c >/proc/sysrq-trigger; sleep 600", 1, "sysrq triggered crash"),
+        (("--timeout", "2"), "sleep 600", 124, "still running after 2 s"),
+    ],
+)
+def test_it_fails_as_any_machine_does(
+    capsys: pytest.CaptureFixture[str],
+    kernel_arm64: BuiltKernel,
+    options: tuple[str, ...],
+    script: str,
+    expected: int,
+    word: str,
+) -> None:
+    code, _, err = vm_run(capsys, kernel_arm64, *options, "--", "sh", "-c", script)
+    assert code == expected
+    assert word in err
+
+
+def test_a_program_of_the_host_is_refused(
+    capsys: pytest.CaptureFixture[str], kernel_arm64: BuiltKernel
+) -> None:
+    code, _, err = vm_run(capsys, kernel_arm64, "--", "/bin/ls")
+    assert code == 2
+    assert "static arm64 program" in err and "move_pages" in err
+
+
+DMATEST = """
+cd /sys/module/dmatest/parameters
+echo {size} >test_buf_size; echo 5 >iterations; echo 2 >threads_per_chan
+echo 5000 >timeout; echo {fixed} >norandom; echo {fixed} >alignment
+echo '' >channel; echo 1 >run
+# Its own "wait", read right after "run", may return at once.
+while [ "$(cat run)" = Y ]; do sleep 0.1; done
+dmesg
+"""
+
+
+@pytest.mark.parametrize("size", [4096, 65536, 2 * MIB])
+def test_the_controller_copies(
+    in_vm: RunInVm, kernel_arm64: BuiltKernel, size: int
+) -> None:
+    """The kernel's own test of the driver, on every channel."""
+    done = in_vm(
+        kernel_arm64,
+        *("sh", "-c", DMATEST.format(size=size, fixed="N" if size < 2 * MIB else "Y")),
+        topology="versal",
+        insert=("dmatest",),
+    )
+    assert done.status == 0, done.stderr
+    summaries = re.findall(r"summary (\d+) tests, (\d+) failures", done.stdout)
+    assert summaries == [("5", "0")] * 2 * CHANNELS, done.stdout
+
+
+MOVE = """
+{prepare}
+exec move_pages --variants={variants} --sizes={sizes} \\
+    --total-bytes={total} --rounds=2 --limit=none
+"""
+
+
+def test_every_engine_moves_and_is_verified(
+    in_vm: RunInVm, kernel_arm64: BuiltKernel
+) -> None:
+    """Every size from 4K to 2M, each page verified, and who copied it."""
+    script = MOVE.format(
+        prepare="\n".join(engine.prepare for engine in ENGINES.values()),
+        variants=",".join(("stock", *ENGINES)),
+        sizes=",".join(map(str, SIZES)),
+        total=TOTAL,
+    )
+    done = in_vm(
+        kernel_arm64,
+        *("sh", "-c", script),
+        topology="versal",
+        insert=[name for name, engine in ENGINES.items() if engine.module],
+        carry=[build.build(ARM64) / "move_pages"],
+    )
+    assert done.status == 0, done.stderr
+    lines = [parse_line(text) for text in done.stdout.splitlines()]
+    seen = [line for line in lines if isinstance(line, Measurement)]
+    counted: dict[tuple[str, int], int] = {}
+    for line in seen:
+        assert line.verified
+        assert line.moved_bytes == TOTAL
+        assert not line.split_folios
+        key = (line.engine, line.folio_bytes)
+        counted[key] = counted.get(key, 0) + (line.engine_bytes or 0)
+        # The kernel's counters say who copied.
+        if line.engine in ENGINES and ENGINES[line.engine].takes_all:
+            assert line.engine_bytes == TOTAL
+    assert counted.keys() == {(e, s) for e in ("stock", *ENGINES) for s in SIZES}
+    assert all(bool(count) == (key[0] != "stock") for key, count in counted.items())
+
+
+def test_a_benchmark_runs_there(kernel_arm64: BuiltKernel, tmp_path: Path) -> None:
+    output = tmp_path / "result.json"
+    code = main(
+        [
+            *("bench", "move-pages", "--vm", "--topology", "versal", "--no-limit"),
+            *("--engines", "stock,cpu,mtcopy", "--sizes", "2M", "--total", "16M"),
+            *("--rounds", "1", "--output", str(output)),
+        ]
+    )
+    assert code == 0
+    result = decode(output.read_bytes())
+    assert result.kernel.release == kernel_arm64.release
+    assert result.machine.topology == "versal"
+    rows = {row.engine: row for row in result.rows}
+    assert rows.keys() == {"stock", "cpu", "mtcopy"}
+    assert all(row.verified for row in rows.values())
+    assert rows["cpu"].engine_bytes == TOTAL
