@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pageferry.vm import accel
+from pageferry.vm import accel, devicetree
 from pageferry.vm.topology import Topology
 
 
@@ -12,4 +12,10 @@ def bare_machine(machine: Topology, chosen: str, *, icount: bool) -> list[str]:
     arch = machine.architecture
     argv = [accel.find_qemu(arch), *accel.cpu_args(chosen, icount=icount, arch=arch)]
     argv += ["-machine", machine.machine, "-nodefaults", "-no-user-config"]
-    return [*argv, "-display", "none", "-no-reboot"]
+    argv += ["-display", "none", "-no-reboot"]
+    if machine.dma_coherent is not None:
+        # The same seed, so that the same random numbers end up in it.
+        about = [argv[0], *machine.qemu_args(), "-seed", "1"]
+        tree = devicetree.of_machine(about, machine.machine, machine.dma_coherent)
+        argv += ["-dtb", str(tree)]
+    return argv
