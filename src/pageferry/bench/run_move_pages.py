@@ -29,6 +29,7 @@ from pageferry.report import published
 from pageferry.results import store
 from pageferry.results.schema import Kernel, Machine, Result
 from pageferry.units import format_size
+from pageferry.vm import topology
 from pageferry.vm.run import VmRequest
 
 # A run that hangs must end; one that is merely slow must not. Emulation on a
@@ -123,7 +124,9 @@ def _run_vm(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
     assert job.topology is not None
     kernel = build_kernel(job.kernel)
     arguments = job.plan.arguments()
-    for name, parameters in job.plan.simulated().items():
+    has_dma = bool(topology.load(job.topology).dma_channels)
+    simulated = {} if has_dma else job.plan.simulated()
+    for name, parameters in simulated.items():
         arguments.append(f"--module={module_path(kernel, name)} {parameters}")
     for name in job.plan.modules():
         arguments.append(f"--module={module_path(kernel, name)}")

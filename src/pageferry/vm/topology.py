@@ -39,6 +39,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # The machine cannot have nodes, so the kernel divides its memory: all have
     # the same size and every CPU.
     fake_nodes: bool = False
+    # Channels of a DMA controller; where there is none, one is simulated.
+    dma_channels: int = 0
     # Devices that the device tree is to call coherent: see devicetree.py.
     dma_coherent: str | None = None
     # More words for the kernel's command line.
