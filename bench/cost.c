@@ -47,7 +47,8 @@ static const char usage_text[] =
 	"Moves lists of folios back and forth between nodes 0 and 1 and prints the\n"
 	"nanoseconds of each pass: instructions, under QEMU's icount. Can be /init.\n"
 	"\n"
-	"  --engine NAME     off, stock, cpu, mtcopy (default off)\n"
+	"  --engine NAME     off, stock, cpu, mtcopy, dcbm[:channels=N], which\n"
+	"                    decides itself what it takes (default off)\n"
 	"  --module FILE     load this kernel module first; may be repeated\n"
 	"  --base-pages N    4K pages in the list (default 8192)\n"
 	"  --huge-pages N    2M folios in the list (default 16; 0: none)\n"
@@ -93,6 +94,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 				bench_die(BENCH_USAGE,
 					  "--engine: '%s' is not valid",
 					  optarg);
+			o->engine.learned = true;
 			break;
 		case 'm':
 			if (o->nr_modules == MAX_MODULES)

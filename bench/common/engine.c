@@ -123,13 +123,13 @@ static unsigned int count_entries(const char *dir)
 	return nr;
 }
 
-/* Every batch is for the channels, and there are as many as @v says. */
+/* Every batch is for the channels, unless @v says otherwise; so many, too. */
 static void dcbm_select(const struct variant *v)
 {
 	unsigned int found;
 	char number[16];
 
-	pin_if_there(DCBM_DIR "/threshold", "1");
+	pin_if_there(DCBM_DIR "/threshold", v->learned ? "auto" : "1");
 	if (v->channels) {
 		snprintf(number, sizeof(number), "%u", v->channels);
 		pin_if_there(DCBM_DIR "/nr_dma_chan", number);

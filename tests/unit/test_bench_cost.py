@@ -13,6 +13,7 @@ from helpers.golden_files import check_golden
 from pageferry.bench.cost import (
     Sample,
     check_same,
+    default_engines,
     init_arguments,
     initramfs,
     make_rows,
@@ -21,13 +22,19 @@ from pageferry.bench.cost import (
 )
 from pageferry.bench.lines import Cost, Done
 from pageferry.errors import PageferryError
+from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.report.tables import render_cost
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 def sample(
-    engine: str, per_folio: int, *, layout: int = 0, folio_bytes: int = 4096
+    engine: str,
+    per_folio: int,
+    *,
+    layout: int = 0,
+    folio_bytes: int = 4096,
+    engine_bytes: int | None = None,
 ) -> Sample:
     folios = 8192 if folio_bytes == 4096 else 32
     cost = Cost(
@@ -36,7 +43,7 @@ def sample(
         folios=folios,
         pass_ns=[per_folio * folios] * 4,
         copy_instructions=None,
-        engine_bytes=None,
+        engine_bytes=engine_bytes,
         verified=True,
     )
     return Sample(engine, layout, cost)
@@ -96,6 +103,35 @@ def test_check_limits(size: int, stock: int, off: int, refused: bool) -> None:
         ]
     )
     assert bool(regressions(rows)) is refused
+
+
+@pytest.mark.parametrize(
+    ("size", "dcbm", "engine_bytes", "refused"),
+    [
+        (2 * MIB, 37_000, 1, False),
+        (2 * MIB, 37_001, 1, True),
+        (4096, 370_000, 1, False),
+        (4096, 370_001, 1, True),
+        # What it has declined costs what it costs the CPU.
+        (4096, 370_500, 0, False),
+        (2 * MIB, 370_500, 0, True),
+    ],
+)
+def test_check_of_what_a_controller_spares(
+    size: int, dcbm: int, engine_bytes: int, refused: bool
+) -> None:
+    rows = make_rows(
+        [
+            sample("off", 370_000, folio_bytes=size),
+            sample("dcbm", dcbm, folio_bytes=size, engine_bytes=engine_bytes),
+        ]
+    )
+    assert bool(regressions(rows)) is refused
+
+
+def test_what_is_counted_where() -> None:
+    assert default_engines(X86_64) == ("stock", "off", "cpu", "mtcopy")
+    assert default_engines(ARM64) == (*default_engines(X86_64), "dcbm")
 
 
 def test_no_ratio_without_stock() -> None:

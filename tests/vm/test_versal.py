@@ -26,16 +26,16 @@ CHANNELS = 8
 
 @dataclass(frozen=True)
 class Engine:
-    """What it lives in, what it needs first, and whether it declines some."""
+    """Whether it is a module, and whether it takes every folio."""
 
     module: bool = True
-    prepare: str = ""
     takes_all: bool = True
 
 
 ENGINES = {
     "cpu": Engine(module=False),
     "mtcopy": Engine(takes_all=False),
+    "dcbm": Engine(),
 }
 TOTAL = 16 * MIB
 SIZES = [4096 << order for order in range(10) if order != 1]
@@ -135,26 +135,15 @@ def test_the_controller_copies(
     assert summaries == [("5", "0")] * 2 * CHANNELS, done.stdout
 
 
-MOVE = """
-{prepare}
-exec move_pages --variants={variants} --sizes={sizes} \\
-    --total-bytes={total} --rounds=2 --limit=none
-"""
-
-
 def test_every_engine_moves_and_is_verified(
     in_vm: RunInVm, kernel_arm64: BuiltKernel
 ) -> None:
     """Every size from 4K to 2M, each page verified, and who copied it."""
-    script = MOVE.format(
-        prepare="\n".join(engine.prepare for engine in ENGINES.values()),
-        variants=",".join(("stock", *ENGINES)),
-        sizes=",".join(map(str, SIZES)),
-        total=TOTAL,
-    )
     done = in_vm(
         kernel_arm64,
-        *("sh", "-c", script),
+        *("move_pages", "--rounds=2", "--limit=none", f"--total-bytes={TOTAL}"),
+        "--variants=" + ",".join(("stock", *ENGINES)),
+        "--sizes=" + ",".join(map(str, SIZES)),
         topology="versal",
         insert=[name for name, engine in ENGINES.items() if engine.module],
         carry=[build.build(ARM64) / "move_pages"],
@@ -176,20 +165,34 @@ def test_every_engine_moves_and_is_verified(
     assert all(bool(count) == (key[0] != "stock") for key, count in counted.items())
 
 
+def test_a_controller_spares_the_cpu_the_copy(tmp_path: Path) -> None:
+    """At 2M a tenth of the instructions, at 4K fewer, or the CPU does it."""
+    output = tmp_path / "result.json"
+    argv = ["bench", "cost", "--arch", "arm64", "--engines", "off,dcbm", "--check"]
+    assert main([*argv, "--layouts", "2", "--output", str(output)]) == 0
+    rows = {
+        (row.engine, row.folio_bytes): row for row in decode(output.read_bytes()).rows
+    }
+    off, dcbm = rows["off", 2 * MIB], rows["dcbm", 2 * MIB]
+    assert dcbm.verified and dcbm.engine_bytes
+    assert off.instructions_per_folio and dcbm.instructions_per_folio
+    assert dcbm.instructions_per_folio <= off.instructions_per_folio / 10
+
+
 def test_a_benchmark_runs_there(kernel_arm64: BuiltKernel, tmp_path: Path) -> None:
     output = tmp_path / "result.json"
     code = main(
         [
             *("bench", "move-pages", "--vm", "--topology", "versal", "--no-limit"),
-            *("--engines", "stock,cpu,mtcopy", "--sizes", "2M", "--total", "16M"),
-            *("--rounds", "1", "--output", str(output)),
+            *("--engines", "stock,dcbm", "--channels", "1,8", "--sizes", "2M"),
+            *("--total", "16M", "--rounds", "1", "--output", str(output)),
         ]
     )
     assert code == 0
     result = decode(output.read_bytes())
     assert result.kernel.release == kernel_arm64.release
     assert result.machine.topology == "versal"
-    rows = {row.engine: row for row in result.rows}
-    assert rows.keys() == {"stock", "cpu", "mtcopy"}
+    rows = {(row.engine, row.channels): row for row in result.rows}
+    assert rows.keys() == {("stock", 0), ("dcbm", 1), ("dcbm", CHANNELS)}
     assert all(row.verified for row in rows.values())
-    assert rows["cpu"].engine_bytes == TOTAL
+    assert rows["dcbm", CHANNELS].engine_bytes == TOTAL

@@ -14,6 +14,7 @@ from pageferry.bench.move_pages import parse_engines
 from pageferry.commands.bench_move_pages import whole
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import PageferryError, usage_error
+from pageferry.kernel.arch import X86_64, find
 from pageferry.report import tables
 from pageferry.results import store
 from pageferry.results.schema import as_builtins
@@ -32,7 +33,7 @@ EPILOG = """\
 examples:
   pageferry bench cost
   pageferry bench cost --engines stock,off --check
-  pageferry bench cost --arch arm64 --engines off,cpu
+  pageferry bench cost --arch arm64 --engines off,cpu,dcbm --check
 """
 
 
@@ -53,14 +54,15 @@ def add_parser(sub: Subparsers) -> None:
     )
     parser.add_argument(
         "--engines",
-        default=",".join(cost.ENGINES),
         metavar="LIST",
-        help="what to count (default: %(default)s)",
+        help=f"what to count (default: {','.join(cost.default_engines(X86_64))}; "
+        "with --arch arm64 also dcbm)",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="fail when off is not within 0.5%% of stock at 4K and 0.1%% at 2M",
+        help="fail when off is not within 0.5%% of stock at 4K and 0.1%% at 2M, or "
+        "dcbm takes more instructions than off at 4K, or a tenth of them at 2M",
     )
     parser.add_argument(
         "--jobs", metavar="N", help="machines at once (default: one per CPU)"
@@ -83,9 +85,12 @@ def add_parser(sub: Subparsers) -> None:
 
 def make_job(args: argparse.Namespace) -> run_cost.Job:
     """Check the options before anything is built or booted."""
-    engines = parse_engines(args.engines, cost.ENGINES)
-    if args.check and not {"stock", "off"} <= set(engines):
-        raise usage_error("--check compares off with stock", args.engines)
+    engines = cost.default_engines(find(args.arch or X86_64.name))
+    if args.engines is not None:
+        engines = parse_engines(args.engines, cost.ENGINES)
+    compared = {"off", "stock"} <= set(engines) or {"off", "dcbm"} <= set(engines)
+    if args.check and not compared:
+        raise usage_error("--check compares off with stock or dcbm", args.engines)
     jobs = run_cost.default_jobs() if args.jobs is None else args.jobs
     request = make_request(argparse.Namespace(**{**vars(args), "jobs": None}))
     return run_cost.Job(
