@@ -32,6 +32,7 @@
 
 #define DCBM_STUCK_RETRY_MS 200
 
+/* See above. */
 DEFINE_MUTEX(dcbm_admin_lock);
 static DEFINE_MUTEX(dcbm_chans_lock);
 DEFINE_SPINLOCK(dcbm_lock);

@@ -75,7 +75,7 @@ static void dcbm_slot_put(struct dcbm_slot *slot)
 }
 
 /* Find the next piece.  False when there is none. */
-static bool dcbm_next_piece(struct dcbm_job *job)
+bool dcbm_next_piece(struct dcbm_job *job)
 {
 	while (job->next_pair < job->nr_pairs) {
 		struct dcbm_pair *pair = &job->pairs[job->next_pair];

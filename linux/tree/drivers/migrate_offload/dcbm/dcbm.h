@@ -134,6 +134,7 @@ struct dcbm_job {
 	u64 expected_ns;
 	wait_queue_head_t wq;
 	atomic_t nr_done;		/* callbacks since the last reap */
+	unsigned int wake_at;		/* when there were so many, wake up */
 	struct dcbm_pair pairs[DCBM_MAX_PAIRS];
 };
 
@@ -185,6 +186,7 @@ int dcbm_chan_reset(struct dcbm_chan *chan);
 
 /* copy.c */
 void dcbm_submit(struct dcbm_job *job);
+bool dcbm_next_piece(struct dcbm_job *job);
 void dcbm_slot_unmap(struct dcbm_slot *slot);
 
 /* reap.c */

@@ -197,6 +197,7 @@ static struct kunit_suite dcbm_suite = {
 	.name = "migrate_dcbm",
 	.test_cases = dcbm_cases,
 };
+
 kunit_test_suite(dcbm_suite);
 
 MODULE_DESCRIPTION("KUnit tests of dcbm");

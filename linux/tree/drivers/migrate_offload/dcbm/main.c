@@ -88,6 +88,7 @@ struct dcbm_job *dcbm_job_new(struct migrate_copy_batch *batch)
 	job->expected_ns = 0;
 	init_waitqueue_head(&job->wq);
 	atomic_set(&job->nr_done, 0);
+	job->wake_at = 1;
 	for (i = 0; i < batch->nr_pairs; i++) {
 		struct dcbm_pair *pair = &job->pairs[i];
 
@@ -263,6 +264,7 @@ destroy_wq:
 	destroy_workqueue(dcbm_wq);
 	return ret;
 }
+
 /* When built in: after the files of the module have been made. */
 late_initcall(dcbm_init);
 

@@ -30,10 +30,25 @@
 /* Time between questions to a driver whose device has been silent. */
 #define DCBM_ASK_DIVISOR 8
 
+/* With less, a busy CPU would look like a dead device. */
+#define DCBM_MIN_TIMEOUT_NS (10ULL * NSEC_PER_MSEC)
+
 bool dcbm_can_terminate(const struct dcbm_chan *chan)
 {
 	return chan->dma->device->device_terminate_all &&
 		chan->dma->device->device_synchronize;
+}
+
+/* Full barriers on both sides: it sees our count, or we its threshold. */
+static void dcbm_job_heard_of(struct dcbm_job *job)
+{
+	if (atomic_inc_return(&job->nr_done) >= READ_ONCE(job->wake_at))
+		wake_up(&job->wq);
+}
+
+static bool dcbm_job_has_done(const struct dcbm_job *job)
+{
+	return atomic_read(&job->nr_done) >= job->wake_at;
 }
 
 /*
@@ -56,8 +71,7 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 	case DCBM_SLOT_FLYING:
 		slot->state = DCBM_SLOT_DONE;
 		list_add_tail(&slot->node, &chan->done);
-		atomic_inc(&slot->job->nr_done);
-		wake_up(&slot->job->wq);
+		dcbm_job_heard_of(slot->job);
 		break;
 	case DCBM_SLOT_HELD:
 		slot->state = DCBM_SLOT_LATE;
@@ -299,7 +313,7 @@ static void dcbm_chan_give_up(struct dcbm_job *job, struct dcbm_chan *chan)
 	if (!nr_held || chan->retiring)
 		return;
 	atomic64_add(nr_held, &chan->errors);
-	dcbm_chan_retire(chan, "a transfer did not end and cannot be stopped; its pages stay out of use until it does");
+	dcbm_chan_retire(chan, "a transfer did not end; its pages are out of use until it does");
 }
 
 /* We look only so often; the limit is to hold nevertheless. */
@@ -307,6 +321,7 @@ static u64 dcbm_limit_ns(void)
 {
 	u64 limit_ns = (u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
 
+	limit_ns = max(limit_ns, DCBM_MIN_TIMEOUT_NS);
 	return limit_ns - limit_ns / DCBM_ASK_DIVISOR;
 }
 
@@ -344,7 +359,7 @@ static void dcbm_poll(struct dcbm_job *job)
 	if (job->expected_ns > max_ns)
 		return;
 	until = job->start_ns + job->expected_ns + job->expected_ns / 2;
-	while (!atomic_read(&job->nr_done)) {
+	while (!dcbm_job_has_done(job)) {
 		if (need_resched() || ktime_get_ns() > until)
 			return;
 		cpu_relax();
@@ -364,16 +379,22 @@ static unsigned long dcbm_wait_jiffies(void)
 bool dcbm_reap(struct dcbm_job *job)
 {
 	struct dcbm_chan *chan;
+	bool silent;
 
 	if (!job->nr_flying)
 		return false;
+	/* Be woken once at the end, and before channels run dry until then. */
+	WRITE_ONCE(job->wake_at, dcbm_next_piece(job) ?
+		   DIV_ROUND_UP(job->nr_flying, 2) : job->nr_flying);
 	dcbm_poll(job);
-	if (!wait_event_timeout(job->wq, atomic_read(&job->nr_done),
-				dcbm_wait_jiffies()))
-		dcbm_check(job);
+	silent = !wait_event_timeout(job->wq, dcbm_job_has_done(job),
+				     dcbm_wait_jiffies());
+	/* What is counted after this is reaped now, or wakes us too early. */
 	atomic_set(&job->nr_done, 0);
 	list_for_each_entry(chan, &job->chans, lease)
 		dcbm_chan_reap(job, chan);
+	if (silent)
+		dcbm_check(job);
 	return true;
 }
 
