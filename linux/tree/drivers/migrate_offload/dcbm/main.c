@@ -27,6 +27,7 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/slab.h>
 
 #include "dcbm.h"
 
@@ -56,6 +57,8 @@ module_param_named(max_failures, dcbm_max_failures, uint, 0644);
 MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
 
 struct workqueue_struct *dcbm_wq;
+/* A cache, as jobs are too large for kmalloc() to keep some at hand. */
+static struct kmem_cache *dcbm_job_cache;
 static mempool_t *dcbm_jobs;
 
 static void dcbm_job_free(struct kref *ref)
@@ -244,10 +247,12 @@ static int __init dcbm_init(void)
 	dcbm_wq = alloc_workqueue("dcbm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!dcbm_wq)
 		return ret;
-	dcbm_jobs = mempool_create_kmalloc_pool(DCBM_POOL_MIN,
-						sizeof(struct dcbm_job));
-	if (!dcbm_jobs)
+	dcbm_job_cache = KMEM_CACHE(dcbm_job, 0);
+	if (!dcbm_job_cache)
 		goto destroy_wq;
+	dcbm_jobs = mempool_create_slab_pool(DCBM_POOL_MIN, dcbm_job_cache);
+	if (!dcbm_jobs)
+		goto destroy_cache;
 	ret = dcbm_sysfs_init();
 	if (ret)
 		goto destroy_jobs;
@@ -260,6 +265,8 @@ exit_sysfs:
 	dcbm_sysfs_exit();
 destroy_jobs:
 	mempool_destroy(dcbm_jobs);
+destroy_cache:
+	kmem_cache_destroy(dcbm_job_cache);
 destroy_wq:
 	destroy_workqueue(dcbm_wq);
 	return ret;
@@ -276,6 +283,7 @@ static void __exit dcbm_exit(void)
 	dcbm_sysfs_exit();
 	destroy_workqueue(dcbm_wq);
 	mempool_destroy(dcbm_jobs);
+	kmem_cache_destroy(dcbm_job_cache);
 }
 module_exit(dcbm_exit);
 
