@@ -69,7 +69,7 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
 ) -> None:
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
-    for name in ("migrate_offload", "hazards", "latency"):
+    for name in ("migrate_offload", "hazards", "dcbm", "latency"):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()
         assert report.skipped or report.skips()

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm on the simulated DMA engine: everything arrives as it was, whatever goes
+ * wrong with the engine, and in time.
+ *
+ * Each test loads both modules anew, moves memory there and back while threads
+ * write to it, and looks at the content, the node, the counters and the state
+ * of the channels.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "mo_area.h"
+#include "mo_util.h"
+
+#define PATH_DCBM "/sys/module/dcbm/"
+#define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
+#define NR_CHANS 4
+#define NR_LARGE 4
+#define TIMEOUT_MS 1000
+#define LATE_MS 4000
+
+static struct mo_area small, large;
+static bool failed;
+
+#define expect(ok) expect_at(ok, #ok, __LINE__)
+
+static void expect_at(bool ok, const char *what, int line)
+{
+	if (ok)
+		return;
+	failed = true;
+	printf("# line %d: not so: %s\n", line, what);
+}
+
+static long long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static long long dcbm_number(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PATH_DCBM "%s", name);
+	return mo_read_number(path);
+}
+
+/* The name of the nth channel, whatever number its device has got. */
+static const char *chan_file(unsigned int nth, const char *file)
+{
+	static char path[160];
+	int dev;
+
+	for (dev = 0; dev < 64; dev++) {
+		snprintf(path, sizeof(path), PATH_DCBM "channels/dma%dchan%u/%s",
+			 dev, nth, file);
+		if (mo_exists(path))
+			return path;
+	}
+	mo_die("dcbm has no channel %u", nth);
+}
+
+static long long chan_number(unsigned int nth, const char *file)
+{
+	return mo_read_number(chan_file(nth, file));
+}
+
+static bool chan_is(unsigned int nth, const char *state)
+{
+	char now[32];
+
+	mo_read(chan_file(nth, "state"), now, sizeof(now));
+	return !strncmp(now, state, strlen(state));
+}
+
+static void fault(unsigned int chan, const char *name, long long value)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PATH_SIM "chan%u/%s", chan, name);
+	mo_write_number(path, value);
+}
+
+static void fault_everywhere(const char *name, long long value)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_CHANS; i++)
+		fault(i, name, value);
+}
+
+static void load(const char *sim, const char *dcbm)
+{
+	const char *command[] = { "sh", "-c", NULL, NULL };
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "modprobe dmasim channels=%d %s && modprobe dcbm timeout_ms=%d %s",
+		 NR_CHANS, sim, TIMEOUT_MS, dcbm);
+	command[2] = text;
+	if (mo_run(command))
+		mo_die("no dmasim, or no dcbm");
+	mo_write(PATH_DCBM "threshold", "1");
+	mo_write(PATH_DCBM "offloading", "1");
+	mo_select("dcbm");
+}
+
+static void unload(void)
+{
+	const char *const remove[] = { "rmmod", "dcbm", "dmasim", NULL };
+
+	mo_select("none");
+	expect(!mo_run(remove));
+	expect(mo_read_number(PATH_OFFLOAD "held_folios") == 0);
+}
+
+/* Writers change page after page, and note what must be there from then on. */
+static atomic_bool stop_writers;
+static pthread_mutex_t shadow_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *write_all_the_time(void *arg)
+{
+	struct mo_area *area = arg;
+	size_t i, page;
+
+	for (i = 0; !stop_writers; i++) {
+		page = mo_mix(i, 3) % (area->bytes / SZ_4K);
+		pthread_mutex_lock(&shadow_lock);
+		memset(area->mem + page * SZ_4K, i & 0xff, SZ_4K);
+		mo_expect_byte(area, page, i & 0xff);
+		pthread_mutex_unlock(&shadow_lock);
+	}
+	return NULL;
+}
+
+static bool content_ok(const struct mo_area *area)
+{
+	bool ok;
+
+	pthread_mutex_lock(&shadow_lock);
+	ok = mo_content_ok(area);
+	pthread_mutex_unlock(&shadow_lock);
+	return ok;
+}
+
+/* There and back.  How many pages would not go? */
+static unsigned long move_area(struct mo_area *area)
+{
+	unsigned long left;
+
+	left = mo_move(area, mo_nodes[1]);
+	expect(content_ok(area));
+	left += mo_move(area, mo_nodes[0]);
+	expect(content_ok(area));
+	return left;
+}
+
+static unsigned long move_all(void)
+{
+	pthread_t writers[2];
+	unsigned long left;
+
+	stop_writers = false;
+	if (pthread_create(&writers[0], NULL, write_all_the_time, &small) ||
+	    pthread_create(&writers[1], NULL, write_all_the_time, &large))
+		mo_die("cannot start threads: %m");
+	left = move_area(&small) + move_area(&large);
+	stop_writers = true;
+	pthread_join(writers[0], NULL);
+	pthread_join(writers[1], NULL);
+	return left;
+}
+
+static void test_copies(void)
+{
+	unsigned int i;
+
+	load("bandwidth_mbps=0", "");
+	expect(move_area(&large) == 0);
+	expect(dcbm_number("folios_migrated") == 2 * NR_LARGE);
+	expect(move_all() == 0);
+	expect(dcbm_number("folios_migrated") > 4 * NR_LARGE);
+	expect(dcbm_number("folios_failures") == 0);
+	/* A 2M folio is spread over all of them. */
+	for (i = 0; i < NR_CHANS; i++) {
+		expect(chan_number(i, "bytes") > 0);
+		expect(chan_number(i, "errors") == 0);
+		expect(chan_is(i, "idle"));
+	}
+	unload();
+}
+
+/* The least that a device can: few descriptors, odd limits, no order. */
+static void test_limits(void)
+{
+	load("descriptors=2 max_seg_bytes=12288 out_of_order=1", "");
+	expect(move_all() == 0);
+	expect(dcbm_number("folios_failures") == 0);
+	expect(dcbm_number("folios_migrated") > 0);
+	unload();
+}
+
+static void test_fail(void)
+{
+	load("bandwidth_mbps=0", "max_failures=1000000");
+	fault_everywhere("fail_every", 5);
+	expect(move_all() == 0);
+	fault_everywhere("fail_every", 0);
+	/* Some fail, and the others of the same batch do not. */
+	expect(dcbm_number("folios_failures") > 0);
+	expect(dcbm_number("folios_migrated") >
+	       dcbm_number("folios_failures"));
+	unload();
+}
+
+static void test_refuse(void)
+{
+	load("bandwidth_mbps=0", "");
+	fault_everywhere("refuse_every", 3);
+	expect(move_all() == 0);
+	fault_everywhere("refuse_every", 0);
+	expect(dcbm_number("folios_migrated") > 0);
+	unload();
+}
+
+static void test_lose_irq(void)
+{
+	long long start;
+
+	load("bandwidth_mbps=0", "");
+	fault(1, "lose_irq_nth", 1);
+	start = now_ms();
+	expect(mo_move(&large, mo_nodes[1]) == 0);
+	expect(now_ms() - start < 2 * TIMEOUT_MS);
+	expect(mo_content_ok(&large));
+	/* And then as ever. */
+	expect(move_all() == 0);
+	expect(dcbm_number("held_folios") == 0);
+	expect(chan_is(1, "idle"));
+	unload();
+}
+
+/* A device that writes when nobody expects it any more. */
+static void test_late(void)
+{
+	long long start;
+	int tries;
+
+	load("bandwidth_mbps=0", "");
+	fault(2, "late_ms", LATE_MS);
+	fault(2, "late_nth", 1);
+	start = now_ms();
+	mo_move_once(&large, mo_nodes[1]);
+	expect(now_ms() - start < 2 * TIMEOUT_MS);
+	expect(mo_content_ok(&large));
+	expect(dcbm_number("held_folios") > 0);
+	expect(chan_is(2, "retired"));
+	expect(chan_number(2, "in_doubt") > 0);
+	/* The others go on, and so does what could not be moved, later. */
+	expect(move_area(&small) == 0);
+	for (tries = 0; tries < 100 && dcbm_number("held_folios_now"); tries++)
+		usleep(100000);
+	expect(dcbm_number("held_folios_now") == 0);
+	expect(chan_number(2, "in_doubt") == 0);
+	expect(chan_is(2, "retired"));
+	mo_write(chan_file(2, "reset"), "1");
+	expect(chan_is(2, "idle"));
+	expect(move_all() == 0);
+	unload();
+}
+
+/* One that can be stopped: the CPU copies, and nothing is kept. */
+static void test_stall_stopped(void)
+{
+	load("bandwidth_mbps=0", "trust_terminate=dmasim");
+	fault(3, "stall_nth", 1);
+	expect(move_all() == 0);
+	expect(dcbm_number("folios_failures") > 0);
+	expect(dcbm_number("held_folios") == 0);
+	expect(chan_number(3, "timeouts") == 1);
+	expect(chan_is(3, "idle"));
+	unload();
+}
+
+/* One that cannot, until an administrator says so. */
+static void test_stall_held(void)
+{
+	load("bandwidth_mbps=0", "");
+	fault(3, "stall_nth", 1);
+	mo_move_once(&large, mo_nodes[1]);
+	expect(mo_content_ok(&large));
+	expect(dcbm_number("held_folios_now") == 1);
+	expect(chan_is(3, "retired"));
+	expect(mo_try_write(chan_file(3, "reset"), "1") < 0);
+	mo_write(chan_file(3, "terminate_stops"), "1");
+	mo_write(chan_file(3, "reset"), "1");
+	expect(dcbm_number("held_folios_now") == 0);
+	expect(chan_is(3, "idle"));
+	expect(move_all() == 0);
+	unload();
+}
+
+/* Moves until it is told to stop. */
+static atomic_bool stop_moving;
+static atomic_uint nr_moves;
+
+static void *move_all_the_time(void *unused)
+{
+	while (!stop_moving) {
+		expect(move_area(&small) == 0);
+		expect(move_area(&large) == 0);
+		nr_moves++;
+	}
+	return unused;
+}
+
+static pthread_t start_moving(void)
+{
+	pthread_t mover;
+
+	stop_moving = false;
+	nr_moves = 0;
+	if (pthread_create(&mover, NULL, move_all_the_time, NULL))
+		mo_die("cannot start a thread: %m");
+	return mover;
+}
+
+static void stop(pthread_t mover)
+{
+	unsigned int moved = nr_moves;
+
+	/* It still works. */
+	while (nr_moves < moved + 2)
+		usleep(1000);
+	stop_moving = true;
+	pthread_join(mover, NULL);
+}
+
+static void test_administrator(void)
+{
+	pthread_t mover;
+	int i;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	for (i = 0; i < 20; i++) {
+		mo_write_number(PATH_DCBM "nr_dma_chan", 1 + i % NR_CHANS);
+		if (i % 4 == 0)
+			mo_write(PATH_DCBM "offloading", "0");
+		usleep(20000);
+		mo_write(PATH_DCBM "offloading", "1");
+	}
+	stop(mover);
+	unload();
+}
+
+static void test_unload(void)
+{
+	pthread_t mover;
+	int i;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	for (i = 0; i < 10; i++) {
+		usleep(50000);
+		unload();
+		load("bandwidth_mbps=0", "");
+	}
+	stop(mover);
+	unload();
+}
+
+static void test_unbind(void)
+{
+	pthread_t mover;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	usleep(50000);
+	mo_write("/sys/bus/platform/drivers/dmasim/unbind", "dmasim.0");
+	stop(mover);
+	mo_write("/sys/bus/platform/drivers/dmasim/bind", "dmasim.0");
+	unload();
+}
+
+static void test_vanish(void)
+{
+	pthread_t mover;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	usleep(50000);
+	mo_write(PATH_SIM "vanish", "1");
+	stop(mover);
+	unload();
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} tests[] = {
+	{ "copies", test_copies },
+	{ "limits", test_limits },
+	{ "fail", test_fail },
+	{ "refuse", test_refuse },
+	{ "lose_irq", test_lose_irq },
+	{ "late", test_late },
+	{ "stall_stopped", test_stall_stopped },
+	{ "stall_held", test_stall_held },
+	{ "administrator", test_administrator },
+	{ "unbind", test_unbind },
+	{ "vanish", test_vanish },
+	/* Patches code that runs: see migrate_offload_key. */
+	{ "unload", test_unload },
+};
+
+/* With arguments, only the tests of these names. */
+static bool wanted(const char *name, int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(name, argv[i]))
+			return true;
+	return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+	const char *why_not;
+	size_t i;
+	int nr = 0;
+
+	ksft_print_header();
+	why_not = mo_cannot_run();
+	if (!why_not)
+		why_not = mo_map(&small, MO_ANON, SZ_1M, SZ_4K);
+	if (!why_not)
+		why_not = mo_map(&large, MO_ANON, NR_LARGE * SZ_2M, SZ_2M);
+	if (why_not)
+		ksft_exit_skip("%s\n", why_not);
+	for (i = 0; i < ARRAY_SIZE(tests); i++)
+		nr += wanted(tests[i].name, argc, argv);
+	ksft_set_plan(nr);
+	for (i = 0; i < ARRAY_SIZE(tests); i++) {
+		if (!wanted(tests[i].name, argc, argv))
+			continue;
+		failed = false;
+		tests[i].run();
+		ksft_test_result(!failed, "%s\n", tests[i].name);
+		fflush(stdout);
+	}
+	mo_unmap(&large);
+	mo_unmap(&small);
+	ksft_finished();
+}
