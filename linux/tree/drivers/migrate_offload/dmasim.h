@@ -7,6 +7,7 @@
 
 #include <linux/atomic.h>
 #include <linux/dmaengine.h>
+#include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/kref.h>
 #include <linux/ktime.h>
@@ -14,11 +15,9 @@
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
-#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 struct dentry;
-struct task_struct;
 
 #define DMASIM_NAME "dmasim"
 
@@ -85,9 +84,9 @@ struct dmasim_stats {
 };
 
 /*
- * A descriptor is on one list of its channel, or ->copying, or in the hands of
- * the tasklet.  All of it is under ->lock, which clients' interrupt handlers
- * may take; the copying itself and callbacks are not.
+ * A descriptor is on one list of its channel, or ->copying.  All of it is under
+ * ->lock, which clients' interrupt handlers may take; the copying itself and
+ * callbacks are not.
  */
 struct dmasim_chan {
 	struct dma_chan chan;
@@ -102,6 +101,8 @@ struct dmasim_chan {
 	ktime_t busy_until;	/* when all that is active has been transferred */
 	bool gone;		/* the device has vanished */
 	bool dead;
+	u32 bandwidth_mbps;	/* 0: as fast as the CPU copies */
+	u32 latency_us;
 	u32 terminate;		/* enum dmasim_terminate */
 	u32 late_ms;
 	struct dmasim_trigger triggers[DMASIM_NR_FAULTS];
@@ -109,9 +110,8 @@ struct dmasim_chan {
 	/* A ring of the last ones, as the core remembers only what completed. */
 	dma_cookie_t failed[DMASIM_NR_FAILED];
 	unsigned int nr_failed;
-	struct task_struct *thread;
-	wait_queue_head_t copied;	/* ->copying has become NULL */
-	struct tasklet_struct tasklet;	/* the interrupt handler, so to say */
+	struct hrtimer timer;		/* for when the next one is due */
+	struct tasklet_struct tasklet;	/* for callbacks after it vanished */
 };
 
 struct dmasim_dev {
@@ -137,9 +137,6 @@ static inline struct dmasim_dev *to_dmasim_dev(struct dmasim_chan *c)
 }
 
 /* dmasim_main.c: parameters, devices */
-extern unsigned int dmasim_bandwidth_mbps;
-extern unsigned int dmasim_latency_us;
-
 void dmasim_unregister(struct dmasim_dev *d);
 
 /* dmasim_chan.c: what a client of a channel sees */
@@ -150,10 +147,12 @@ void dmasim_set_ops(struct dma_device *dma, bool can_terminate);
 bool dmasim_triggered(struct dmasim_chan *c, enum dmasim_fault fault);
 void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc);
+void dmasim_interrupt(struct dmasim_chan *c);
 
 /* dmasim_engine.c: time, and the copying */
 void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc);
-int dmasim_thread(void *chan);
+void dmasim_arm(struct dmasim_chan *c);
+enum hrtimer_restart dmasim_timer(struct hrtimer *timer);
 
 /* dmasim_debugfs.c: faults and counters */
 extern const char * const dmasim_fault_names[DMASIM_NR_FAULTS];

@@ -5,9 +5,8 @@
 
 #include <linux/bits.h>
 #include <linux/dma-mapping.h>
-#include <linux/kthread.h>
+#include <linux/hrtimer.h>
 #include <linux/math64.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "../dma/dmaengine.h"
@@ -62,16 +61,16 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
 	dma_cookie_complete(&desc->tx);
 	list_add_tail(&desc->node, &c->done);
 
-	/* What is done then waits for the next interrupt of the channel. */
 	if (desc->faults & BIT(DMASIM_LOSE_IRQ))
 		c->stats.lost_irqs++;
-	else
-		tasklet_schedule(&c->tasklet);
 }
 
-static void dmasim_tasklet(struct tasklet_struct *t)
+/*
+ * The interrupt handler, so to say: callbacks for all that is done.  Comes from
+ * the timer; when there is none any more, from the tasklet.
+ */
+void dmasim_interrupt(struct dmasim_chan *c)
 {
-	struct dmasim_chan *c = from_tasklet(c, t, tasklet);
 	struct dmaengine_desc_callback cb;
 	struct dmaengine_result result;
 	struct dmasim_desc *desc;
@@ -89,6 +88,13 @@ static void dmasim_tasklet(struct tasklet_struct *t)
 		spin_lock_irqsave(&c->lock, flags);
 	}
 	spin_unlock_irqrestore(&c->lock, flags);
+}
+
+static void dmasim_tasklet(struct tasklet_struct *t)
+{
+	struct dmasim_chan *c = from_tasklet(c, t, tasklet);
+
+	dmasim_interrupt(c);
 }
 
 static dma_cookie_t dmasim_tx_submit(struct dma_async_tx_descriptor *tx)
@@ -166,6 +172,7 @@ static void dmasim_abort(struct dmasim_chan *c, struct list_head *list)
 		desc->result.residue = desc->bytes;
 		dmasim_complete(c, desc);
 	}
+	tasklet_schedule(&c->tasklet);
 }
 
 static void dmasim_issue_pending(struct dma_chan *chan)
@@ -181,7 +188,7 @@ static void dmasim_issue_pending(struct dma_chan *chan)
 		list_for_each_entry(desc, &c->submitted, node)
 			dmasim_start(c, desc);
 		list_splice_tail_init(&c->submitted, &c->active);
-		wake_up_process(c->thread);
+		dmasim_arm(c);
 	}
 	spin_unlock_irqrestore(&c->lock, flags);
 }
@@ -263,8 +270,7 @@ static void dmasim_take_back(struct dmasim_chan *c, bool unheard)
 	list_for_each_entry_safe(desc, next, &list, node)
 		dmasim_release(c, desc);
 	/* One that stalled may have been in the way. */
-	if (!c->gone)
-		wake_up_process(c->thread);
+	dmasim_arm(c);
 	spin_unlock_irqrestore(&c->lock, flags);
 }
 
@@ -279,23 +285,18 @@ static int dmasim_terminate_all(struct dma_chan *chan)
 	return 0;
 }
 
-static bool dmasim_is_stopping(struct dmasim_chan *c)
-{
-	unsigned long flags;
-	bool stopping;
-
-	spin_lock_irqsave(&c->lock, flags);
-	stopping = c->copying && c->copying->stop;
-	spin_unlock_irqrestore(&c->lock, flags);
-	return stopping;
-}
-
 static void dmasim_synchronize(struct dma_chan *chan)
 {
 	struct dmasim_chan *c = to_dmasim_chan(chan);
+	unsigned long flags;
 
-	wait_event(c->copied, !dmasim_is_stopping(c));
+	/* Waits for a copy that is under way, and for callbacks. */
+	hrtimer_cancel(&c->timer);
 	tasklet_kill(&c->tasklet);
+
+	spin_lock_irqsave(&c->lock, flags);
+	dmasim_arm(c);
+	spin_unlock_irqrestore(&c->lock, flags);
 }
 
 static int dmasim_alloc_chan_resources(struct dma_chan *chan)
@@ -330,14 +331,12 @@ void dmasim_chan_vanish(struct dmasim_chan *c)
 		WRITE_ONCE(c->copying->stop, true);
 	spin_unlock_irq(&c->lock);
 
-	kthread_stop(c->thread);
+	hrtimer_cancel(&c->timer);
 
-	local_bh_disable();
 	spin_lock_irq(&c->lock);
 	dmasim_abort(c, &c->active);
 	dmasim_abort(c, &c->submitted);
 	spin_unlock_irq(&c->lock);
-	local_bh_enable();
 }
 
 void dmasim_set_ops(struct dma_device *dma, bool can_terminate)
@@ -363,7 +362,8 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 	INIT_LIST_HEAD(&c->submitted);
 	INIT_LIST_HEAD(&c->active);
 	INIT_LIST_HEAD(&c->done);
-	init_waitqueue_head(&c->copied);
+	hrtimer_init(&c->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	c->timer.function = dmasim_timer;
 	tasklet_setup(&c->tasklet, dmasim_tasklet);
 
 	c->descs = kvcalloc_node(nr_descs, sizeof(*c->descs), GFP_KERNEL, node);
@@ -376,6 +376,7 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 
 void dmasim_chan_destroy(struct dmasim_chan *c)
 {
+	hrtimer_cancel(&c->timer);
 	tasklet_kill(&c->tasklet);
 	kvfree(c->descs);
 }

@@ -6,7 +6,6 @@
 
 #include <linux/debugfs.h>
 #include <linux/fs.h>
-#include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
@@ -81,8 +80,7 @@ static int dead_set(void *data, u64 val)
 		return -EINVAL;
 	spin_lock_irq(&c->lock);
 	WRITE_ONCE(c->dead, val);
-	if (!c->gone)
-		wake_up_process(c->thread);
+	dmasim_arm(c);
 	spin_unlock_irq(&c->lock);
 	return 0;
 }
@@ -116,6 +114,8 @@ static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 			 dmasim_fault_names[fault]);
 		debugfs_create_u32(name, 0600, dir, &t->every);
 	}
+	debugfs_create_u32("bandwidth_mbps", 0600, dir, &c->bandwidth_mbps);
+	debugfs_create_u32("latency_us", 0600, dir, &c->latency_us);
 	debugfs_create_u32("late_ms", 0600, dir, &c->late_ms);
 	debugfs_create_file("terminate", 0600, dir, c, &terminate_fops);
 	debugfs_create_file_unsafe("dead", 0600, dir, c, &dead_fops);

@@ -5,23 +5,23 @@
  *
  * Time is computed and not measured.  When a descriptor is issued, it is known
  * when the channel will have transferred all before it, how long its own bytes
- * take at the channel's rate, and so when it is due.  A thread for each channel
- * sleeps until then, copies in one go, and completes the descriptor.  As long
- * as the CPUs copy faster than all channels together are meant to, a channel
- * keeps its rate, however late its thread was woken for one descriptor or
- * another.  The threads have real-time priority, so that other work on the CPUs
- * does not slow down the device.
+ * take at the channel's rate, and so when it is due.  A timer for each channel
+ * goes off then, copies in one go, and completes the descriptor.  As long as the
+ * CPUs copy faster than all channels together are meant to, a channel keeps its
+ * rate, however late its timer was for one descriptor or another.
+ *
+ * The copying is in softirq context, and not in a thread, because clients poll:
+ * on a kernel that does not preempt them, a thread would have to wait until they
+ * give up.
  */
 
 #include <linux/bits.h>
 #include <linux/dma-direct.h>
-#include <linux/hrtimer.h>
-#include <linux/kthread.h>
 #include <linux/highmem.h>
+#include <linux/hrtimer.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/random.h>
-#include <linux/sched.h>
 
 #include "../dma/dmaengine.h"
 #include "dmasim.h"
@@ -33,9 +33,9 @@
 #define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)
 #define DMASIM_JITTER_TRANSFERS 3
 
-static u64 dmasim_transfer_ns(size_t bytes)
+static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
 {
-	unsigned int mbps = READ_ONCE(dmasim_bandwidth_mbps);
+	u32 mbps = READ_ONCE(c->bandwidth_mbps);
 
 	return mbps ? div_u64((u64)bytes * 1000, mbps) : 0;
 }
@@ -43,7 +43,7 @@ static u64 dmasim_transfer_ns(size_t bytes)
 /* Decide on the fate of a descriptor.  Called with c->lock held. */
 void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc)
 {
-	u64 transfer_ns = dmasim_transfer_ns(desc->bytes);
+	u64 transfer_ns = dmasim_transfer_ns(c, desc->bytes);
 	ktime_t now = ktime_get();
 	enum dmasim_fault fault;
 	u64 delay_ns;
@@ -57,7 +57,7 @@ void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc)
 	c->busy_until = ktime_add_ns(desc->start, transfer_ns);
 
 	/* Latencies overlap, as with any device that has a queue. */
-	delay_ns = (u64)READ_ONCE(dmasim_latency_us) * NSEC_PER_USEC;
+	delay_ns = (u64)READ_ONCE(c->latency_us) * NSEC_PER_USEC;
 	if (to_dmasim_dev(c)->out_of_order)
 		delay_ns += mul_u64_u32_shr(DMASIM_JITTER_NS +
 					    DMASIM_JITTER_TRANSFERS * transfer_ns,
@@ -93,14 +93,26 @@ static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
 	return next;
 }
 
-/* Take the next descriptor if it is due; if none is, say when one will be. */
-static struct dmasim_desc *dmasim_take(struct dmasim_chan *c, ktime_t *due)
+/* Called with c->lock held, whenever another one may have become the next. */
+void dmasim_arm(struct dmasim_chan *c)
+{
+	struct dmasim_desc *desc = dmasim_next(c);
+	ktime_t now = ktime_get();
+
+	if (!desc)
+		return;
+	/* Not in the past: after each one, let others have the softirq. */
+	hrtimer_start(&c->timer, ktime_after(desc->due, now) ? desc->due : now,
+		      HRTIMER_MODE_ABS_SOFT);
+}
+
+/* Take the next descriptor if it is due. */
+static struct dmasim_desc *dmasim_take(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc;
 
 	spin_lock_irq(&c->lock);
 	desc = dmasim_next(c);
-	*due = desc ? desc->due : KTIME_MAX;
 	if (desc && ktime_before(ktime_get(), desc->due))
 		desc = NULL;
 	if (desc) {
@@ -154,20 +166,21 @@ static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 		n = min(end - pos, PAGE_SIZE - max(src_off, dst_off));
 		memcpy_page(dst, dst_off, src, src_off, n);
 		pos += n;
-		cond_resched();
 	}
 	desc->result.residue = desc->bytes - pos;
 }
 
-static void dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
+/* Tells whether the channel interrupts.  The descriptor may be gone then. */
+static bool dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
 {
-	/* So that the tasklet runs here, now, and not in ksoftirqd. */
-	local_bh_disable();
+	bool interrupt = false;
+
 	spin_lock_irq(&c->lock);
 	c->copying = NULL;
 	if (desc->faults & BIT(DMASIM_LATE))
 		c->stats.late++;
 	if (!desc->terminated) {
+		interrupt = !(desc->faults & BIT(DMASIM_LOSE_IRQ));
 		dmasim_complete(c, desc);
 	} else {
 		if (!desc->stop)
@@ -175,31 +188,22 @@ static void dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
 		dmasim_release(c, desc);
 	}
 	spin_unlock_irq(&c->lock);
-	local_bh_enable();
-	wake_up_all(&c->copied);
+	return interrupt;
 }
 
-int dmasim_thread(void *chan)
+enum hrtimer_restart dmasim_timer(struct hrtimer *timer)
 {
-	struct dmasim_chan *c = chan;
-	struct dmasim_desc *desc;
-	ktime_t due;
+	struct dmasim_chan *c = container_of(timer, struct dmasim_chan, timer);
+	struct dmasim_desc *desc = dmasim_take(c);
 
-	for (;;) {
-		/* Not to miss who wakes us after we found nothing to do. */
-		set_current_state(TASK_IDLE);
-		if (kthread_should_stop())
-			break;
-		desc = dmasim_take(c, &due);
-		if (!desc) {
-			schedule_hrtimeout_range(due == KTIME_MAX ? NULL : &due,
-						 0, HRTIMER_MODE_ABS);
-			continue;
-		}
-		__set_current_state(TASK_RUNNING);
+	if (desc) {
 		dmasim_copy(c, desc);
-		dmasim_finish(c, desc);
+		/* What is lost is made good by the next, and by nothing else. */
+		if (dmasim_finish(c, desc))
+			dmasim_interrupt(c);
 	}
-	__set_current_state(TASK_RUNNING);
-	return 0;
+	spin_lock_irq(&c->lock);
+	dmasim_arm(c);
+	spin_unlock_irq(&c->lock);
+	return HRTIMER_NORESTART;
 }

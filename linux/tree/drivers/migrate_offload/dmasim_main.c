@@ -15,12 +15,10 @@
 #include <linux/debugfs.h>
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
-#include <linux/kthread.h>
 #include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/nodemask.h>
 #include <linux/platform_device.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "dmasim.h"
@@ -46,12 +44,12 @@ static bool private;
 module_param(private, bool, 0444);
 MODULE_PARM_DESC(private, "channels are for one client each (DMA_PRIVATE), default N: anybody may share them");
 
-unsigned int dmasim_bandwidth_mbps;
-module_param_named(bandwidth_mbps, dmasim_bandwidth_mbps, uint, 0644);
+static unsigned int bandwidth_mbps;
+module_param(bandwidth_mbps, uint, 0444);
 MODULE_PARM_DESC(bandwidth_mbps, "rate of each channel in 1000000 bytes per second; 0 (default): as fast as a CPU copies");
 
-unsigned int dmasim_latency_us;
-module_param_named(latency_us, dmasim_latency_us, uint, 0644);
+static unsigned int latency_us;
+module_param(latency_us, uint, 0444);
 MODULE_PARM_DESC(latency_us, "microseconds from the last byte of a descriptor to its completion, default 0; other descriptors are not held up");
 
 static unsigned int descriptors = 64;
@@ -149,37 +147,6 @@ void dmasim_unregister(struct dmasim_dev *d)
 	mutex_unlock(&d->unregister_lock);
 }
 
-static int dmasim_start_threads(struct dmasim_dev *d, struct device *dev)
-{
-	unsigned int i;
-
-	for (i = 0; i < d->nr_chans; i++) {
-		struct dmasim_chan *c = &d->chans[i];
-		struct task_struct *thread;
-
-		thread = kthread_create_on_node(dmasim_thread, c,
-						dev_to_node(dev), "%s/%u",
-						dev_name(dev), i);
-		if (IS_ERR(thread)) {
-			while (i--)
-				kthread_stop(d->chans[i].thread);
-			return PTR_ERR(thread);
-		}
-		sched_set_fifo_low(thread);
-		c->thread = thread;
-		wake_up_process(thread);
-	}
-	return 0;
-}
-
-static void dmasim_stop_threads(struct dmasim_dev *d)
-{
-	unsigned int i;
-
-	for (i = 0; i < d->nr_chans; i++)
-		kthread_stop(d->chans[i].thread);
-}
-
 static int dmasim_setup_dma(struct device *dev)
 {
 	/* Addresses are taken for what the direct mapping makes them. */
@@ -219,10 +186,12 @@ static void dmasim_setup_device(struct dmasim_dev *d, struct device *dev)
 	dmasim_set_ops(dma, can_terminate);
 	INIT_LIST_HEAD(&dma->channels);
 	for (i = 0; i < d->nr_chans; i++) {
-		struct dma_chan *chan = &d->chans[i].chan;
+		struct dmasim_chan *c = &d->chans[i];
 
-		chan->device = dma;
-		list_add_tail(&chan->device_node, &dma->channels);
+		c->bandwidth_mbps = bandwidth_mbps;
+		c->latency_us = latency_us;
+		c->chan.device = dma;
+		list_add_tail(&c->chan.device_node, &dma->channels);
 	}
 }
 
@@ -262,24 +231,16 @@ static int dmasim_probe(struct platform_device *pdev)
 	if (!d)
 		return -ENOMEM;
 	dmasim_setup_device(d, dev);
-	ret = dmasim_start_threads(d, dev);
-	if (ret)
-		goto put;
-
 	kref_get(&d->ref);
 	ret = dma_async_device_register(&d->dma);
 	if (ret) {
-		dmasim_stop_threads(d);
 		kref_put(&d->ref, dmasim_last_put);
-		goto put;
+		kref_put(&d->ref, dmasim_last_put);
+		return ret;
 	}
 	platform_set_drvdata(pdev, d);
 	dmasim_debugfs_add(d, dev_name(dev));
 	return 0;
-
-put:
-	kref_put(&d->ref, dmasim_last_put);
-	return ret;
 }
 
 static void dmasim_remove(struct platform_device *pdev)
