@@ -1,0 +1,191 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The simulated DMA engine does what it says: according to dmatest, which is
+# what Linux has for any DMA engine, and to its own unit tests. Both in several
+# settings, and with faults.
+#
+# The unit tests need kunit.enable=1 on the kernel command line.
+
+params=/sys/module/dmatest/parameters
+devices=/sys/devices/platform
+faults=/sys/kernel/debug/dmasim/dmasim.0
+nr=0
+failed=0
+
+# result STATUS NAME: one line of the report.
+result()
+{
+	nr=$((nr + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $nr $2"
+	else
+		echo "not ok $nr $2"
+		failed=1
+	fi
+}
+
+load()
+{
+	modprobe dmasim "$@" || echo "# dmasim $* cannot be loaded"
+}
+
+unload()
+{
+	# Holds the channels until it is used again.
+	[ ! -d $params ] || rmmod dmatest
+	rmmod dmasim
+	result $? "$1: removed"
+}
+
+# Everything that the kernel said since "mark".
+mark()
+{
+	mark="dmasim.sh: mark $nr $(cut -d ' ' -f 1 /proc/uptime)"
+	echo "$mark" >/dev/kmsg
+}
+
+said()
+{
+	dmesg | sed "1,/$mark/d" | grep dmatest:
+}
+
+# dmatest_start CHANNELS [PARAMETER...]: CHANNELS is a pattern.
+dmatest_start()
+{
+	pattern=$1
+	shift
+	mark
+	[ -d $params ] || modprobe dmatest
+	for set in iterations=20 timeout=5000 threads_per_chan=1 polled=0 \
+			norandom=0 test_buf_size=16384 "$@"; do
+		echo "${set#*=}" >"$params/${set%%=*}"
+	done
+	# shellcheck disable=SC2231 # a pattern it is
+	for path in $devices/dmasim.*/dma/$pattern; do
+		echo "${path##*/}" >$params/channel
+	done
+	echo 1 >$params/run
+}
+
+dmatest_end()
+{
+	while [ "$(cat $params/run)" = Y ]; do
+		sleep 0.05
+	done
+}
+
+# dmatest_result NAME SUMMARIES FAILURES [MESSAGE]
+# So many threads ended, and had so many failures together, all with MESSAGE.
+dmatest_result()
+{
+	lines=$(said)
+	threads=$(echo "$lines" | grep -c ': summary ')
+	sum=$(echo "$lines" | sed -n 's/.* \([0-9]*\) failures .*/\1/p' |
+		{ n=0; while read -r i; do n=$((n + i)); done; echo $n; })
+	[ "$threads" -eq "$2" ] && [ "$sum" -eq "$3" ] &&
+		[ "$(echo "$lines" | grep -c "result #.*'$4")" -eq "$3" ]
+	status=$?
+	[ $status -eq 0 ] || echo "$lines" | sed 's/^/# /'
+	result $status "$1"
+}
+
+# dmatest_passes NAME CHANNELS SUMMARIES [PARAMETER...]
+dmatest_passes()
+{
+	name=$1 channels=$2 threads=$3
+	shift 3
+	dmatest_start "$channels" "$@"
+	dmatest_end
+	dmatest_result "$name" "$threads" 0
+}
+
+# dmatest_fault FAULT MESSAGE: the second of two descriptors has a fault.
+dmatest_fault()
+{
+	echo 2 >"$faults/chan0/$1_nth"
+	dmatest_start '*chan0' iterations=2 timeout=300
+	dmatest_end
+	dmatest_result "fault $1" 1 1 "$2"
+}
+
+# unit_tests NAME
+unit_tests()
+{
+	rmmod dmatest
+	modprobe dmasim_test
+	report=$(cat /sys/kernel/debug/kunit/migrate_dmasim*/results)
+	rmmod dmasim_test
+	[ "$(echo "$report" | grep -c '^ok ')" -eq 2 ]
+	status=$?
+	if grep -qw swiotlb=force /proc/cmdline; then
+		echo "$report" | grep -q ' ok .*needs_sync$' || status=1
+	fi
+	[ $status -eq 0 ] || echo "$report" | sed 's/^/# /'
+	result $status "$1: unit tests"
+}
+
+# on_node DEVICE NODE
+on_node()
+{
+	[ "$(cat "$devices/$1/numa_node")" -eq "$2" ]
+	result $? "$1 is on node $2"
+}
+
+if [ ! -d /sys/kernel/debug/kunit ]; then
+	echo "1..0 # SKIP needs KUnit, and kunit.enable=1"
+	exit 4
+fi
+echo "TAP version 13"
+
+load channels=2 nodes=0
+on_node dmasim.0 0
+dmatest_passes "shared: dmatest" '*' 4 threads_per_chan=2
+dmatest_passes "shared: dmatest polls" '*' 2 polled=1
+unit_tests "shared"
+
+dmatest_fault fail "completion error status"
+dmatest_fault refuse "prep error"
+dmatest_fault stall "test timed out"
+echo 1000 >$faults/chan0/late_ms
+dmatest_fault late "test timed out"
+dmatest_fault lose_irq "test timed out"
+dmatest_passes "shared: dmatest after faults" '*' 2
+
+# In the middle of it: what comes then fails, at once.
+echo 200000 >$faults/chan0/latency_us
+dmatest_start '*chan0'
+! rmmod dmasim 2>/dev/null
+result $? "not removed while it is in use"
+echo 1 >$faults/vanish
+dmatest_end
+# It would look at names of channels that are no more.
+rmmod dmatest
+said | grep -q "result #.*'prep error"
+result $? "vanished: dmatest fails"
+[ ! -d $devices/dmasim.0/dma ] || [ -z "$(ls $devices/dmasim.0/dma)" ]
+result $? "vanished: no channels"
+echo dmasim.0 >/sys/bus/platform/drivers/dmasim/unbind
+echo dmasim.0 >/sys/bus/platform/drivers/dmasim/bind
+dmatest_passes "bound again: dmatest" '*' 2
+unload "shared"
+
+load devices=2 nodes=1,0 channels=2 private=1 out_of_order=1 \
+	bandwidth_mbps=200 latency_us=100
+on_node dmasim.0 1
+on_node dmasim.1 0
+dmatest_passes "private, out of order: dmatest" '*' 8 threads_per_chan=2
+unit_tests "private, out of order"
+unload "private, out of order"
+
+load channels=2 descriptors=1 max_seg_bytes=4096 copy_align=3 address_bits=32 \
+	can_terminate=0
+dmatest_passes "narrow: dmatest" '*' 2 test_buf_size=4096
+unit_tests "narrow"
+unload "narrow"
+
+! modprobe dmasim channels=1000 2>/dev/null
+result $? "too many channels are refused"
+
+echo "1..$nr"
+exit $failed
