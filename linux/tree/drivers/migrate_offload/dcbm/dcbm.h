@@ -182,6 +182,7 @@ unsigned int dcbm_nr_usable(void);
 int dcbm_lease(struct dcbm_job *job, int nid, u64 wait_ns);
 void dcbm_unlease(struct dcbm_job *job);
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why);
+void dcbm_chan_judge(struct dcbm_chan *chan);
 int dcbm_chan_reset(struct dcbm_chan *chan);
 
 /* copy.c */

@@ -214,6 +214,13 @@ void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 	pr_warn("%s is taken out of use: %s\n", kobject_name(&chan->kobj), why);
 }
 
+/* Has it failed too often? */
+void dcbm_chan_judge(struct dcbm_chan *chan)
+{
+	if (chan->failures >= READ_ONCE(dcbm_max_failures) && !chan->retiring)
+		dcbm_chan_retire(chan, "too many errors in a row");
+}
+
 /*
  * An administrator believes in it again.  -EBUSY while a device may still be at
  * some pages.

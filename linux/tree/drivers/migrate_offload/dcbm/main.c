@@ -168,8 +168,11 @@ void dcbm_job_run(struct dcbm_job *job)
 	while (dcbm_reap(job))
 		dcbm_submit(job);
 
-	list_for_each_entry(chan, &job->chans, lease)
+	list_for_each_entry(chan, &job->chans, lease) {
 		dcbm_note_speed(chan);
+		/* One that takes nothing is met nowhere else. */
+		dcbm_chan_judge(chan);
+	}
 	dcbm_unlease(job);
 
 	for (i = 0; i < job->nr_pairs; i++) {

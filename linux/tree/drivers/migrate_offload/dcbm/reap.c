@@ -151,8 +151,7 @@ static bool dcbm_chan_reap(struct dcbm_job *job, struct dcbm_chan *chan)
 
 	chan->full = false;
 	chan->progress_ns = ktime_get_ns();
-	if (chan->failures >= READ_ONCE(dcbm_max_failures) && !chan->retiring)
-		dcbm_chan_retire(chan, "too many errors in a row");
+	dcbm_chan_judge(chan);
 	return true;
 }
 
@@ -302,9 +301,7 @@ static void dcbm_chan_give_up(struct dcbm_job *job, struct dcbm_chan *chan)
 		dcbm_chan_stopped(job, chan);
 		chan->full = false;
 		chan->progress_ns = ktime_get_ns();
-		if (chan->failures >= READ_ONCE(dcbm_max_failures) &&
-		    !chan->retiring)
-			dcbm_chan_retire(chan, "too many timeouts in a row");
+		dcbm_chan_judge(chan);
 		return;
 	}
 

@@ -395,12 +395,16 @@ static void test_unbind(void)
 static void test_vanish(void)
 {
 	pthread_t mover;
+	int i;
 
 	load("bandwidth_mbps=0", "");
 	mover = start_moving();
 	usleep(50000);
 	mo_write(PATH_SIM "vanish", "1");
 	stop(mover);
+	for (i = 0; i < 100 && !chan_is(0, "retired"); i++)
+		move_area(&large);
+	expect(chan_is(0, "retired"));
 	unload();
 }
 
