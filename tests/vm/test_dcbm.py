@@ -23,13 +23,115 @@ _TESTS = (
 )
 # Switches engines while another CPU migrates: see tests/fault/test_hazards.py.
 _ONE_THREAD = "unload"
+_BOUNCED = ("copies", "limits", "fail")
 _DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
 
+# Every kind of memory, while programs write to it and one descriptor in seven
+# fails.
+_ALL_KINDS = """\
+modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000 || exit 1
+dcbm=/sys/module/dcbm
+echo 1 >$dcbm/threshold && echo 1 >$dcbm/offloading || exit 1
+for chan in /sys/kernel/debug/dmasim/dmasim.0/chan*; do
+    echo 7 >$chan/fail_every
+done
+ENGINE=dcbm ./migrate_offload -f memory
+echo COUNTS $(cat $dcbm/folios_migrated $dcbm/folios_failures)
+echo none >/sys/kernel/mm/migrate_offload/engine
+rmmod dcbm dmasim"""
 
-def test_data_arrives_whatever_the_channels_do(kernel_debug: BuiltKernel) -> None:
-    outcome = guests.boot(kernel_debug, f"./dcbm {' '.join(_TESTS)}")
-    report = guests.passes(outcome.stdout, at_least=len(_TESTS))
-    assert report.names() == set(_TESTS)
+_POSTED = """\
+modprobe dmasim && insmod {module} || exit 1
+parameters=/sys/module/posted_driver/parameters
+echo 1 >$parameters/offloading || exit 1
+cat /sys/kernel/mm/migrate_offload/engine
+ENGINE=posted ./migrate_offload -f memory -v anon -v anon_64k -v anon_2m
+echo COPIED $(cat $parameters/copied_folios)
+echo 0 >$parameters/offloading && rmmod posted_driver dmasim && echo GONE"""
+
+
+def _numbers(text: str, word: str) -> list[int]:
+    (line,) = [s for s in text.splitlines() if s.startswith(f"{word} ")]
+    return [int(number) for number in line.split()[1:]]
+
+
+@pytest.fixture(scope="module")
+def posted_driver(
+    kernel_debug: BuiltKernel, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A module built outside of the kernel, which needs nothing but headers."""
+    source = tmp_path_factory.mktemp("posted") / "driver"
+    shutil.copytree(_DRIVER, source)
+    made = proc.capture(
+        ["make", "-C", str(kernel_debug.build_dir), f"M={source}", "modules"]
+    )
+    assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
+    assert "warning" not in made.stderr
+    # The guest has a /tmp of its own.
+    return shutil.copy(
+        source / "posted_driver.ko", guests.programs(kernel_debug) / "posted_driver.ko"
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(kernel_debug: BuiltKernel, posted_driver: Path) -> guests.Steps:
+    return guests.boot_once(
+        kernel_debug,
+        {
+            "dcbm": f"./dcbm {' '.join(_TESTS)}",
+            "posted": _POSTED.format(module=posted_driver),
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def bounced(kernel_debug: BuiltKernel) -> guests.Steps:
+    """No device reads or writes a folio itself."""
+    return guests.boot_once(
+        kernel_debug,
+        {
+            "dcbm": f"./dcbm {' '.join(_BOUNCED)}",
+            "kinds": _ALL_KINDS,
+            "used": "echo USED $(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater)",
+        },
+        words=("swiotlb=force",),
+    )
+
+
+@pytest.mark.parametrize("name", _TESTS)
+def test_data_arrives_whatever_the_channels_do(plain: guests.Steps, name: str) -> None:
+    plain.passes("dcbm", name)
+
+
+@pytest.mark.parametrize("name", _BOUNCED)
+def test_bounce_buffers_are_copied_back(bounced: guests.Steps, name: str) -> None:
+    bounced.passes("dcbm", name)
+    assert _numbers(bounced.text("used"), "USED") > [0]
+
+
+def test_every_kind_of_memory_moves_though_channels_fail(bounced: guests.Steps) -> None:
+    report = guests.passes(bounced.text("kinds"), at_least=20)
+    assert "memory.anon_2m.moves_in_use" in report.names()
+    migrated, failed = _numbers(bounced.text("kinds"), "COUNTS")
+    assert migrated > failed > 0
+
+
+def test_a_driver_from_outside_copies(plain: guests.Steps) -> None:
+    text = plain.text("posted")
+    assert "\nposted\n" in f"\n{text}"
+    report = guests.passes(text, at_least=6)
+    assert "memory.anon_2m.moves_in_use" in report.names()
+    assert _numbers(text, "COPIED") > [0]
+    assert "GONE" in text
+
+
+def test_the_kernel_had_nothing_to_complain_about(
+    plain: guests.Steps, bounced: guests.Steps
+) -> None:
+    for steps in (plain, bounced):
+        guests.is_well(steps.outcome)
+        log = steps.outcome.serial_log.read_text(errors="replace")
+        assert "DMA-API: debugging enabled" in log
 
 
 def test_dcbm_can_be_unloaded_at_any_moment(kernel_debug: BuiltKernel) -> None:
@@ -37,24 +139,6 @@ def test_dcbm_can_be_unloaded_at_any_moment(kernel_debug: BuiltKernel) -> None:
         kernel_debug, f"./dcbm {_ONE_THREAD}", accel=accel.TCG_ONE_THREAD
     )
     assert guests.passes(outcome.stdout, at_least=1).names() == {_ONE_THREAD}
-
-
-def test_every_kind_of_memory_moves_with_dcbm(kernel_debug: BuiltKernel) -> None:
-    """While programs write to it, and one descriptor in seven fails."""
-    faults = "/sys/kernel/debug/dmasim/dmasim.0"
-    outcome = guests.boot(
-        kernel_debug,
-        "modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000\n"
-        "cd /sys/module/dcbm && echo 1 > threshold && echo 1 > offloading\n"
-        f"for chan in {faults}/chan*; do echo 7 > $chan/fail_every; done\n"
-        "cd - >/dev/null; ENGINE=dcbm ./migrate_offload -f memory\n"
-        "cd /sys/module/dcbm; echo COUNTS $(cat folios_migrated folios_failures)",
-    )
-    report = guests.passes(outcome.stdout, at_least=20)
-    assert "memory.anon_2m.moves_in_use" in report.names()
-    (counts,) = [s for s in outcome.stdout.splitlines() if s.startswith("COUNTS ")]
-    migrated, failed = (int(word) for word in counts.split()[1:])
-    assert migrated > failed > 0
 
 
 def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
@@ -73,46 +157,3 @@ def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -
     assert all(row.engine_bytes == row.moved_bytes * row.rounds for row in rows)
     for channels in (2, 4, 8):
         assert rates[channels] >= 0.9 * channels * rates[1]
-
-
-def test_bounce_buffers_are_copied_back(kernel_debug: BuiltKernel) -> None:
-    """With swiotlb=force no device writes to a folio itself."""
-    outcome = guests.boot(
-        kernel_debug,
-        "./dcbm copies limits fail\n"
-        "cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater | sed 's/^/USED /'",
-        words=("swiotlb=force",),
-    )
-    report = guests.passes(outcome.stdout, at_least=3)
-    assert report.names() == {"copies", "limits", "fail"}
-    (used,) = [s for s in outcome.stdout.splitlines() if s.startswith("USED ")]
-    assert int(used.split()[1]) > 0
-
-
-def test_a_driver_from_outside_copies(
-    kernel_debug: BuiltKernel, tmp_path: Path
-) -> None:
-    """It needs nothing but the headers, and moves every page."""
-    source = tmp_path / "posted_driver"
-    shutil.copytree(_DRIVER, source)
-    made = proc.capture(
-        ["make", "-C", str(kernel_debug.build_dir), f"M={source}", "modules"]
-    )
-    assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
-    assert "warning" not in made.stderr
-
-    module = "/sys/module/posted_driver/parameters"
-    outcome = guests.boot(
-        kernel_debug,
-        f"modprobe dmasim && insmod {source}/posted_driver.ko || exit 1\n"
-        f"echo 1 > {module}/offloading || exit 1\n"
-        "grep -x posted /sys/kernel/mm/migrate_offload/engine || exit 1\n"
-        "ENGINE=posted ./migrate_offload -f memory\n"
-        f"echo COPIED $(cat {module}/copied_folios)\n"
-        f"echo 0 > {module}/offloading && rmmod posted_driver && echo GONE",
-    )
-    assert "GONE" in outcome.stdout, outcome.stdout
-    report = guests.passes(outcome.stdout, at_least=10)
-    assert "memory.anon_2m.moves_in_use" in report.names()
-    (copied,) = [s for s in outcome.stdout.splitlines() if s.startswith("COPIED ")]
-    assert int(copied.split()[1]) > 0
