@@ -100,13 +100,12 @@ static void fault_everywhere(const char *name, long long value)
 
 static void load(const char *sim, const char *dcbm)
 {
-	const char *command[] = { "sh", "-c", NULL, NULL };
 	char text[256];
+	const char *const command[] = { "sh", "-c", text, NULL };
 
 	snprintf(text, sizeof(text),
 		 "modprobe dmasim channels=%d %s && modprobe dcbm timeout_ms=%d %s",
 		 NR_CHANS, sim, TIMEOUT_MS, dcbm);
-	command[2] = text;
 	if (mo_run(command))
 		mo_die("no dmasim, or no dcbm");
 	mo_write(PATH_DCBM "threshold", "1");
