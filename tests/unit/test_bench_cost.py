@@ -99,8 +99,19 @@ def test_check_limits(size: int, stock: int, off: int, refused: bool) -> None:
         [
             sample("stock", stock, folio_bytes=size),
             sample("off", off, folio_bytes=size),
-            sample("mtcopy", 2 * off, folio_bytes=size),
+            # As it does where it copies: no limit then.
+            sample("mtcopy", 2 * off, folio_bytes=size, engine_bytes=1),
         ]
+    )
+    assert bool(regressions(rows)) is refused
+
+
+@pytest.mark.parametrize(
+    ("mtcopy", "refused"), [(10_000, False), (10_309, False), (10_310, True)]
+)
+def test_check_of_what_declining_costs(mtcopy: int, refused: bool) -> None:
+    rows = make_rows(
+        [sample("stock", 10_000), sample("mtcopy", mtcopy, engine_bytes=0)]
     )
     assert bool(regressions(rows)) is refused
 

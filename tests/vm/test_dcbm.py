@@ -68,9 +68,9 @@ def posted_driver(
     assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
     assert "warning" not in made.stderr
     # The guest has a /tmp of its own.
-    return shutil.copy(
-        source / "posted_driver.ko", guests.programs(kernel_debug) / "posted_driver.ko"
-    )
+    module = guests.programs(kernel_debug) / "posted_driver.ko"
+    shutil.copy(source / module.name, module)
+    return module
 
 
 @pytest.fixture(scope="module")
