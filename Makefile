@@ -3,11 +3,12 @@
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-.PHONY: help setup demo test perf check lint
+.PHONY: help setup demo test campaign perf check lint
 
 help:
 	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
 	@echo "make test    set up, then every test (builds kernels, boots machines)"
+	@echo "make campaign  set up, then move 200,000 folios with DMA channels that fail"
 	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
 	@echo "make check   the tests that need no virtual machine: seconds"
 	@echo "make lint    formatters and checkers alone"
@@ -22,6 +23,9 @@ demo: setup
 
 test: setup
 	@$(PYTHON) -m pytest -m "not perf"
+
+campaign: setup
+	@./pageferry fault-campaign
 
 perf: setup
 	@$(PYTHON) -m pytest -m perf

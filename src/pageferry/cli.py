@@ -24,6 +24,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("vm", "vm_run"),
     ("bench", "bench_move_pages"),
     ("bench", "bench_cost"),
+    (None, "fault_campaign"),
     (None, "model"),
     (None, "demo"),
     ("engine", "engine"),

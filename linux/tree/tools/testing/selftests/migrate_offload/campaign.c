@@ -26,7 +26,7 @@
 #define TICK_US 50000
 #define PROGRESS_MS 2000
 /* A fault that brings everything to a halt ends like this. */
-#define PHASE_MS 150000
+#define PHASE_MS 300000
 #define RECOVER_MS 20000
 
 static unsigned long nr_folios = 200000;

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The fault campaign: what it is given, what it says, and how that is judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pageferry.errors import PageferryError, usage_error
+
+# In the order in which the program goes through them.
+FAULTS = (
+    *("none", "fail", "refuse", "lose-irq", "stall", "stall-held", "stall-error"),
+    *("late", "late-stopped", "late-error", "dead", "vanish", "reload", "mixed"),
+    "lie",
+)
+# What breaks a rule, to see that it shows: only when asked for by name.
+DAMAGING = ("trusted-lie",)
+# While memory is moved, these switch engines. That changes code which runs, and
+# QEMU before 8.1 gets this wrong with a thread for each CPU.
+SWITCHING = ("reload", "mixed")
+
+# What the kernel may say, and why. Anything else from these parts is a finding.
+ANNOUNCED = (
+    (r"dcbm: \S+ is taken out of use: ", "a channel that failed is retired"),
+    (
+        r"dcbm: \S+: complete, but nobody said so; lost interrupt\?",
+        "an interrupt was lost",
+    ),
+    (
+        r"dcbm: \S+ is given back with \d+ transfers that never ended; their pages",
+        "rule 4: the fault `lie` loses these pages",
+    ),
+    (r"dcbm: \S+ goes away", "the device vanished"),
+    (r"dcbm_\w+: \d+ callbacks suppressed", "lost interrupts, many"),
+    (r"DMA-API: (preallocated|debugging enabled|dma_debug_entry pool)", "boot"),
+)
+_OURS = re.compile(r"\b(dcbm\w*|dmasim|DMA-API|migrate_offload)\b.*:")
+
+
+def parse_faults(text: str) -> tuple[str, ...]:
+    """Read a list of faults; the order is that of the program."""
+    if text == "all":
+        return FAULTS
+    names = text.split(",")
+    for name in names:
+        if name not in (*FAULTS, *DAMAGING):
+            raise usage_error(
+                "unknown fault", name, f"one of {', '.join((*FAULTS, *DAMAGING))}"
+            )
+    return tuple(name for name in (*FAULTS, *DAMAGING) if name in names)
+
+
+@dataclass
+class Report:
+    """What the program said, in all its boots."""
+
+    phases: list[dict[str, Any]] = field(default_factory=list)
+    leaks: list[dict[str, Any]] = field(default_factory=list)
+    ended: int = 0
+    kernel_log: list[str] = field(default_factory=list)
+
+    @property
+    def folios(self) -> int:
+        """Count the folios that were moved."""
+        return sum(int(phase["folios"]) for phase in self.phases)
+
+    def problems(self) -> list[str]:
+        """List what was not as it should be."""
+        found = [f"{p['fault']}: {p['problems']}" for p in self.phases if p["problems"]]
+        found += [f"leaks: {leak}" for leak in self.leaks if not leak["ok"]]
+        return found + [f"kernel log: {line}" for line in self.kernel_log]
+
+
+def read_line(report: Report, text: str) -> dict[str, Any] | None:
+    """Take in one line of the program; others than JSON say nothing to us."""
+    if not text.startswith("{"):
+        return None
+    try:
+        line = json.loads(text)
+    except ValueError as error:
+        raise PageferryError(
+            "the campaign said something that is not JSON", value=text
+        ) from error
+    if not isinstance(line, dict):
+        return None
+    if line.get("type") == "phase":
+        report.phases.append(line)
+    elif line.get("type") == "leaks":
+        report.leaks.append(line)
+    elif line.get("type") == "end":
+        report.ended += 1
+    return line
+
+
+def unannounced(lines: Iterable[str]) -> list[str]:
+    """List what our own parts of the kernel said without being expected to."""
+    expected = [re.compile(pattern) for pattern, _ in ANNOUNCED]
+    found: list[str] = []
+    for line in lines:
+        text = re.sub(r"^\[\s*\d+\.\d+\](\[[^\]]*\])?\s*", "", line.strip())
+        if not _OURS.match(text) or any(p.search(text) for p in expected):
+            continue
+        if text not in found:
+            found.append(text)
+    return found
+
+
+_COLUMNS = (
+    *("fault", "folios", "engine", "cpu", "held", "released", "kept"),
+    *("hits", "timeouts", "resets", "longest_ms", "after_ms"),
+)
+
+
+def table(phases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Give header and rows of the table for people."""
+    header = [name.replace("_ms", " ms") for name in _COLUMNS]
+    return header, [[str(phase[name]) for name in _COLUMNS] for phase in phases]

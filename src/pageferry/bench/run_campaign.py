@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Carrying out the fault campaign: build, boot, watch the kernel log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pageferry import output, paths, proc
+from pageferry.bench import campaign
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.kernel.build import (
+    BuildRequest,
+    BuiltKernel,
+    build_kernel,
+    describe,
+    plan_build,
+)
+from pageferry.vm import accel
+from pageferry.vm.run import VmRequest, run_vm
+
+CONFIGS = ("debug-kasan", "debug-lockdep", "test")
+TOPOLOGY = "debug"
+# A CPU of the guest may not run for many seconds.
+_WORDS = ("page_poison=1", "watchdog_thresh=60")
+_SUITE = Path("tools/testing/selftests/migrate_offload")
+_BASE_S = 600.0
+_SLOWEST_PER_S = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of it."""
+
+    folios: int
+    faults: tuple[str, ...]
+    seed: int
+    timeout_ms: int
+    kernel: BuildRequest
+    limit_s: float | None = None
+    break_rule: str | None = None
+
+    def arguments(self, faults: Sequence[str], folios: int) -> list[str]:
+        """Give the program's command line."""
+        words = ["--folios", str(folios), "--seed", str(self.seed)]
+        words += ["--faults", ",".join(faults), "--timeout-ms", str(self.timeout_ms)]
+        if self.break_rule is not None:
+            words += ["--break", self.break_rule]
+        return words
+
+
+def boots(faults: Sequence[str], chosen: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Divide the faults by what the emulator can do."""
+    if chosen != accel.TCG:
+        return [(chosen, tuple(faults))]
+    rest = tuple(f for f in faults if f not in campaign.SWITCHING)
+    switching = tuple(f for f in faults if f in campaign.SWITCHING)
+    parts = [(accel.TCG, rest), (accel.TCG_ONE_THREAD, switching)]
+    return [(where, names) for where, names in parts if names]
+
+
+def dry_run(job: Job) -> list[str]:
+    """Say what a run would do."""
+    program = " ".join(["./campaign", *job.arguments(job.faults, job.folios)])
+    return [
+        *describe(plan_build(job.kernel)),
+        f"build {_SUITE}/campaign",
+        f"boot topology {TOPOLOGY}; under TCG, once more with one thread for"
+        f" {', '.join(campaign.SWITCHING)}",
+        f"in it: {program}",
+        "search the kernel log",
+    ]
+
+
+def build_program(kernel: BuiltKernel) -> Path:
+    """Build the program from the kernel's tree."""
+    tree = kernel.build_dir.parent
+    where = paths.make_cache_dir("selftests", tree.name)
+    argv = ["make", "-C", str(tree / _SUITE), f"OUTPUT={where}", "KHDR_INCLUDES="]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    made = proc.capture([*argv, str(where / "campaign")], env=env)
+    if made.returncode:
+        raise PageferryError(
+            "cannot build the campaign's program",
+            value=tree / _SUITE,
+            detail=made.stdout + made.stderr,
+            code=ExitCode.NOT_STARTED,
+        )
+    return where / "campaign"
+
+
+def run(job: Job) -> campaign.Report:
+    """Go through all of it; the report may hold problems."""
+    kernel = build_kernel(job.kernel)
+    program = build_program(kernel)
+    report = campaign.Report()
+    progress = output.Progress("campaign", job.folios)
+    parts = boots(job.faults, accel.choose(kernel.image))
+    try:
+        for where, faults in parts:
+            share = sum(3 if f == "mixed" else 1 for f in faults)
+            whole = sum(3 if f == "mixed" else 1 for f in job.faults)
+            folios = -(-job.folios * share // whole)
+            argv = [str(program), *job.arguments(faults, folios)]
+            _boot(job, kernel, where, argv, _Watch(report, progress))
+    finally:
+        progress.finish()
+    if report.ended != len(parts):
+        raise PageferryError("the campaign did not come to its end")
+    return report
+
+
+class _Watch:
+    """Reads what the program says as it comes."""
+
+    def __init__(self, report: campaign.Report, progress: output.Progress) -> None:
+        self.report = report
+        self.progress = progress
+        self.rest = b""
+        self.shown = 0
+
+    def __call__(self, data: bytes) -> None:
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        for raw in whole:
+            line = campaign.read_line(self.report, raw.decode(errors="replace"))
+            if line is not None:
+                self._show(line)
+
+    def _show(self, line: dict[str, Any]) -> None:
+        current = int(line["folios"]) if line["type"] == "progress" else 0
+        done = self.report.folios + current
+        if done > self.shown:
+            self.progress.advance(done - self.shown)
+            self.shown = done
+
+
+def _boot(
+    job: Job, kernel: BuiltKernel, where: str, argv: Sequence[str], watch: _Watch
+) -> None:
+    watch.shown = max(watch.shown, watch.report.folios)
+    limit_s = job.limit_s or _BASE_S + job.folios / _SLOWEST_PER_S
+    outcome = run_vm(
+        VmRequest(
+            command=tuple(argv),
+            image=kernel.image,
+            modules=kernel.modules,
+            topology=TOPOLOGY,
+            append=_WORDS,
+            accel=where,
+            timeout_s=limit_s,
+            boot_timeout_s=900,
+            on_stdout=watch,
+        )
+    )
+    if outcome.timed_out:
+        raise PageferryError(
+            "the campaign did not end in time",
+            value=f"{limit_s:.0f} s",
+            detail=outcome.serial_tail(),
+            hint="give it more with --timeout, or move fewer folios",
+            code=ExitCode.TIMEOUT,
+        )
+    said = outcome.serial_log.read_text(errors="replace").splitlines()
+    watch.report.kernel_log += [*outcome.findings, *campaign.unannounced(said)]
+    if outcome.exit_code not in (0, 1):
+        raise PageferryError(
+            "the campaign could not be carried out",
+            value=outcome.serial_log,
+            reason=f"exit status {outcome.exit_code}",
+            detail=outcome.stdout[-2000:] + outcome.stderr + outcome.serial_tail(),
+        )

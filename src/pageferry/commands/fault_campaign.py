@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry fault-campaign`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.bench import campaign, run_campaign
+from pageferry.commands.bench_move_pages import whole
+from pageferry.commands.kernel_build import add_kernel_arguments, make_request
+from pageferry.errors import ExitCode, PageferryError, from_os_error
+from pageferry.units import parse_seconds
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Move folios of several sizes with dcbm on simulated DMA channels, under every
+fault that these know, in turn and mixed, while others write to the memory. Runs
+in a virtual machine with the debug kernel (KASAN, lockdep, DMA_API_DEBUG).
+Fails if a byte is wrong, if pages or mappings leak that need not, if a call
+takes longer than the timeout of dcbm allows, or if the kernel says anything
+that was not announced."""
+
+EPILOG = """\
+examples:
+  pageferry fault-campaign
+  pageferry fault-campaign --folios 20000 --faults stall,late,mixed --seed 7
+"""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "fault-campaign",
+        help="move memory with DMA channels that fail in every way",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--folios",
+        default="200000",
+        metavar="N",
+        help="folios to move in all (default: %(default)s)",
+    )
+    add(
+        "--faults",
+        default="all",
+        metavar="LIST",
+        help=f"of {', '.join(campaign.FAULTS)}, or all (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        default="1",
+        metavar="N",
+        help="for what is left to chance (default: %(default)s)",
+    )
+    add(
+        "--timeout-ms",
+        default="200",
+        metavar="N",
+        help="timeout of dcbm (default: %(default)s)",
+    )
+    add("--timeout", metavar="TIME", help="give up a virtual machine after this")
+    add("--output", type=Path, metavar="FILE", help="keep the result there")
+    add("--json", action="store_true", help="print the result as JSON")
+    add("--dry-run", action="store_true", help="say what would be done, do nothing")
+    add_kernel_arguments(parser.add_argument_group("kernel"), vanilla=False)
+    parser.set_defaults(run=run, vanilla=False)
+
+
+def make_job(args: argparse.Namespace) -> run_campaign.Job:
+    """Check the options before anything is built or booted."""
+    args.config = args.config or list(run_campaign.CONFIGS)
+    return run_campaign.Job(
+        folios=whole("--folios", args.folios, 1, 10**9),
+        faults=campaign.parse_faults(args.faults),
+        seed=whole("--seed", args.seed, 0, 2**63 - 1),
+        timeout_ms=whole("--timeout-ms", args.timeout_ms, 10, 60_000),
+        kernel=make_request(args),
+        limit_s=None if args.timeout is None else parse_seconds(args.timeout),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry it out, print the table or the document, and judge it."""
+    job = make_job(args)
+    if args.dry_run:
+        steps = run_campaign.dry_run(job)
+        if args.json:
+            output.answer_json({"steps": steps})
+        else:
+            output.answer("\n".join(steps))
+        return 0
+    report = run_campaign.run(job)
+    problems = report.problems()
+    document: dict[str, object] = {
+        "ok": not problems,
+        "problems": problems,
+        "folios": report.folios,
+        "seed": job.seed,
+        "timeout_ms": job.timeout_ms,
+        "phases": report.phases,
+        "leaks": report.leaks,
+    }
+    if args.output is not None:
+        _save(args.output, document)
+    if args.json:
+        output.answer_json(document)
+    else:
+        output.answer(output.table(*campaign.table(report.phases)))
+    if problems and args.json:
+        # One document on stdout, and that is what was found.
+        for problem in problems:
+            output.talk(f"pageferry: {problem}")
+        return int(ExitCode.FAILED)
+    if problems:
+        raise PageferryError("the campaign found something", detail="\n".join(problems))
+    return 0
+
+
+def _save(path: Path, document: dict[str, object]) -> None:
+    try:
+        path.write_text(json.dumps(document, indent=2) + "\n")
+    except OSError as error:
+        raise from_os_error(
+            error, "cannot write the result", ExitCode.FAILED
+        ) from error

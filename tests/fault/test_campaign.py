@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""DMA channels fail in every way, and no byte is lost: the short campaign."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pageferry.bench import campaign, run_campaign
+from pageferry.kernel.build import BuildRequest, BuiltKernel
+
+pytestmark = [pytest.mark.vm, pytest.mark.fault]
+
+_JOB = run_campaign.Job(
+    folios=6000,
+    faults=campaign.FAULTS,
+    seed=3,
+    timeout_ms=200,
+    kernel=BuildRequest(configs=("vm", *run_campaign.CONFIGS)),
+)
+
+
+def test_no_fault_of_a_dma_channel_loses_anything(kernel_debug: BuiltKernel) -> None:
+    report = run_campaign.run(_JOB)
+    assert not report.problems()
+    assert {phase["fault"] for phase in report.phases} == set(campaign.FAULTS)
+    assert report.folios >= _JOB.folios
+
+
+def test_damage_would_show(kernel_debug: BuiltKernel) -> None:
+    """A driver lies, and dcbm was told to believe it."""
+    job = dataclasses.replace(_JOB, folios=1000, faults=campaign.DAMAGING)
+    report = run_campaign.run(job)
+    assert any("damaged memory" in problem for problem in report.problems())

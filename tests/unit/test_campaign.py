@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the fault campaign is given and how its report is judged."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pageferry.bench import campaign, run_campaign
+from pageferry.cli import main
+from pageferry.errors import PageferryError
+from pageferry.vm import accel
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "linux/tree/tools/testing/selftests/migrate_offload/campaign.c"
+
+
+def test_the_program_knows_the_same_faults() -> None:
+    named = re.findall(r'\{ \.name = "([\w-]+)"', PROGRAM.read_text())
+    assert tuple(named) == (*campaign.FAULTS, *campaign.DAMAGING)
+
+
+def test_faults_come_in_the_order_of_the_program() -> None:
+    assert campaign.parse_faults("mixed,fail") == ("fail", "mixed")
+    assert "trusted-lie" not in campaign.parse_faults("all")
+    with pytest.raises(PageferryError, match="unknown fault: moon"):
+        campaign.parse_faults("fail,moon")
+
+
+def test_engines_are_switched_with_one_thread_under_emulation() -> None:
+    assert run_campaign.boots(("fail", "mixed"), accel.KVM) == [
+        (accel.KVM, ("fail", "mixed"))
+    ]
+    assert run_campaign.boots(("fail", "mixed", "lie"), accel.TCG) == [
+        (accel.TCG, ("fail", "lie")),
+        (accel.TCG_ONE_THREAD, ("mixed",)),
+    ]
+
+
+def test_only_what_is_announced_may_be_said() -> None:
+    lines = [
+        "[    1.0] DMA-API: preallocated 65536 debug entries",
+        "[    2.0] dcbm: dma0chan1 is taken out of use: too many errors in a row",
+        "[    2.1] dcbm: dma0chan1 called back twice",
+        "[    2.2] DMA-API: dmasim dmasim.0: device driver frees DMA memory",
+        "[    2.3] systemd: not ours",
+    ]
+    assert campaign.unannounced(lines) == [
+        "dcbm: dma0chan1 called back twice",
+        "DMA-API: dmasim dmasim.0: device driver frees DMA memory",
+    ]
+
+
+def test_problems_are_listed() -> None:
+    report = campaign.Report()
+    for line in (
+        '{"type": "phase", "fault": "late", "folios": 3, "problems": "damaged memory"}',
+        '{"type": "leaks", "kib": 9, "ok": false}',
+        "# not for us",
+        '{"type": "end", "folios": 3}',
+    ):
+        campaign.read_line(report, line)
+    assert report.folios == 3
+    assert report.ended == 1
+    assert len(report.problems()) == 2
+    assert report.problems()[0] == "late: damaged memory"
+
+
+def test_dry_run_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fault-campaign", "--dry-run", "--folios", "500"]) == 0
+    assert "--folios 500" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("bad", [["--folios", "0"], ["--faults", "x"], ["--seed", "a"]])
+def test_bad_usage(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fault-campaign", *bad]) == 2
+    assert capsys.readouterr().out == ""
