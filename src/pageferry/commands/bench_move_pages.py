@@ -36,7 +36,6 @@ EPILOG = """\
 examples:
   pageferry bench move-pages
   pageferry bench move-pages --engines mtcopy,dcbm --channels 1,2,4,8,16 --vm
-  pageferry bench move-pages --topology versal --engines dcbm --channels 1,8
   pageferry bench move-pages --sizes all --engines mtcopy --threads 2,4,8 --live
 """
 
@@ -97,7 +96,7 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         "--channel-mbps",
         default=str(move_pages.DEFAULT_CHANNEL_MBPS),
         metavar="N",
-        help="rate of each simulated DMA channel of a virtual machine, in MB/s; "
+        help="MB/s of each simulated DMA channel; "
         "0: as fast as the CPU copies (default: %(default)s)",
     )
     parser.add_argument(
