@@ -25,7 +25,7 @@ MAX_THREADS = 32
 MAX_CHANNELS = 64
 # Far below what even an emulated CPU copies, so that the simulated engine is
 # what limits the rate.
-DEFAULT_CHANNEL_MBPS = 20
+DEFAULT_CHANNEL_MBPS = 10
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,12 @@ static bool dcbm_chans_are_even(const struct dcbm_job *job)
 	return max_ns / 2 < min_ns;
 }
 
+/* Is it so fast that each descriptor counts? */
+static bool dcbm_job_is_short(const struct dcbm_job *job)
+{
+	return job->expected_ns <= READ_ONCE(dcbm_poll_us) * NSEC_PER_USEC;
+}
+
 /*
  * Copy a job that has channels, and give them back.  When this returns, each
  * pair has its result, and no device is at any folio that is not held.
@@ -159,9 +165,10 @@ void dcbm_job_run(struct dcbm_job *job)
 	struct dcbm_chan *chan;
 	unsigned int i;
 
-	job->piece = dcbm_piece(job->batch->bytes, job->nr_chans,
-				dcbm_chans_are_even(job));
 	job->expected_ns = dcbm_expected_ns(job);
+	job->piece = dcbm_piece(job->batch->bytes, job->nr_chans,
+				dcbm_job_is_short(job) &&
+				dcbm_chans_are_even(job));
 	job->start_ns = ktime_get_ns();
 
 	dcbm_submit(job);

@@ -21,11 +21,12 @@
 #define DCBM_MAX_PIECE		SZ_512K
 
 /*
- * Pieces for each channel.  One is least work for the caller.  Where channels
- * are not equally fast, with more of them the fast ones do more.
+ * Pieces for each channel.  One is least work for the caller.  With more of
+ * them fast channels do more than slow ones, and all end at about the same
+ * time: worth it where the caller has time to spare.
  */
-#define DCBM_PIECES_IF_EVEN	1
-#define DCBM_PIECES_IF_UNEVEN	4
+#define DCBM_PIECES_FEW		1
+#define DCBM_PIECES_MANY	4
 
 /* A batch at the core's cap. */
 #define DCBM_FULL_BATCH_BYTES	SZ_2M
@@ -68,10 +69,10 @@ unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
 }
 
 /* How long a piece should be, on so many channels. */
-size_t dcbm_piece(size_t bytes, unsigned int nr_chans, bool even)
+size_t dcbm_piece(size_t bytes, unsigned int nr_chans, bool few)
 {
-	unsigned int nr_pieces = nr_chans * (even ? DCBM_PIECES_IF_EVEN :
-						    DCBM_PIECES_IF_UNEVEN);
+	unsigned int nr_pieces = nr_chans * (few ? DCBM_PIECES_FEW :
+						   DCBM_PIECES_MANY);
 	size_t share = DIV_ROUND_UP(bytes, nr_pieces);
 
 	return clamp_t(size_t, PAGE_ALIGN(share), DCBM_MIN_PIECE,
