@@ -290,7 +290,8 @@ void dcbm_chan_heard_of(struct dcbm_chan *chan)
 {
 	wake_up_all(&dcbm_idle_wq);
 	if (READ_ONCE(chan->leaving))
-		queue_work(dcbm_wq, &dcbm_stuck_work);
+		/* Not on dcbm_wq: whoever waits for that may hold its lock. */
+		queue_work(system_unbound_wq, &dcbm_stuck_work);
 }
 
 /*
@@ -307,10 +308,12 @@ void dcbm_wait_for_stuck(void)
 		done = dcbm_drop_stuck();
 		mutex_unlock(&dcbm_chans_lock);
 		if (done)
-			return;
+			break;
 		pr_warn_once("waiting for transfers that never ended\n");
 		msleep(DCBM_STUCK_RETRY_MS);
 	}
+	/* No channel is left that could queue it. */
+	cancel_work_sync(&dcbm_stuck_work);
 }
 
 /* The driver of @provider is about to go. */
