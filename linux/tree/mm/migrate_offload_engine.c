@@ -142,6 +142,16 @@ static struct migrate_engine *engine_find(const char *name)
 	return NULL;
 }
 
+static struct migrate_engine *engine_of(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+
+	list_for_each_entry(engine, &engines, list)
+		if (engine->ops == ops)
+			return engine;
+	return NULL;
+}
+
 /* The module of the engine has been pinned for it. */
 static void engine_activate(struct migrate_engine *engine)
 {
@@ -330,6 +340,61 @@ int migrate_engine_unregister(const struct migrate_engine_ops *ops)
 	return ops ? engine_remove(ops, NULL) : -EINVAL;
 }
 EXPORT_SYMBOL_GPL(migrate_engine_unregister);
+
+/**
+ * migrate_engine_activate - make an engine the active one, if none is
+ * @ops: what migrate_engine_register() was given.
+ *
+ * For drivers with a switch of their own.  An administrator who has chosen
+ * another engine is not overruled.
+ *
+ * Context: may sleep.
+ * Return: 0, also when it is active already, -EBUSY when another engine is,
+ * -EINVAL when @ops is not registered, or -ENODEV when the module is going
+ * away.
+ */
+int migrate_engine_activate(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+	int ret = -EINVAL;
+
+	mutex_lock(&engines_lock);
+	engine = engine_of(ops);
+	if (!engine)
+		goto unlock;
+	ret = engine_active() && engine_active() != engine ? -EBUSY : 0;
+	if (ret || engine_active())
+		goto unlock;
+	ret = -ENODEV;
+	if (!try_module_get(engine->owner))
+		goto unlock;
+	engine_activate(engine);
+	ret = 0;
+unlock:
+	mutex_unlock(&engines_lock);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(migrate_engine_activate);
+
+/**
+ * migrate_engine_deactivate - switch an engine off, if it is the active one
+ * @ops: what migrate_engine_register() was given.
+ *
+ * When this returns, no copy of this engine is in flight.
+ *
+ * Context: may sleep, until the copies in flight have ended.
+ */
+void migrate_engine_deactivate(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+
+	mutex_lock(&engines_lock);
+	engine = engine_of(ops);
+	if (engine && engine_active() == engine)
+		engine_deactivate(engine);
+	mutex_unlock(&engines_lock);
+}
+EXPORT_SYMBOL_GPL(migrate_engine_deactivate);
 
 /*
  * Make the engine of this name the active one; "none" switches offloading off.

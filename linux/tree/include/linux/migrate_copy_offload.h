@@ -125,6 +125,8 @@ int migrate_offload_register(struct migrator *m);
 int migrate_offload_unregister(struct migrator *m);
 int migrate_engine_register(const struct migrate_engine_ops *ops);
 int migrate_engine_unregister(const struct migrate_engine_ops *ops);
+int migrate_engine_activate(const struct migrate_engine_ops *ops);
+void migrate_engine_deactivate(const struct migrate_engine_ops *ops);
 
 /* Helpers for engines. */
 unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,

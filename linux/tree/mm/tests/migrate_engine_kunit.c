@@ -168,6 +168,22 @@ static void mo_test_register_engine(struct kunit *test)
 			migrate_offload_register(&mo_test_migrator));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	/* A driver's own switch does not overrule anybody. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_activate(&ops));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_EQ(test, -EBUSY, migrate_engine_activate(&ops));
+	migrate_engine_deactivate(&ops);
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_activate(&bad));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_activate(&ops));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	migrate_engine_deactivate(&ops);
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
 	/* What fails changes nothing. */
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("no-such-one"));
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select(""));

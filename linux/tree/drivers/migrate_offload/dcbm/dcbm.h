@@ -139,6 +139,7 @@ struct dcbm_job {
 };
 
 /* main.c */
+extern const struct migrate_engine_ops dcbm_ops;
 extern atomic64_t dcbm_folios_migrated;
 extern atomic64_t dcbm_folios_failed;
 extern atomic64_t dcbm_batches_small;

@@ -241,7 +241,7 @@ static bool dcbm_wants(int dst_nid, size_t bytes)
 	return dcbm_is_on() && dcbm_any_idle() && dcbm_pays(1, bytes);
 }
 
-static const struct migrate_engine_ops dcbm_ops = {
+const struct migrate_engine_ops dcbm_ops = {
 	.version = MIGRATE_ENGINE_VERSION,
 	.name = "dcbm",
 	.owner = THIS_MODULE,

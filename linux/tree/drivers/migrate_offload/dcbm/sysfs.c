@@ -37,10 +37,15 @@ static ssize_t offloading_store(struct module_attribute *attr,
 	if (ret)
 		return ret;
 	mutex_lock(&dcbm_admin_lock);
-	if (on)
+	if (on) {
 		ret = dcbm_start();
-	else
+		/* As posted.  If there is another engine, so be it. */
+		if (!ret)
+			migrate_engine_activate(&dcbm_ops);
+	} else {
+		migrate_engine_deactivate(&dcbm_ops);
 		dcbm_stop();
+	}
 	mutex_unlock(&dcbm_admin_lock);
 	return ret ? ret : count;
 }

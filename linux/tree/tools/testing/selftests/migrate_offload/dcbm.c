@@ -109,8 +109,10 @@ static void load(const char *sim, const char *dcbm)
 	if (mo_run(command))
 		mo_die("no dmasim, or no dcbm");
 	mo_write(PATH_DCBM "threshold", "1");
+	/* With no other engine active, that is all it takes. */
 	mo_write(PATH_DCBM "offloading", "1");
-	mo_select("dcbm");
+	mo_read(PATH_OFFLOAD "engine", text, sizeof(text));
+	expect(!strcmp(text, "dcbm\n") || !strcmp(text, "dcbm"));
 }
 
 static void unload(void)
