@@ -77,3 +77,9 @@ def test_dry_run_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_usage(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fault-campaign", *bad]) == 2
     assert capsys.readouterr().out == ""
+
+
+def test_complaints_of_linux_itself_are_known_one_by_one() -> None:
+    stock = "page dumped because: VM_WARN_ON_FOLIO(folio_test_partially_mapped(folio))"
+    other = "page dumped because: VM_BUG_ON_FOLIO(!folio_test_locked(src))"
+    assert campaign.unexplained([stock, other]) == [other]

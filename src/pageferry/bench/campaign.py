@@ -38,6 +38,15 @@ ANNOUNCED = (
     (r"dcbm_\w+: \d+ callbacks suppressed", "lost interrupts, many"),
     (r"DMA-API: (preallocated|debugging enabled|dma_debug_entry pool)", "boot"),
 )
+# What Linux itself says, patched or not.
+STOCK_COMPLAINTS = (
+    (
+        r"page dumped because: VM_WARN_ON_FOLIO\(folio_test_partially_mapped\(folio\)\)",
+        "migrate_folio_move() puts a large folio back on the list of those to be "
+        "split by what it knew before the folio was mapped again; another thread "
+        "may have unmapped a part since (Linux 6.12.117, mm/migrate.c)",
+    ),
+)
 _OURS = re.compile(r"\b(dcbm\w*|dmasim|DMA-API|migrate_offload)\b.*:")
 
 
@@ -107,6 +116,12 @@ def unannounced(lines: Iterable[str]) -> list[str]:
         if text not in found:
             found.append(text)
     return found
+
+
+def unexplained(findings: Iterable[str]) -> list[str]:
+    """Leave out complaints that have nothing to do with us."""
+    known = [re.compile(pattern) for pattern, _ in STOCK_COMPLAINTS]
+    return [line for line in findings if not any(p.search(line) for p in known)]
 
 
 _COLUMNS = (

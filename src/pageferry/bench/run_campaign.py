@@ -164,7 +164,8 @@ def _boot(
             code=ExitCode.TIMEOUT,
         )
     said = outcome.serial_log.read_text(errors="replace").splitlines()
-    watch.report.kernel_log += [*outcome.findings, *campaign.unannounced(said)]
+    found = campaign.unexplained(outcome.findings)
+    watch.report.kernel_log += [*found, *campaign.unannounced(said)]
     if outcome.exit_code not in (0, 1):
         raise PageferryError(
             "the campaign could not be carried out",
