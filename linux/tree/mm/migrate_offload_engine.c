@@ -62,8 +62,11 @@ int migrate_engine_copy(struct migrate_copy_batch *batch)
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 			  size_t bytes)
 {
-	return !engine->ops || !engine->ops->wants ||
-		engine->ops->wants(dst_nid, bytes);
+	const struct migrate_engine_ops *ops = engine->ops;
+
+	/* One that was built for version 1 ends before this member. */
+	return !ops || ops->version < 2 || !ops->wants ||
+		ops->wants(dst_nid, bytes);
 }
 
 /*

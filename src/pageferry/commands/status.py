@@ -21,6 +21,7 @@ _WHY = (
     "declined_folios",
     "too_small_folios",
     "failed_folios",
+    "held_folios",
     "retried_folios",
     "mismatched_folios",
 )

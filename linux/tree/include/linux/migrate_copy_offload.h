@@ -45,7 +45,7 @@ struct migrator {
 };
 
 /* The newest struct migrate_engine_ops this kernel understands. */
-#define MIGRATE_ENGINE_VERSION 1
+#define MIGRATE_ENGINE_VERSION 2
 
 /**
  * struct migrate_copy_pair - one folio to copy
@@ -97,10 +97,10 @@ struct migrate_copy_batch {
  *	believed, -EOPNOTSUPP or -EBUSY to decline the batch, or another
  *	negative errno, after which no result is believed.  A pair that was
  *	held stays so, whatever @copy returns.
- * @wants: optional.  Would @copy take a batch of up to @bytes for node
- *	@dst_nid now?  Asked before anything is done for the batch, so that one
- *	that is declined costs next to nothing.  Must be quick; a wrong answer
- *	does no harm.  Same context as @copy.
+ * @wants: since version 2, optional.  Would @copy take a batch of up to @bytes
+ *	for node @dst_nid now?  Asked before anything is done for the batch, so
+ *	that one that is declined costs next to nothing.  Must be quick; a wrong
+ *	answer does no harm.  Same context as @copy.
  */
 struct migrate_engine_ops {
 	unsigned int version;

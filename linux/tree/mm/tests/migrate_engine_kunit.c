@@ -228,6 +228,31 @@ static struct task_struct *mo_test_thread(struct kunit *test,
 	return thread;
 }
 
+static bool mo_test_wants_large(int dst_nid, size_t bytes)
+{
+	return bytes >= PMD_SIZE;
+}
+
+/* Asked where there is somebody to ask, which version 1 did not have. */
+static void mo_test_wants(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.version = 2,
+		.wants = mo_test_wants_large,
+	};
+	struct migrate_engine engine = { .ops = &ops };
+
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PMD_SIZE));
+	KUNIT_EXPECT_FALSE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+	ops.version = 1;
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+	ops.version = 2;
+	ops.wants = NULL;
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+	engine.ops = NULL;
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+}
+
 /*
  * Unregistering waits for the copy in flight: it must not return while the
  * copier is held up in the engine, and must return once it is let go.
@@ -273,6 +298,7 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_parse_all),
 	KUNIT_CASE(mo_test_register),
 	KUNIT_CASE(mo_test_register_engine),
+	KUNIT_CASE(mo_test_wants),
 	KUNIT_CASE(mo_test_unregister_while_copying),
 	{}
 };
