@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from helpers import guests
+from helpers import debug_kernel, guests
 from pageferry.kernel.arch import ARM64, X86_64, Architecture
 from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
@@ -18,6 +18,8 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 ROOT = Path(__file__).resolve().parent.parent
 # Quick ones first: a typo should not wait for a kernel build.
 _ORDER = ("unit", "style", "cli", "vm", "fault", "perf")
+# So many tests before the first one that needs the debug kernel.
+_WORTH_A_START = 100
 
 # A busy machine is no reason to fail, and the same examples every time make a
 # failure one that somebody can look at.
@@ -48,6 +50,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin with what takes longest, where there is something to do meanwhile."""
+    needed = [
+        at
+        for at, item in enumerate(session.items)
+        if isinstance(item, pytest.Function) and "debug_run" in item.fixturenames
+    ]
+    if needed and needed[0] >= _WORTH_A_START and not session.config.option.collectonly:
+        debug_kernel.start()
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing running, however it ends."""
+    debug_kernel.stop()
+
+
 def _build(
     *configs: str, vanilla: bool = False, arch: Architecture = X86_64
 ) -> BuiltKernel:
@@ -76,33 +94,13 @@ def kernel_arm64() -> BuiltKernel:
 @pytest.fixture(scope="session")
 def kernel_debug() -> BuiltKernel:
     """KUnit, the misbehaving engine, KASAN, lockdep and all the other checks."""
-    return _build("debug-kasan", "debug-lockdep", "test")
-
-
-_HERE = "/sys/kernel/mm/migrate_offload"
-_KUNIT = "/sys/kernel/debug/kunit"
-_STEPS = {
-    # KUnit ran at boot; debugfs keeps what it reported.
-    "kunit": f"ls {_KUNIT}",
-    **{f"kunit {name}": f"cat {_KUNIT}/{name}/results" for name in guests.KUNIT_SUITES},
-    "kunit again": (
-        f"cd {_HERE} && echo cpu >engine && echo demotion >reasons\n"
-        f"echo 1 >{_KUNIT}/migrate_offload/run\n"
-        f"cat {_KUNIT}/migrate_offload/results engine reasons\n"
-        "echo none >engine; echo all >reasons"
-    ),
-    "modules": "modprobe mtcopy && modprobe migrate_offload_test && echo loaded",
-    "kselftest": "./migrate_offload",
-    # Last: they poison pages, and damage data where a rule is switched off.
-    "hazards": "./hazards $(./hazards -l | cut -d' ' -f1 | grep -v unload)",
-}
+    return debug_kernel.build()
 
 
 @pytest.fixture(scope="session")
-def debug_run(kernel_debug: BuiltKernel) -> guests.Steps:
+def debug_run() -> guests.Steps:
     """Everything that can share a boot of the debug kernel, which is slow."""
-    words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
-    return guests.boot_once(kernel_debug, _STEPS, words=words)
+    return debug_kernel.steps()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from pageferry.bench import campaign, run_campaign
+from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest, BuiltKernel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
@@ -31,6 +32,16 @@ def test_no_fault_of_a_dma_channel_loses_anything(kernel_debug: BuiltKernel) -> 
 
 def test_damage_would_show(kernel_debug: BuiltKernel) -> None:
     """A driver lies, and dcbm was told to believe it."""
-    job = dataclasses.replace(_JOB, folios=1000, faults=campaign.DAMAGING)
-    report = run_campaign.run(job)
+    job = dataclasses.replace(
+        _JOB, folios=1000, faults=campaign.DAMAGING, limit_s=180.0
+    )
+    for left in (2, 1, 0):
+        try:
+            report = run_campaign.run(job)
+            break
+        except PageferryError:
+            # What the device writes to may have become anything, and a machine
+            # that did not live says nothing.
+            if not left:
+                raise
     assert any("damaged memory" in problem for problem in report.problems())

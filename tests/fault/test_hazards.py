@@ -38,15 +38,20 @@ _CASES = [
 ]
 
 
+_STEPS = ("hazards", "hazards of streams")
+
+
+@pytest.mark.parametrize("step", _STEPS)
 @pytest.mark.parametrize("case", _CASES)
 def test_data_survives_each_hazard_and_damage_would_show(
-    debug_run: guests.Steps, case: str
+    debug_run: guests.Steps, case: str, step: str
 ) -> None:
-    debug_run.passes("hazards", case)
+    debug_run.passes(step, case)
 
 
-def test_all_hazards_were_tried(debug_run: guests.Steps) -> None:
-    report = guests.passes(debug_run.text("hazards"), at_least=len(_CASES))
+@pytest.mark.parametrize("step", _STEPS)
+def test_all_hazards_were_tried(debug_run: guests.Steps, step: str) -> None:
+    report = guests.passes(debug_run.text(step), at_least=len(_CASES))
     assert report.names() == set(_CASES)
 
 

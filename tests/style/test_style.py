@@ -102,7 +102,8 @@ def test_checkpatch_likes_the_hook(checkpatch: Path, path: Path) -> None:
 
 def test_sparse_finds_nothing(kernel_debug: BuiltKernel) -> None:
     ours = {p.relative_to(LINUX / "tree").as_posix() for p in C_FILES}
-    core = sorted(name[:-2] + ".o" for name in ours if re.match(r"mm/[^/]*\.c", name))
+    ours_in_mm = re.compile(r"mm/(damon/)?[^/]*\.c")
+    core = sorted(name[:-2] + ".o" for name in ours if ours_in_mm.match(name))
     plan = plan_build(BuildRequest(configs=kernel_debug.configs))
     # The same command line as that of the build, or kbuild compiles again.
     done = run_tool(*make_command(plan), "C=2", *core, "drivers/migrate_offload/")

@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from pageferry.cli import main
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
-from pageferry.sysfs.offload import DIRECTORY, Offload, check_reasons, expand_reasons
+from pageferry.sysfs.offload import (
+    DIRECTORY,
+    Limits,
+    Offload,
+    check_reasons,
+    expand_reasons,
+)
 
 SETTINGS = {
     "engine": "none",
@@ -56,6 +64,81 @@ def test_counters_keep_their_places(files: Files) -> None:
         "mtcopy": {"engine_folios": 12},
     }
     assert Offload(files).counters("reasons") == {"demotion": {"engine_folios": 12}}
+
+
+def add(files: Files, **values: str) -> None:
+    for name, value in values.items():
+        path = files.path(f"{DIRECTORY}/{name.replace('__', '/')}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{value}\n" if value else "")
+
+
+LIMITS = {
+    "max_unmapped_us": "750",
+    "max_batch_pages": "512",
+    "max_windows": "2",
+    "streaming": "true",
+    "measure": "false",
+}
+
+
+def test_limits_are_read_where_there_are_any(files: Files) -> None:
+    assert Offload(files).read().limits is None
+    add(files, **LIMITS)
+    state = Offload(files).read()
+    assert state.limits == Limits(750, 512, 2, streaming=True, measure=False)
+    assert state.as_json()["max_windows"] == 2
+    add(files, max_windows="many")
+    with pytest.raises(PageferryError, match="not a number"):
+        Offload(files).read()
+
+
+def test_histograms_are_no_counters(files: Files) -> None:
+    add(
+        files,
+        stats__reasons__demotion__unmapped_hist="1024 3\n2048 1",
+        stats__reasons__demotion__unmapped_max_ns="2100",
+        stats__reasons__demotion__waited_hist="",
+        stats__reasons__demotion__waited_max_ns="0",
+    )
+    offload = Offload(files)
+    assert offload.counters("reasons")["demotion"] == {
+        "engine_folios": 12,
+        "unmapped_max_ns": 2100,
+        "waited_max_ns": 0,
+    }
+    found = offload.unmapped()
+    assert list(found) == ["demotion"]
+    assert list(found["demotion"]) == ["unmapped_hist"]
+    assert found["demotion"]["unmapped_hist"].count == 4
+    assert found["demotion"]["unmapped_hist"].longest == 2100
+
+
+def test_status_shows_limits_and_times(
+    files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(
+        files,
+        **LIMITS,
+        stats__reasons__demotion__unmapped_hist="1024 3\n2048 1",
+        stats__reasons__demotion__unmapped_max_ns="2100",
+        stats__reasons__demotion__unmapped_sum_ns="5400",
+        stats__reasons__damon__unmapped_folios="4",
+    )
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(files.root))
+    assert main(["status"]) == 0
+    said = capsys.readouterr().out
+    assert "750 us, 2 windows of at most 512 pages" in said
+    assert "folios out of reach" in said
+    assert "1,350" in said
+    # Timed without an engine: nothing was offered to anybody.
+    assert said.count("damon") == 1
+    assert main(["status", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["max_unmapped_us"] == 750
+    times = document["stats"]["times"]["demotion"]["unmapped_hist"]
+    assert times["count"] == 4
+    assert times["last_ns"] == 2100
 
 
 def test_the_policy_is_in_place_before_the_engine(files: Files) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers import guests
-from pageferry import proc
+from pageferry import paths, proc
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import decode
@@ -19,11 +19,15 @@ pytestmark = pytest.mark.vm
 
 _TESTS = (
     *("copies", "limits", "fail", "refuse", "lose_irq", "late", "stall_stopped"),
-    *("stall_held", "administrator", "unbind", "vanish"),
+    *("stall_held", "share", "fair", "administrator", "unbind", "vanish"),
 )
 # Switches engines while another CPU migrates: see tests/fault/test_hazards.py.
 _ONE_THREAD = "unload"
 _BOUNCED = ("copies", "limits", "fail")
+_STREAMS = (
+    paths.repo_root()
+    / "linux/tree/tools/testing/selftests/migrate_offload/dcbm_streams.sh"
+)
 _DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
 
 # Every kind of memory, while programs write to it and one descriptor in seven
@@ -134,6 +138,13 @@ def test_the_kernel_had_nothing_to_complain_about(
         assert "DMA-API: debugging enabled" in log
 
 
+def test_batches_are_copied_side_by_side(kernel_debug: BuiltKernel) -> None:
+    """Also when one of them fails; and who waits for channels gets some."""
+    words = ("kunit.enable=1", "kunit.filter_glob=migrate_dcbm_streams*")
+    outcome = guests.boot(kernel_debug, str(_STREAMS), words=words)
+    guests.passes(outcome.stdout, at_least=12)
+
+
 def test_dcbm_can_be_unloaded_at_any_moment(kernel_debug: BuiltKernel) -> None:
     outcome = guests.boot(
         kernel_debug, f"./dcbm {_ONE_THREAD}", accel=accel.TCG_ONE_THREAD
@@ -142,13 +153,16 @@ def test_dcbm_can_be_unloaded_at_any_moment(kernel_debug: BuiltKernel) -> None:
 
 
 def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
-    """Also with one 2M folio at a time, which is what a batch holds."""
+    """Also with one 2M folio in each window."""
     output = tmp_path / "result.json"
     code = main(
         [
-            *("bench", "move-pages", "--vm", "--engines", "dcbm", "--no-limit"),
-            *("--channels", "1,2,4,8", "--channel-mbps", "10", "--sizes", "2M"),
-            *("--total", "16M", "--rounds", "3", "--output", str(output)),
+            # Without a limit in time, which such channels could not keep.
+            *("bench", "latency", "--vm", "--engines", "dcbm", "--limits-us", "0"),
+            # So slow that what else it takes for each folio hardly counts.
+            *("--channels", "1,2,4,8", "--channel-mbps", "5", "--sizes", "2M"),
+            *("--total", "8M", "--rounds", "3", "--output", str(output)),
+            *("--windows", "2"),
         ]
     )
     assert code == 0

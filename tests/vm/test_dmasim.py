@@ -22,7 +22,7 @@ def test_dmatest_and_unit_tests_pass_and_faults_show(
     kernel_debug: BuiltKernel,
 ) -> None:
     outcome = guests.boot(kernel_debug, str(_SCRIPT), words=_WORDS)
-    guests.passes(outcome.stdout, at_least=24)
+    guests.passes(outcome.stdout, at_least=28)
 
 
 def test_they_pass_with_bounce_buffers() -> None:
@@ -34,4 +34,4 @@ def test_they_pass_with_bounce_buffers() -> None:
         topology="two-node",
         words=(*_WORDS, "swiotlb=force"),
     )
-    guests.passes(outcome.stdout, at_least=24)
+    guests.passes(outcome.stdout, at_least=28)

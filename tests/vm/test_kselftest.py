@@ -20,26 +20,42 @@ _KINDS = (
 )
 _POLICY = (
     *("refuses_nonsense", "off_is_off", "reasons", "min_batch_bytes"),
-    *("verify_of_a_good_engine", "mbind"),
+    *("verify_of_a_good_engine", "mbind", "too_slow"),
 )
 _FALLBACK = (
     *("copies", "declines", "fails_one", "is_slow", "lies_but_is_verified", "lies"),
     "is_alone",
 )
+_STREAMS = (
+    *("are_done_in_any_order", "have_windows_side_by_side", "decline_a_batch"),
+    *("fail_in_one_window", "hold_in_one_window", "pass_over_a_window"),
+    "give_back_what_is_done",
+    "report_while_given_more",
+)
 _TESTS = (
     *(f"memory.{kind}.{how}" for kind in _KINDS for how in ("moves", "moves_in_use")),
     *(f"policy.{name}" for name in _POLICY),
-    *(
-        f"fallback.{way}.{name}"
-        for way in ("per_folio", "posted")
-        for name in _FALLBACK
-    ),
+)
+_FALLBACK_TESTS = (
+    *(f"fallback.{way}.{name}" for way in ("posted", "stream") for name in _FALLBACK),
+    *(f"streams.{name}" for name in _STREAMS),
 )
 
 
 @pytest.mark.parametrize("name", _TESTS)
 def test_kselftest(debug_run: guests.Steps, name: str) -> None:
     debug_run.passes("kselftest", name)
+
+
+@pytest.mark.parametrize("name", _FALLBACK_TESTS)
+def test_engines_that_misbehave(debug_run: guests.Steps, name: str) -> None:
+    debug_run.passes("fallback", name)
+
+
+def test_all_ways_to_misbehave_were_tried(debug_run: guests.Steps) -> None:
+    text = debug_run.text("fallback")
+    report = guests.passes(text, at_least=len(_FALLBACK_TESTS))
+    assert report.names() == set(_FALLBACK_TESTS)
 
 
 def test_the_kselftest_is_whole_and_every_engine_was_there(
@@ -69,7 +85,8 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
 ) -> None:
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
-    for name in ("migrate_offload", "hazards", "dcbm", "latency"):
+    names = ("migrate_offload", "fallback", "hazards", "dcbm", "latency")
+    for name in names:
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()
         assert report.skipped or report.skips()

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Batch copy of migrating folios.
+ * Batch copy of migrating folios: which folios an engine gets, and what becomes
+ * of them.
  *
- * migrate_pages_batch() unmaps many folios, flushes the TLBs once, and then
- * moves the folios one after the other, copying each.  This file gets between
- * the flush and the first move.  It picks the folios whose content cannot
- * change any more, has the active engine copy them all at once, and puts those
- * that were copied in front, so that the move of each can skip its own copy.
- * Everything else takes the ordinary way, folio by folio.
+ * migrate_pages_batch() unmaps folios, flushes the TLBs, and then moves the
+ * folios one after the other, copying each.  Between the flush and the first
+ * move the active engine may copy many of them at once.  This file picks those
+ * whose content cannot change any more, and says afterwards which copies are to
+ * be believed, so that the move of these can skip its own.  Everything else
+ * takes the ordinary way, folio by folio.  mm/migrate_offload_window.c decides
+ * when each of these things happens.
  *
  * What keeps the data safe:
  *
  * - Only content that cannot change is copied early: see
  *   mm/migrate_offload_eligible.c.
- * - Nothing marks a folio as copied but its place on the list and a number on
- *   the caller's stack, which counts down as the first pass over the list goes
- *   on.  So a copy is good for one attempt, and there is no mark to leak.
+ * - Nothing in a folio says that it was copied.  An entry in an array of ours
+ *   does, for one attempt to move it: there is no mark to leak.
  * - The reference count is frozen in the move, as ever: an engine's copy does
  *   not replace any check that the move makes.
  *
@@ -29,6 +30,7 @@
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "internal.h"
@@ -39,49 +41,45 @@
 
 DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
-/*
- * An engine sees at most this many folios at once; a longer batch is handed
- * over in parts.  On x86 a batch of small folios is just so long.
- */
-#define MIGRATE_BATCH_MAX_PAIRS 512
+/* Parts that are in use at the same time without any allocation. */
+#define MIGRATE_PART_POOL_MIN 8
 
-/* Batches that are copied at the same time without any allocation. */
-#define MIGRATE_BATCH_POOL_MIN 4
+static mempool_t *migrate_part_pool;
 
-static mempool_t *migrate_batch_pool;
-
-int __init migrate_batch_pool_init(void)
+int __init migrate_part_pool_init(void)
 {
-	struct migrate_copy_batch *batch;
+	struct migrate_part *part;
 
-	migrate_batch_pool =
-		mempool_create_kmalloc_pool(MIGRATE_BATCH_POOL_MIN,
-					    struct_size(batch, pairs,
-							MIGRATE_BATCH_MAX_PAIRS));
-	return migrate_batch_pool ? 0 : -ENOMEM;
+	migrate_part_pool =
+		mempool_create_kmalloc_pool(MIGRATE_PART_POOL_MIN,
+					    struct_size(part, copy.pairs,
+							MIGRATE_PART_MAX_PAIRS));
+	return migrate_part_pool ? 0 : -ENOMEM;
 }
 
 /*
  * May be called while reclaiming memory and with folio locks held: no reclaim,
  * no wakeup of kswapd, and (mempool sees to it) no use of reserves.
  */
-struct migrate_copy_batch *migrate_batch_alloc(void)
+struct migrate_part *migrate_part_alloc(void)
 {
-	struct migrate_copy_batch *batch;
-
-	batch = mempool_alloc(migrate_batch_pool, __GFP_NOWARN);
-	if (!batch)
-		return NULL;
-	batch->nr_pairs = 0;
-	batch->bytes = 0;
-	INIT_LIST_HEAD(&batch->src_list);
-	INIT_LIST_HEAD(&batch->dst_list);
-	return batch;
+	return mempool_alloc(migrate_part_pool, __GFP_NOWARN);
 }
 
-void migrate_batch_free(struct migrate_copy_batch *batch)
+/* All but the array, which is as long as it is filled. */
+void migrate_part_init(struct migrate_part *part)
 {
-	mempool_free(batch, migrate_batch_pool);
+	memset(part, 0, offsetof(struct migrate_part, copy.pairs));
+	INIT_LIST_HEAD(&part->node);
+	INIT_LIST_HEAD(&part->rest_src);
+	INIT_LIST_HEAD(&part->rest_dst);
+	INIT_LIST_HEAD(&part->copy.src_list);
+	INIT_LIST_HEAD(&part->copy.dst_list);
+}
+
+void migrate_part_free(struct migrate_part *part)
+{
+	mempool_free(part, migrate_part_pool);
 }
 
 int migrate_offload_trace_reg(void)
@@ -95,73 +93,101 @@ void migrate_offload_trace_unreg(void)
 	static_branch_dec(&migrate_offload_key);
 }
 
-/* Add a pair to the batch, and to the tail of the lists of the batch. */
-static void migrate_batch_add(struct migrate_copy_batch *batch,
-			      struct folio *src, struct folio *dst)
+/* One more pair, whose source has just been unmapped. */
+void migrate_part_add(struct migrate_part *part, struct folio *src,
+		      struct folio *dst, u64 unmapped_ns)
 {
-	struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs++];
+	struct migrate_copy_pair *pair = &part->copy.pairs[part->nr_all++];
 
-	if (batch->nr_pairs == 1)
-		batch->dst_nid = folio_nid(dst);
 	pair->src = src;
 	pair->dst = dst;
 	pair->result = -EINPROGRESS;
 	pair->held = false;
-	batch->bytes += folio_size(src);
-	list_move_tail(&src->lru, &batch->src_list);
-	if (migrate_offload_broken(MO_RULE_ORDER))
-		list_move(&dst->lru, &batch->dst_list);
-	else
-		list_move_tail(&dst->lru, &batch->dst_list);
+	pair->done = false;
+	pair->tried = false;
+	pair->content = MIGRATE_CONTENT_SRC;
+	pair->unmapped_ns = unmapped_ns;
+	part->bytes += folio_size(src);
+	part->nr_open++;
+	list_move_tail(&src->lru, &part->rest_src);
+	list_add_tail(&dst->lru, &part->rest_dst);
 }
 
-/* Two lists of folios that are kept parallel. */
-struct migrate_pair_lists {
-	struct list_head src;
-	struct list_head dst;
+/*
+ * Pairs that the engine may copy come first, among them those that somebody is
+ * waiting for.  The others keep their order, behind them.
+ */
+enum migrate_pair_class {
+	MIGRATE_PAIR_AWAITED,
+	MIGRATE_PAIR_ELIGIBLE,
+	MIGRATE_PAIR_REST,
 };
 
-/* Where the pairs of a batch go: in this order they will be moved. */
-struct migrate_batch_lists {
-	struct migrate_pair_lists done;
-	struct migrate_pair_lists held;
-	struct migrate_pair_lists rest;
-};
+static enum migrate_pair_class
+migrate_pair_class(const struct migrate_copy_pair *pair)
+{
+	if (!migrate_offload_eligible(pair->src, pair->dst))
+		return MIGRATE_PAIR_REST;
+	return folio_test_waiters(pair->src) ? MIGRATE_PAIR_AWAITED :
+					       MIGRATE_PAIR_ELIGIBLE;
+}
 
-/* What one part of a batch came to. */
-struct migrate_batch_outcome {
-	u64 folios[NR_MO_COUNTERS];
-	u64 engine_bytes;
-	u64 cpu_bytes;
-};
+/* Move the pair at @from to @to, which is before it; those between move up. */
+static void migrate_pair_up(struct migrate_copy_pair *pairs, unsigned int from,
+			    unsigned int to)
+{
+	struct migrate_copy_pair pair = pairs[from];
+
+	if (from == to)
+		return;
+	memmove(&pairs[to + 1], &pairs[to], (from - to) * sizeof(pair));
+	pairs[to] = pair;
+}
 
 /*
- * Take pairs off the head of two parallel lists until the batch is full or the
- * lists are empty: eligible pairs go to the batch, the others to the tail of
- * @rest.
+ * Decide on each pair, and put the array and the lists in order for an engine.
+ * Not before the TLBs were flushed: see migrate_offload_eligible().
  */
-static void migrate_batch_fill(struct migrate_copy_batch *batch,
-			       struct list_head *src_folios,
-			       struct list_head *dst_folios,
-			       struct migrate_pair_lists *rest,
-			       struct migrate_batch_outcome *outcome)
+void migrate_part_sort(struct migrate_part *part)
 {
-	while (!list_empty(src_folios) &&
-	       batch->nr_pairs < MIGRATE_BATCH_MAX_PAIRS) {
-		struct folio *src = list_first_entry(src_folios, struct folio,
-						     lru);
-		struct folio *dst = list_first_entry(dst_folios, struct folio,
-						     lru);
+	struct migrate_copy_batch *copy = &part->copy;
+	unsigned int i, nr_awaited = 0;
 
-		if (migrate_offload_eligible(src, dst)) {
-			migrate_batch_add(batch, src, dst);
+	copy->nr_pairs = 0;
+	copy->bytes = 0;
+	for (i = 0; i < part->nr_all; i++) {
+		struct migrate_copy_pair *pair = &copy->pairs[i];
+		size_t bytes = folio_size(pair->src);
+
+		switch (migrate_pair_class(pair)) {
+		case MIGRATE_PAIR_REST:
+			part->outcome.folios[MO_NOT_ELIGIBLE_FOLIOS]++;
+			part->outcome.cpu_bytes += bytes;
 			continue;
+		case MIGRATE_PAIR_AWAITED:
+			migrate_pair_up(copy->pairs, i, nr_awaited++);
+			break;
+		case MIGRATE_PAIR_ELIGIBLE:
+			migrate_pair_up(copy->pairs, i, copy->nr_pairs);
+			break;
 		}
-		outcome->folios[MO_NOT_ELIGIBLE_FOLIOS]++;
-		outcome->cpu_bytes += folio_size(src);
-		list_move_tail(&src->lru, &rest->src);
-		list_move_tail(&dst->lru, &rest->dst);
+		copy->nr_pairs++;
+		copy->bytes += bytes;
 	}
+
+	for (i = 0; i < copy->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &copy->pairs[i];
+
+		list_move_tail(&pair->src->lru, &copy->src_list);
+		if (migrate_offload_broken(MO_RULE_ORDER))
+			list_move(&pair->dst->lru, &copy->dst_list);
+		else
+			list_move_tail(&pair->dst->lru, &copy->dst_list);
+	}
+	if (copy->nr_pairs)
+		copy->dst_nid = folio_nid(copy->pairs[0].dst);
+	part->outcome.folios[MO_OFFERED_FOLIOS] = copy->nr_pairs;
+	part->outcome.offered_bytes = copy->bytes;
 }
 
 /*
@@ -169,7 +195,7 @@ static void migrate_batch_fill(struct migrate_copy_batch *batch,
  * that an engine did not see must not bring the machine down here.
  */
 static enum migrate_offload_counter
-migrate_batch_verify(const struct migrate_copy_pair *pair)
+migrate_pair_verify(const struct migrate_copy_pair *pair)
 {
 	enum migrate_offload_counter end = MO_ENGINE_FOLIOS;
 	long i, nr = folio_nr_pages(pair->src);
@@ -195,26 +221,8 @@ migrate_batch_verify(const struct migrate_copy_pair *pair)
 	return end;
 }
 
-/*
- * May the engine's copy of this pair be used?  Its own word comes first.  Then
- * look for poison again: a machine check may have been taken meanwhile, and
- * the ordinary copy knows how to deal with it.
- */
-static enum migrate_offload_counter
-migrate_batch_judge(const struct migrate_copy_pair *pair)
-{
-	if (pair->result && !migrate_offload_broken(MO_RULE_RESULT))
-		return MO_FAILED_FOLIOS;
-	if (folio_contain_hwpoisoned_page(pair->src) &&
-	    !migrate_offload_broken(MO_RULE_POISON))
-		return MO_FAILED_FOLIOS;
-	if (READ_ONCE(migrate_offload_verify))
-		return migrate_batch_verify(pair);
-	return MO_ENGINE_FOLIOS;
-}
-
 /* Is the pair out of bounds for everybody? */
-static bool migrate_batch_is_held(struct migrate_copy_pair *pair)
+static bool migrate_pair_is_held(struct migrate_copy_pair *pair)
 {
 	if (!pair->held)
 		return false;
@@ -227,74 +235,74 @@ static bool migrate_batch_is_held(struct migrate_copy_pair *pair)
 }
 
 /*
- * Empty the batch: pairs that were copied go to the tail of @lists->done, those
- * that a device may still be using to @lists->held, the others to @lists->rest.
- * @why tells what became of all that are not held, or is MO_ENGINE_FOLIOS when
- * each has a result of its own.
+ * May the engine's copy of this pair be used?  What became of the whole batch
+ * comes first, @why: MO_ENGINE_FOLIOS when each pair has a result of its own.
+ * Then look for poison again: a machine check may have been taken meanwhile, and
+ * the ordinary copy knows how to deal with it.
  */
-static void migrate_batch_drain(struct migrate_copy_batch *batch,
-				enum migrate_offload_counter why,
-				struct migrate_batch_lists *lists,
-				struct migrate_batch_outcome *outcome)
+enum migrate_offload_counter
+migrate_pair_judge(struct migrate_copy_pair *pair,
+		   enum migrate_offload_counter why)
 {
-	unsigned int i;
-
-	for (i = 0; i < batch->nr_pairs; i++) {
-		struct migrate_copy_pair *pair = &batch->pairs[i];
-		struct migrate_pair_lists *to = &lists->rest;
-		enum migrate_offload_counter end = why;
-
-		if (migrate_batch_is_held(pair))
-			end = MO_HELD_FOLIOS;
-		else if (end == MO_ENGINE_FOLIOS)
-			end = migrate_batch_judge(pair);
-
-		outcome->folios[end]++;
-		if (end == MO_HELD_FOLIOS) {
-			to = &lists->held;
-		} else if (end == MO_ENGINE_FOLIOS) {
-			to = &lists->done;
-			outcome->engine_bytes += folio_size(pair->src);
-		} else {
-			outcome->cpu_bytes += folio_size(pair->src);
-		}
-		list_move_tail(&pair->src->lru, &to->src);
-		list_move_tail(&pair->dst->lru, &to->dst);
-	}
+	if (migrate_pair_is_held(pair))
+		return MO_HELD_FOLIOS;
+	if (why != MO_ENGINE_FOLIOS)
+		return why;
+	if (pair->result && !migrate_offload_broken(MO_RULE_RESULT))
+		return MO_FAILED_FOLIOS;
+	if (folio_contain_hwpoisoned_page(pair->src) &&
+	    !migrate_offload_broken(MO_RULE_POISON))
+		return MO_FAILED_FOLIOS;
+	if (READ_ONCE(migrate_offload_verify))
+		return migrate_pair_verify(pair);
+	return MO_ENGINE_FOLIOS;
 }
 
-/* Have the engine copy the batch, or find out why not. */
-static enum migrate_offload_counter
-migrate_batch_run(struct migrate_copy_batch *batch)
+/* What an engine's answer means for the whole batch. */
+enum migrate_offload_counter migrate_copy_why(int rc)
 {
-	int rc;
-
-	if (batch->bytes < READ_ONCE(migrate_offload_min_batch_bytes))
-		return MO_TOO_SMALL_FOLIOS;
-
-	rc = migrate_engine_copy(batch);
 	if (!rc)
 		return MO_ENGINE_FOLIOS;
 	return rc == -EOPNOTSUPP || rc == -EBUSY ? MO_DECLINED_FOLIOS :
 						   MO_FAILED_FOLIOS;
 }
 
-static void migrate_batch_count(struct migrate_offload_stats *stats,
-				const struct migrate_copy_batch *batch,
-				const struct migrate_batch_outcome *outcome)
+/*
+ * Would it be in vain to offer something to the engine now?  Asked first, as to
+ * look at the folios costs more.  Returns MO_ENGINE_FOLIOS if not.
+ */
+enum migrate_offload_counter
+migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid)
+{
+	if (!w->engine || w->leaving)
+		return MO_DECLINED_FOLIOS;
+	if (w->total_bytes < READ_ONCE(migrate_offload_min_batch_bytes))
+		return MO_TOO_SMALL_FOLIOS;
+	if (w->too_slow)
+		return MO_TOO_SLOW_FOLIOS;
+	/* Once it has begun it is up to @submit. */
+	if (!w->open &&
+	    !migrate_engine_wants(w->engine, dst_nid, w->total_bytes))
+		return MO_DECLINED_FOLIOS;
+	return MO_ENGINE_FOLIOS;
+}
+
+static void migrate_part_count_to(struct migrate_offload_stats *stats,
+				  const struct migrate_part *part)
 {
 	static const enum migrate_offload_counter why_not[] = {
 		MO_NOT_ELIGIBLE_FOLIOS, MO_TOO_SMALL_FOLIOS, MO_DECLINED_FOLIOS,
-		MO_FAILED_FOLIOS, MO_MISMATCHED_FOLIOS,
+		MO_TOO_SLOW_FOLIOS, MO_FAILED_FOLIOS, MO_MISMATCHED_FOLIOS,
 	};
-	u64 nr_cpu = 0;
-	int i;
+	const struct migrate_batch_outcome *outcome = &part->outcome;
+	unsigned int i, nr_cpu = 0;
 
-	migrate_offload_count(stats, MO_BATCHES, !!batch->nr_pairs);
-	if (!outcome->folios[MO_TOO_SMALL_FOLIOS]) {
-		migrate_offload_count(stats, MO_OFFERED_FOLIOS, batch->nr_pairs);
-		migrate_offload_count(stats, MO_OFFERED_BYTES, batch->bytes);
-	}
+	migrate_offload_count(stats, MO_BATCHES,
+			      outcome->folios[MO_OFFERED_FOLIOS] ||
+			      outcome->folios[MO_TOO_SLOW_FOLIOS]);
+	migrate_offload_count(stats, MO_OFFERED_FOLIOS,
+			      outcome->folios[MO_OFFERED_FOLIOS]);
+	migrate_offload_count(stats, MO_OFFERED_BYTES, outcome->offered_bytes);
 	migrate_offload_count(stats, MO_ENGINE_FOLIOS,
 			      outcome->folios[MO_ENGINE_FOLIOS]);
 	migrate_offload_count(stats, MO_ENGINE_BYTES, outcome->engine_bytes);
@@ -306,212 +314,183 @@ static void migrate_batch_count(struct migrate_offload_stats *stats,
 	/* Nobody copies these: not the engine's, and not the CPU's. */
 	migrate_offload_count(stats, MO_HELD_FOLIOS,
 			      outcome->folios[MO_HELD_FOLIOS]);
+	migrate_offload_count(stats, MO_RETRIED_FOLIOS,
+			      outcome->folios[MO_RETRIED_FOLIOS]);
 	migrate_offload_count(stats, MO_CPU_FOLIOS, nr_cpu);
 	migrate_offload_count(stats, MO_CPU_BYTES, outcome->cpu_bytes);
 }
 
-/* All folios are left to the CPU, and @why, without a look at any of them. */
-static void migrate_batch_count_unasked(struct migrate_offload_stats *stats,
-					const struct migrate_offload_ctx *ctx,
-					enum migrate_offload_counter why)
+/* All that became of a part is known. */
+void migrate_part_count(const struct migrate_windows *w,
+			const struct migrate_part *part)
 {
-	migrate_offload_count(stats, why, ctx->nr_folios);
-	migrate_offload_count(stats, MO_CPU_FOLIOS, ctx->nr_folios);
-	migrate_offload_count(stats, MO_CPU_BYTES, ctx->bytes);
+	if (!w->engine)
+		return;
+	migrate_part_count_to(migrate_offload_reason_stats[w->reason], part);
+	migrate_part_count_to(migrate_engine_stats(w->engine), part);
 }
 
-static void migrate_pair_lists_init(struct migrate_pair_lists *lists)
+/* All folios of a list are left to the CPU, without a look at any of them. */
+static void migrate_windows_count_unasked(const struct migrate_windows *w,
+					  unsigned int nr_folios,
+					  enum migrate_offload_counter why)
 {
-	INIT_LIST_HEAD(&lists->src);
-	INIT_LIST_HEAD(&lists->dst);
-}
+	struct migrate_offload_stats *stats[] = {
+		migrate_offload_reason_stats[w->reason],
+		migrate_engine_stats(w->engine),
+	};
+	int i;
 
-/* Put @lists in front of two parallel lists. */
-static void migrate_pair_lists_splice(const struct migrate_pair_lists *lists,
-				      struct list_head *src_folios,
-				      struct list_head *dst_folios)
-{
-	list_splice(&lists->src, src_folios);
-	list_splice(&lists->dst, dst_folios);
-}
-
-/*
- * Work through all folios, in parts that an engine can see at once, and leave
- * them in the order in which they will be moved.
- */
-static void migrate_offload_copy_parts(struct migrate_offload_ctx *ctx,
-				       struct migrate_copy_batch *batch,
-				       struct list_head *src_folios,
-				       struct list_head *dst_folios)
-{
-	struct migrate_offload_stats *by_reason =
-		migrate_offload_reason_stats[ctx->reason];
-	struct migrate_batch_lists lists;
-
-	migrate_pair_lists_init(&lists.done);
-	migrate_pair_lists_init(&lists.held);
-	migrate_pair_lists_init(&lists.rest);
-
-	while (!list_empty(src_folios)) {
-		struct migrate_batch_outcome outcome = {};
-		enum migrate_offload_counter why;
-
-		batch->nr_pairs = 0;
-		batch->bytes = 0;
-		migrate_batch_fill(batch, src_folios, dst_folios, &lists.rest,
-				   &outcome);
-		if (batch->nr_pairs) {
-			why = migrate_batch_run(batch);
-			migrate_batch_drain(batch, why, &lists, &outcome);
-		}
-		migrate_batch_count(by_reason, batch, &outcome);
-		migrate_batch_count(ctx->engine, batch, &outcome);
-		ctx->nr_engine += outcome.folios[MO_ENGINE_FOLIOS];
-		ctx->nr_held += outcome.folios[MO_HELD_FOLIOS];
+	for (i = 0; i < ARRAY_SIZE(stats); i++) {
+		migrate_offload_count(stats[i], why, nr_folios);
+		migrate_offload_count(stats[i], MO_CPU_FOLIOS, nr_folios);
+		migrate_offload_count(stats[i], MO_CPU_BYTES, w->total_bytes);
 	}
+}
 
-	migrate_pair_lists_splice(&lists.rest, src_folios, dst_folios);
-	migrate_pair_lists_splice(&lists.held, src_folios, dst_folios);
-	migrate_pair_lists_splice(&lists.done, src_folios, dst_folios);
-	ctx->nr_copied = ctx->nr_engine;
+/* A folio was to be out of reach for longer than the limit: by itself. */
+void migrate_windows_count_over(const struct migrate_windows *w)
+{
+	if (!w->engine)
+		return;
+	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+			      MO_OVER_LIMIT_FOLIOS, 1);
+	migrate_offload_count(migrate_engine_stats(w->engine),
+			      MO_OVER_LIMIT_FOLIOS, 1);
+}
+
+static const char *migrate_windows_engine(const struct migrate_windows *w)
+{
+	return w->engine ? migrate_engine_stats(w->engine)->name : "none";
+}
+
+/* A folio is in reach again, moved or not. */
+void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
+			 u64 unmapped_ns, bool copied, int rc)
+{
+	const char *reason = migrate_reason_names[w->reason];
+
+	trace_mm_migrate_folio(reason, migrate_windows_engine(w), bytes,
+			       unmapped_ns, copied, rc);
+	if (rc)
+		return;
+	if (!w->last_ns)
+		trace_mm_migrate_first_folio(reason, migrate_windows_engine(w),
+					     w->now_ns - w->start_ns);
+	w->last_ns = w->now_ns;
+}
+
+void migrate_trace_last(const struct migrate_windows *w)
+{
+	if (w->last_ns)
+		trace_mm_migrate_last_folio(migrate_reason_names[w->reason],
+					    migrate_windows_engine(w),
+					    w->last_ns - w->start_ns);
+}
+
+void migrate_trace_part(const struct migrate_windows *w,
+			const struct migrate_part *part)
+{
+	if (!part->nr_all)
+		return;
+	trace_mm_migrate_batch(migrate_reason_names[w->reason], w->mode,
+			       migrate_windows_engine(w), part->nr_all,
+			       part->bytes,
+			       part->outcome.folios[MO_ENGINE_FOLIOS],
+			       part->full_ns - part->start_ns,
+			       part->flushed_ns - part->full_ns,
+			       part->took.copied_ns - part->flushed_ns,
+			       w->now_ns - part->took.copied_ns);
+}
+
+/* There is no memory for a window: a window of one, on the stack. */
+void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
+			      struct folio *dst)
+{
+	LIST_HEAD(src_list);
+	LIST_HEAD(dst_list);
+	int pass, rc = -EAGAIN;
+
+	list_move_tail(&src->lru, &src_list);
+	list_add_tail(&dst->lru, &dst_list);
+	try_to_unmap_flush();
+	for (pass = 0; pass < w->nr_pass && rc == -EAGAIN; pass++) {
+		cond_resched();
+		rc = migrate_windows_move_folio(w, src, dst,
+						MIGRATE_CONTENT_SRC);
+	}
+	if (rc == -EAGAIN)
+		migrate_windows_undo_folio(w, src, dst);
+	migrate_offload_forget_reason(src);
+	migrate_offload_note_unmapped(w->reason, ktime_get_ns() - w->unmap_ns);
+}
+
+static bool migrate_being_traced(void)
+{
+	return trace_mm_migrate_batch_enabled() ||
+		trace_mm_migrate_folio_enabled() ||
+		trace_mm_migrate_first_folio_enabled() ||
+		trace_mm_migrate_last_folio_enabled();
 }
 
 /*
- * Would it be in vain to put a batch together?  Asked first, as looking at
- * each folio costs more than anything else here.  What is eligible can only be
- * less than all.
+ * How many pages may one call of migrate_pages_batch() get?  With windows any
+ * number, as few of them are out of reach at once.  Enters the section in which
+ * the engine stays, so that the batch finds things as they are now.
  */
-static bool migrate_batch_in_vain(const struct migrate_offload_ctx *ctx,
-				  const struct migrate_engine *engine,
-				  int dst_nid,
-				  enum migrate_offload_counter *why)
+unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
+				     int reason)
 {
-	*why = MO_TOO_SMALL_FOLIOS;
-	if (ctx->bytes < READ_ONCE(migrate_offload_min_batch_bytes))
-		return true;
-	*why = MO_DECLINED_FOLIOS;
-	return !migrate_engine_wants(engine, dst_nid, ctx->bytes);
+	struct migrate_engine *engine = migrate_engine_enter(&section->srcu_idx);
+
+	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(reason)) &&
+	    migrate_engine_wants(engine, NUMA_NO_NODE,
+				 MIGRATE_WINDOWS_LIST_PAGES << PAGE_SHIFT)) {
+		section->entered = true;
+		return MIGRATE_WINDOWS_LIST_PAGES;
+	}
+	migrate_engine_exit(section->srcu_idx);
+	return MIGRATE_STOCK_BATCH_PAGES;
 }
 
 /*
- * The copy phase, with an engine that nobody can take away meanwhile.  Leaves
- * the pairs that are copied at the head of the two lists, then those that are
- * held, and counts both in @ctx.
+ * A batch begins: nothing has been unmapped yet.  If the engine does not want
+ * it, nobody wants to know how long it takes, and it is no longer than ever, it
+ * takes the ordinary way.
  */
-static void migrate_offload_copy_batch(struct migrate_offload_ctx *ctx,
-				       const struct migrate_engine *engine,
-				       struct list_head *src_folios,
-				       struct list_head *dst_folios)
+void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 {
-	struct migrate_offload_stats *by_reason =
-		migrate_offload_reason_stats[ctx->reason];
-	enum migrate_offload_counter why = MO_DECLINED_FOLIOS;
-	struct migrate_copy_batch *batch = NULL;
+	enum migrate_offload_counter why;
+	unsigned int nr_folios = 0;
 	struct folio *folio;
+	bool needed;
 
-	folio = list_first_entry_or_null(dst_folios, struct folio, lru);
-	if (!folio)
-		return;
-
-	ctx->engine = migrate_engine_stats(engine);
-	if (!migrate_batch_in_vain(ctx, engine, folio_nid(folio), &why))
-		batch = migrate_batch_alloc();
-	if (!batch) {
-		migrate_batch_count_unasked(by_reason, ctx, why);
-		migrate_batch_count_unasked(ctx->engine, ctx, why);
-		return;
+	list_for_each_entry(folio, from, lru) {
+		w->total_bytes += folio_size(folio);
+		nr_folios++;
 	}
-	batch->reason = ctx->reason;
-	batch->mode = ctx->mode;
-	migrate_offload_copy_parts(ctx, batch, src_folios, dst_folios);
-	migrate_batch_free(batch);
-}
+	w->traced = migrate_being_traced();
+	/* The last folio of a batch may go beyond the cap. */
+	needed = w->traced || migrate_measuring() ||
+		w->total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
 
-static u64 migrate_offload_now(const struct migrate_offload_ctx *ctx)
-{
-	return ctx->timed ? ktime_get_ns() : 0;
-}
-
-void __migrate_offload_begin(struct migrate_offload_ctx *ctx,
-			     enum migrate_mode mode, int reason)
-{
-	ctx->mode = mode;
-	ctx->reason = reason;
-	ctx->begun = true;
-	ctx->timed = trace_mm_migrate_batch_enabled() ||
-		     trace_mm_migrate_first_folio_enabled();
-	ctx->start_ns = migrate_offload_now(ctx);
-}
-
-void __migrate_offload_unmapped(struct migrate_offload_ctx *ctx)
-{
-	ctx->unmapped_ns = migrate_offload_now(ctx);
-}
-
-void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
-			    struct list_head *src_folios,
-			    struct list_head *dst_folios)
-{
-	struct migrate_engine *engine;
-	struct folio *folio;
-	int idx;
-
-	/* Switched on after this batch had begun: from the next one on. */
-	if (!ctx->begun)
-		return;
-
-	ctx->flushed_ns = migrate_offload_now(ctx);
-	list_for_each_entry(folio, src_folios, lru) {
-		ctx->nr_folios++;
-		ctx->bytes += folio_size(folio);
+	w->engine = migrate_engine_enter(&w->srcu_idx);
+	if (w->engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {
+		why = migrate_windows_in_vain(w, NUMA_NO_NODE);
+		w->on = needed || why == MO_ENGINE_FOLIOS;
+		if (!w->on)
+			migrate_windows_count_unasked(w, nr_folios, why);
+		w->paces = migrate_engine_paces(w->engine);
+	} else {
+		migrate_engine_exit(w->srcu_idx);
+		w->engine = NULL;
+		w->on = needed;
 	}
-
-	engine = migrate_engine_enter(&idx);
-	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(ctx->reason)))
-		migrate_offload_copy_batch(ctx, engine, src_folios, dst_folios);
-	migrate_engine_exit(idx);
-	ctx->copied_ns = migrate_offload_now(ctx);
-	ctx->copy_phase_done = true;
-}
-
-static const char *migrate_offload_ctx_engine(struct migrate_offload_ctx *ctx)
-{
-	return ctx->engine ? ctx->engine->name : "none";
-}
-
-void __migrate_offload_moved(struct migrate_offload_ctx *ctx,
-			     enum migrate_content content, int rc)
-{
-	if (!ctx->copy_phase_done)
-		return;
-
-	if (content == MIGRATE_CONTENT_DST && rc == -EAGAIN) {
-		migrate_offload_count(ctx->engine, MO_RETRIED_FOLIOS, 1);
-		migrate_offload_count(migrate_offload_reason_stats[ctx->reason],
-				      MO_RETRIED_FOLIOS, 1);
-	}
-	if (rc == MIGRATEPAGE_SUCCESS && !ctx->moved_first && ctx->timed) {
-		ctx->moved_first = true;
-		trace_mm_migrate_first_folio(migrate_reason_names[ctx->reason],
-					     migrate_offload_ctx_engine(ctx),
-					     ktime_get_ns() - ctx->start_ns);
-	}
-}
-
-void __migrate_offload_end(struct migrate_offload_ctx *ctx)
-{
-	/* If offloading went off and on meanwhile, some time may be missing. */
-	if (!ctx->copy_phase_done || !ctx->timed || !ctx->nr_folios ||
-	    !ctx->unmapped_ns)
-		return;
-
-	trace_mm_migrate_batch(migrate_reason_names[ctx->reason], ctx->mode,
-			       migrate_offload_ctx_engine(ctx), ctx->nr_folios,
-			       ctx->bytes, ctx->nr_engine,
-			       ctx->unmapped_ns - ctx->start_ns,
-			       ctx->flushed_ns - ctx->unmapped_ns,
-			       ctx->copied_ns - ctx->flushed_ns,
-			       ktime_get_ns() - ctx->copied_ns);
+	if (w->engine && !w->on)
+		migrate_engine_exit(w->srcu_idx);
+	INIT_LIST_HEAD(&w->filling);
+	INIT_LIST_HEAD(&w->flying);
+	w->start_ns = ktime_get_ns();
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST

@@ -12,10 +12,11 @@
 #include <linux/migrate_copy_offload.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
+#include <linux/sizes.h>
 
 /* What is counted, for each reason and for each engine. */
 enum migrate_offload_counter {
-	MO_BATCHES,		/* batches in which a folio was offered */
+	MO_BATCHES,		/* with a folio offered, or too slow for it */
 	MO_OFFERED_FOLIOS,	/* handed to an engine */
 	MO_OFFERED_BYTES,
 	MO_ENGINE_FOLIOS,	/* copied by it, and its copy accepted */
@@ -25,15 +26,59 @@ enum migrate_offload_counter {
 	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
 	MO_DECLINED_FOLIOS,	/* the engine did not want the batch */
 	MO_TOO_SMALL_FOLIOS,	/* the batch was below min_batch_bytes */
+	MO_TOO_SLOW_FOLIOS,	/* the engine, for the limit in time */
 	MO_FAILED_FOLIOS,	/* the engine failed */
 	MO_HELD_FOLIOS,		/* a device could not be stopped: not moved */
 	MO_RETRIED_FOLIOS,	/* copied by the engine, but the move failed */
 	MO_MISMATCHED_FOLIOS,	/* verify found a wrong copy */
+	MO_OVER_LIMIT_FOLIOS,	/* one alone takes longer than the limit */
 	NR_MO_COUNTERS,
 };
 
 struct migrate_offload_counts {
 	u64 nr[NR_MO_COUNTERS];
+};
+
+/* Histograms of times, kept for each reason. */
+enum migrate_hist_kind {
+	MIGRATE_HIST_UNMAPPED,	/* a folio was out of reach */
+	MIGRATE_HIST_WAITED,	/* a thread waited for one */
+	NR_MIGRATE_HISTS,
+};
+
+/* The first bucket is for less than this, the last for a second and more. */
+#define MIGRATE_HIST_MIN_NS	1024
+#define MIGRATE_HIST_SUB_SHIFT	3
+#define MIGRATE_HIST_OCTAVES	20
+#define MIGRATE_HIST_BUCKETS \
+	(1 + (MIGRATE_HIST_OCTAVES << MIGRATE_HIST_SUB_SHIFT) + 1)
+
+struct migrate_hist {
+	u64 buckets[MIGRATE_HIST_BUCKETS];
+	u64 sum_ns;
+	u64 max_ns;
+};
+
+struct migrate_hists {
+	struct migrate_hist of[NR_MIGRATE_HISTS];
+};
+
+/* A time that is measured again and again. */
+struct migrate_rate {
+	u64 ns;				/* 0: not known yet */
+	u64 last_ns;
+};
+
+/* Windows of folios of some size: see mm/migrate_offload_limit.c. */
+struct migrate_pace {
+	unsigned int folios;		/* of the next one */
+	struct migrate_rate own;	/* of a window of so many */
+	struct migrate_rate copy;	/* of one folio of them */
+	struct migrate_rate prep;	/* to unmap one of them and to flush */
+	unsigned int early;		/* to begin, in 1/256 of that; 0: not known */
+	unsigned int nr_late;		/* windows in a row, by too much */
+	unsigned int nr_left;		/* windows, to the CPU for that */
+	unsigned int since;		/* which limit, of those that were set */
 };
 
 /*
@@ -45,7 +90,15 @@ struct migrate_offload_stats {
 	struct kobject kobj;
 	struct list_head list;
 	struct migrate_offload_counts __percpu *counts;
+	struct migrate_hists __percpu *hists;	/* reasons only */
+	struct migrate_pace *paces;		/* engines only, by order */
 	char name[MIGRATOR_NAME_LEN];
+};
+
+struct migrate_stats_attribute {
+	struct attribute attr;
+	enum migrate_offload_counter counter;
+	ssize_t (*show)(struct migrate_offload_stats *stats, char *buf);
 };
 
 /* Where the content of a folio is when its turn to be moved comes. */
@@ -55,67 +108,198 @@ enum migrate_content {
 	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
 };
 
-/* The course of one batch.  Lives on the stack of migrate_pages_batch(). */
-struct migrate_offload_ctx {
-	struct migrate_offload_stats *engine;	/* NULL: none was asked */
-	u64 start_ns;				/* these: only when traced */
-	u64 unmapped_ns;
+/* What migrate_pages() does without any engine: pages of one batch. */
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+#define MIGRATE_STOCK_BATCH_PAGES HPAGE_PMD_NR
+#else
+#define MIGRATE_STOCK_BATCH_PAGES 512
+#endif
+
+/* What it hands over at once when windows keep most of it in reach: 256M. */
+#define MIGRATE_WINDOWS_LIST_PAGES (SZ_256M >> PAGE_SHIFT)
+
+#define MIGRATE_MAX_WINDOWS 16
+
+/* One more than can be under way: there is always a free one. */
+#define MIGRATE_NR_WINDOW_IDS (MIGRATE_MAX_WINDOWS + 1)
+
+/*
+ * A part of a window: what an engine sees at once.  On x86 a window of small
+ * folios is just so long.
+ */
+#define MIGRATE_PART_MAX_PAIRS 512
+
+/* What became of the folios of a part. */
+struct migrate_batch_outcome {
+	unsigned int folios[NR_MO_COUNTERS];
+	u64 offered_bytes;
+	u64 engine_bytes;
+	u64 cpu_bytes;
+};
+
+/* What a part of a window took, and all of them: by ktime_get_ns(). */
+struct migrate_times {
+	unsigned int nr;		/* folios */
+	unsigned int nr_by_engine;
+	u64 launched_ns;		/* the engine got the first of them */
+	u64 copied_ns;			/* and had copied the last */
+	u64 backlog_ns;			/* of that, it was at earlier windows */
+	u64 worst_ns;			/* a folio was out of reach */
+};
+
+struct migrate_part {
+	struct list_head node;
+	struct list_head rest_src;	/* not for the engine */
+	struct list_head rest_dst;
+	struct migrate_batch_outcome outcome;
+	struct migrate_times took;
+	struct migrate_times before;	/* parts of its window that are over */
+	size_t bytes;
+	u64 start_ns;			/* its first folio is to be unmapped */
+	u64 full_ns;			/* all are unmapped */
 	u64 flushed_ns;
-	u64 copied_ns;
-	u64 bytes;
-	unsigned int nr_folios;
-	unsigned int nr_engine;			/* of them, copied by engine */
-	unsigned int nr_copied;			/* of those, not moved yet */
-	unsigned int nr_held;			/* behind them, not to be moved */
+	bool by_engine;
+	unsigned int nr_all;		/* folios in it */
+	unsigned int nr_open;		/* of them, out of reach */
+	unsigned int nr_retry;		/* of those, could not be moved once */
+	unsigned int nr_collected;	/* the engine's, seen to be done */
+	unsigned int order;		/* of its first folio */
+	unsigned int window;		/* which it belongs to */
+	int pass;			/* attempts to move them, all at once */
+	/* Its first nr_pairs are the engine's, the others behind them are not. */
+	struct migrate_copy_batch copy;
+};
+
+/* How a window is to be: see mm/migrate_offload_limit.c. */
+struct migrate_plan {
+	u64 limit_ns;			/* 0: none */
+	u64 own_ns;
+	u64 copy_ns;			/* of one folio; 0: not known */
+	u64 early_ns;			/* before the engine has nothing to do */
+	unsigned int folios;
+	unsigned int max_windows;
+	bool streaming;
+};
+
+struct migrate_engine;
+struct migrate_pages_stats;
+
+/* One call of migrate_pages_batch(), on whose stack this lives. */
+struct migrate_windows {
+	bool on;			/* all else is set only if it is */
+	bool open;			/* the stream */
+	bool leaving;			/* the engine is wanted to go */
+	bool declined;			/* the last window was */
+	bool too_slow;			/* the engine, for the one being filled */
+	bool held_back;			/* the window being filled was */
+	bool traced;
+
+	/* What the call was given. */
 	enum migrate_mode mode;
 	int reason;
-	bool begun;
-	bool copy_phase_done;
-	bool timed;
-	bool moved_first;
+	int nr_pass;
+	free_folio_t *put_new_folio;
+	unsigned long private;
+	struct list_head *ret_folios;
+	struct migrate_pages_stats *stats;
+
+	int nr_failed;
+	int srcu_idx;
+	struct migrate_engine *engine;	/* NULL: the CPU copies */
+	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
+	struct migrate_copy_stream stream;
+	struct migrate_plan plan;	/* for the window that is being filled */
+	size_t total_bytes;
+
+	struct list_head filling;	/* parts that are not flushed yet */
+	struct list_head flying;	/* parts that are */
+	const struct folio *admitted;	/* to be unmapped; may be gone */
+	struct migrate_part *part;	/* for that folio */
+	struct migrate_part *spare;
+	unsigned int fill_folios;
+	unsigned long fill_pages;
+	unsigned int order;		/* of the first of them */
+	unsigned int window;		/* which that will be */
+	unsigned int nr_windows;	/* that have parts */
+	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
+	size_t flying_bytes;		/* the engine is at, or will be */
+
+	u64 now_ns;
+	u64 start_ns;
+	u64 unmap_ns;			/* the last folio was admitted */
+	u64 progress_ns;		/* the engine's last sign of life */
+	u64 copied_ns;			/* it was done with a part */
+	u64 last_ns;			/* the last folio was moved */
+};
+
+/* A stay in the section in which the active engine does not go. */
+struct migrate_offload_section {
+	bool entered;
+	int srcu_idx;
+};
+
+/* One thread's wait for a folio that migrates. */
+struct migrate_wait {
+	int reason;			/* -1: not known */
+	u64 start_ns;
 };
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
 
-/* On while an engine is active, and while somebody traces batches. */
+/* On while an engine is active, and while somebody measures. */
 DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 
-void __migrate_offload_begin(struct migrate_offload_ctx *ctx,
-			     enum migrate_mode mode, int reason);
-void __migrate_offload_unmapped(struct migrate_offload_ctx *ctx);
-void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
-			    struct list_head *src_folios,
-			    struct list_head *dst_folios);
-void __migrate_offload_moved(struct migrate_offload_ctx *ctx,
-			     enum migrate_content content, int rc);
-void __migrate_offload_end(struct migrate_offload_ctx *ctx);
+unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
+				     int reason);
+void migrate_engine_exit(int idx);
+void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from);
+void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio);
+void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
+			   struct folio *dst);
+int __migrate_windows_finish(struct migrate_windows *w);
+void __migrate_wait_begin(struct migrate_wait *wait, const struct folio *folio);
+void __migrate_wait_end(const struct migrate_wait *wait);
 
 #define migrate_offload_on() static_branch_unlikely(&migrate_offload_key)
 #else
 #define migrate_offload_on() false
 
-static inline void __migrate_offload_begin(struct migrate_offload_ctx *ctx,
-					   enum migrate_mode mode, int reason)
+static inline unsigned int
+__migrate_offload_enter(struct migrate_offload_section *section, int reason)
+{
+	return MIGRATE_STOCK_BATCH_PAGES;
+}
+
+static inline void migrate_engine_exit(int idx)
 {
 }
 
-static inline void __migrate_offload_unmapped(struct migrate_offload_ctx *ctx)
+static inline void __migrate_windows_begin(struct migrate_windows *w,
+					   struct list_head *from)
 {
 }
 
-static inline void __migrate_offload_copy(struct migrate_offload_ctx *ctx,
-					  struct list_head *src_folios,
-					  struct list_head *dst_folios)
+static inline void __migrate_windows_admit(struct migrate_windows *w,
+					   struct folio *folio)
 {
 }
 
-static inline void __migrate_offload_moved(struct migrate_offload_ctx *ctx,
-					   enum migrate_content content,
-					   int rc)
+static inline void __migrate_windows_add(struct migrate_windows *w,
+					 struct folio *src, struct folio *dst)
 {
 }
 
-static inline void __migrate_offload_end(struct migrate_offload_ctx *ctx)
+static inline int __migrate_windows_finish(struct migrate_windows *w)
+{
+	return 0;
+}
+
+static inline void __migrate_wait_begin(struct migrate_wait *wait,
+					const struct folio *folio)
+{
+}
+
+static inline void __migrate_wait_end(const struct migrate_wait *wait)
 {
 }
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
@@ -176,77 +360,78 @@ static inline int migrate_offload_move_unsafe(struct address_space *mapping,
 }
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG */
 
-/* A batch starts: nothing has been unmapped yet. */
-static inline void migrate_offload_begin(struct migrate_offload_ctx *ctx,
-					 enum migrate_mode mode, int reason)
+/* How many pages may the next call of migrate_pages_batch() get? */
+static inline unsigned int
+migrate_offload_enter(struct migrate_offload_section *section, int reason)
 {
+	section->entered = false;
 	if (migrate_offload_on())
-		__migrate_offload_begin(ctx, mode, reason);
+		return __migrate_offload_enter(section, reason);
+	return MIGRATE_STOCK_BATCH_PAGES;
 }
 
-/* All folios are unmapped; their TLB entries have not been flushed yet. */
-static inline void migrate_offload_unmapped(struct migrate_offload_ctx *ctx)
+static inline void
+migrate_offload_leave(const struct migrate_offload_section *section)
 {
-	if (migrate_offload_on())
-		__migrate_offload_unmapped(ctx);
-}
-
-/*
- * Let the active engine copy what it may.  Pairs that were copied come to the
- * head of both lists, those that are held behind them; migrate_offload_take()
- * will say how many they are.
- */
-static inline void migrate_offload_copy(struct migrate_offload_ctx *ctx,
-					struct list_head *src_folios,
-					struct list_head *dst_folios)
-{
-	if (migrate_offload_on())
-		__migrate_offload_copy(ctx, src_folios, dst_folios);
+	if (section->entered)
+		migrate_engine_exit(section->srcu_idx);
 }
 
 /*
- * Where is the content of the next pair?  To be asked once for each pair that
- * is moved, in the order of the lists.  In the first pass over the lists the
- * answer is "copied" for the leading pairs and "held" for those behind them;
- * after that it is always "in the source".  A pair whose move fails is met
- * again only after all leading pairs have been taken, so what the engine copied
- * is trusted for one attempt; and a held pair is not met again.
- *
- * This does not look at the static key.  If offloading is switched off and on
- * again while the lists are being worked through, the count must still belong
- * to the pairs that it was made for.
+ * Whether a batch is worked through in windows is decided when it begins, and
+ * stays so, whatever becomes of the static key meanwhile.
  */
-static inline enum migrate_content
-migrate_offload_take(struct migrate_offload_ctx *ctx)
+static inline bool migrate_windows_on(const struct migrate_windows *w)
 {
-	if (ctx->nr_copied) {
-		ctx->nr_copied--;
-		return MIGRATE_CONTENT_DST;
-	}
-	if (ctx->nr_held) {
-		ctx->nr_held--;
-		return MIGRATE_CONTENT_HELD;
-	}
-	if (migrate_offload_broken(MO_RULE_RETRY) && ctx->nr_engine &&
-	    ctx->nr_engine == ctx->nr_folios)
-		return MIGRATE_CONTENT_DST;
-	return MIGRATE_CONTENT_SRC;
+	return IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) && unlikely(w->on);
 }
 
-/* One pair was moved, or could not be. */
-static inline void migrate_offload_moved(struct migrate_offload_ctx *ctx,
-					 enum migrate_content content, int rc)
+/* Before a folio is unmapped.  May move others, and wait until it is time. */
+static inline void migrate_windows_admit(struct migrate_windows *w,
+					 struct folio *folio)
 {
-	if (migrate_offload_on())
-		__migrate_offload_moved(ctx, content, rc);
+	if (migrate_windows_on(w))
+		__migrate_windows_admit(w, folio);
 }
 
-/* The batch is over. */
-static inline void migrate_offload_end(struct migrate_offload_ctx *ctx)
+/* It is unmapped.  False: it belongs on the lists of the batch, as ever. */
+static inline bool migrate_windows_add(struct migrate_windows *w,
+				       struct folio *src, struct folio *dst)
 {
-	if (migrate_offload_on())
-		__migrate_offload_end(ctx);
+	if (!migrate_windows_on(w))
+		return false;
+	__migrate_windows_add(w, src, dst);
+	return true;
 }
+
+/* Nothing more will be unmapped.  Returns how many could not be moved. */
+static inline int migrate_windows_finish(struct migrate_windows *w)
+{
+	return migrate_windows_on(w) ? __migrate_windows_finish(w) : 0;
+}
+
+/* A thread is about to wait for a folio that migrates, and has waited. */
+static inline void migrate_wait_begin(struct migrate_wait *wait,
+				      const struct folio *folio)
+{
+	wait->reason = -1;
+	if (migrate_offload_on())
+		__migrate_wait_begin(wait, folio);
+}
+
+static inline void migrate_wait_end(const struct migrate_wait *wait)
+{
+	if (IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) &&
+	    unlikely(wait->reason >= 0))
+		__migrate_wait_end(wait);
+}
+
+/* mm/migrate.c: what windows do with one folio. */
+int migrate_windows_move_folio(struct migrate_windows *w, struct folio *src,
+			       struct folio *dst,
+			       enum migrate_content content);
+void migrate_windows_undo_folio(struct migrate_windows *w, struct folio *src,
+				struct folio *dst);
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
 /* mm/migrate_offload_sysfs.c */
@@ -267,14 +452,24 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 }
 
 /* mm/migrate_offload_engine.c */
-struct migrate_engine;
 struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine);
+struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
 struct migrate_engine *migrate_engine_enter(int *idx);
-void migrate_engine_exit(int idx);
 int migrate_engine_copy(struct migrate_copy_batch *batch);
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 			  size_t bytes);
+bool migrate_engine_stays(const struct migrate_engine *engine);
+bool migrate_engine_streams(const struct migrate_engine *engine);
+int migrate_engine_open(struct migrate_engine *engine,
+			struct migrate_copy_stream *stream);
+int migrate_engine_submit(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream,
+			  struct migrate_copy_batch *batch);
+void migrate_engine_reap(struct migrate_engine *engine,
+			 struct migrate_copy_stream *stream, u64 wait_ns);
+void migrate_engine_close(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream);
 int migrate_engine_select(const char *name);
 int migrate_engine_name(char *buf);
 int migrate_engine_names(char *buf);
@@ -286,10 +481,59 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst);
 unsigned long migrate_copy_nr_held(void);
 void migrate_copy_release(struct folio *src, struct folio *dst);
 
+/* mm/migrate_offload_hist.c */
+extern const struct attribute_group migrate_hist_group;
+extern struct kobj_attribute migrate_measure_attr;
+
+unsigned int migrate_hist_bucket(u64 ns);
+u64 migrate_hist_lower_ns(unsigned int bucket);
+void migrate_offload_note_unmapped(int reason, u64 ns);
+void migrate_offload_note_reason(const struct folio *folio, int reason);
+void migrate_offload_forget_reason(const struct folio *folio);
+bool migrate_measuring(void);
+
+/* mm/migrate_offload_limit.c */
+extern const struct attribute_group migrate_limit_group;
+
+void migrate_times_merge(struct migrate_times *all,
+			 const struct migrate_times *some);
+void migrate_times_learn(struct migrate_windows *w, unsigned int order,
+			 const struct migrate_times *all);
+void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
+		       unsigned int order);
+void migrate_plan_stock(struct migrate_plan *plan, unsigned int order);
+u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns);
+u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns);
+void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle);
+void migrate_windows_plan(struct migrate_windows *w);
+void migrate_windows_planned(struct migrate_windows *w);
+u64 migrate_windows_backlog_ns(const struct migrate_windows *w);
+void migrate_limit_prepare(void);
+
 /* mm/migrate_offload.c */
-struct migrate_copy_batch *migrate_batch_alloc(void);
-void migrate_batch_free(struct migrate_copy_batch *batch);
-int migrate_batch_pool_init(void);
+int migrate_part_pool_init(void);
+struct migrate_part *migrate_part_alloc(void);
+void migrate_part_free(struct migrate_part *part);
+void migrate_part_init(struct migrate_part *part);
+void migrate_part_add(struct migrate_part *part, struct folio *src,
+		      struct folio *dst, u64 unmapped_ns);
+void migrate_part_sort(struct migrate_part *part);
+enum migrate_offload_counter
+migrate_pair_judge(struct migrate_copy_pair *pair,
+		   enum migrate_offload_counter why);
+enum migrate_offload_counter migrate_copy_why(int rc);
+enum migrate_offload_counter
+migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
+void migrate_part_count(const struct migrate_windows *w,
+			const struct migrate_part *part);
+void migrate_windows_count_over(const struct migrate_windows *w);
+void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
+			 u64 unmapped_ns, bool copied, int rc);
+void migrate_trace_last(const struct migrate_windows *w);
+void migrate_trace_part(const struct migrate_windows *w,
+			const struct migrate_part *part);
+void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
+			      struct folio *dst);
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
 
 #endif /* _MM_MIGRATE_OFFLOAD_H */

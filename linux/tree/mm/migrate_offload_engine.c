@@ -111,6 +111,13 @@ static int migrator_copy(struct migrate_copy_batch *batch)
 	return rc;
 }
 
+/* Does the engine take batches side by side? */
+static bool engine_streams(const struct migrate_engine_ops *ops)
+{
+	/* One that was built for an older version ends before. */
+	return ops->version >= 3 && ops->submit;
+}
+
 /* The built-in engine: the caller copies, but all folios in one go. */
 static int cpu_copy(struct migrate_copy_batch *batch)
 {
@@ -128,6 +135,15 @@ static const struct migrate_engine_ops cpu_engine_ops = {
 	.name = "cpu",
 	.copy = cpu_copy,
 };
+
+/*
+ * What is known of how long windows of the engine take.  NULL for the built-in
+ * one: it is the CPU, which is what it would be left out for if it were too slow.
+ */
+struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
+{
+	return engine->ops == &cpu_engine_ops ? NULL : engine->stats->paces;
+}
 
 static struct migrate_engine *engine_active(void)
 {
@@ -155,13 +171,54 @@ static struct migrate_engine *engine_of(const struct migrate_engine_ops *ops)
 	return NULL;
 }
 
+/* What migrate_engine_open() was given, and those below, is in the section. */
+bool migrate_engine_streams(const struct migrate_engine *engine)
+{
+	return engine->ops && engine_streams(engine->ops);
+}
+
+int migrate_engine_open(struct migrate_engine *engine,
+			struct migrate_copy_stream *stream)
+{
+	return engine->ops->open(stream);
+}
+
+int migrate_engine_submit(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream,
+			  struct migrate_copy_batch *batch)
+{
+	return engine->ops->submit(stream, batch);
+}
+
+void migrate_engine_reap(struct migrate_engine *engine,
+			 struct migrate_copy_stream *stream, u64 wait_ns)
+{
+	engine->ops->reap(stream, wait_ns);
+}
+
+void migrate_engine_close(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream)
+{
+	engine->ops->close(stream);
+}
+
+/* Is it still the active one, or does somebody wait for us to leave it? */
+bool migrate_engine_stays(const struct migrate_engine *engine)
+{
+	return rcu_access_pointer(active_engine) == engine;
+}
+
 /* The module of the engine has been pinned for it. */
 static void engine_activate(struct migrate_engine *engine)
 {
 	lockdep_assert_held(&engines_lock);
 
-	static_call_update(migrate_engine_copy_call,
-			   engine->ops ? engine->ops->copy : migrator_copy);
+	migrate_limit_prepare();
+	if (!engine->ops)
+		static_call_update(migrate_engine_copy_call, migrator_copy);
+	else if (!engine_streams(engine->ops))
+		static_call_update(migrate_engine_copy_call,
+				   engine->ops->copy);
 	rcu_assign_pointer(active_engine, engine);
 	static_branch_inc(&migrate_offload_key);
 	pr_debug("%s is active\n", engine->name);
@@ -172,10 +229,11 @@ static void engine_deactivate(struct migrate_engine *engine)
 {
 	lockdep_assert_held(&engines_lock);
 
-	static_branch_dec(&migrate_offload_key);
 	RCU_INIT_POINTER(active_engine, NULL);
 	static_call_update(migrate_engine_copy_call, no_engine_copy);
 	synchronize_srcu(&engines_srcu);
+	/* After that: a long list is in windows only while this is on. */
+	static_branch_dec(&migrate_offload_key);
 	module_put(engine->owner);
 	pr_debug("%s is no longer active\n", engine->name);
 }
@@ -295,6 +353,19 @@ int migrate_offload_unregister(struct migrator *m)
 }
 EXPORT_SYMBOL_GPL(migrate_offload_unregister);
 
+static bool engine_ops_ok(const struct migrate_engine_ops *ops)
+{
+	if (!ops || !ops->name || !ops->version ||
+	    ops->version > MIGRATE_ENGINE_VERSION)
+		return false;
+	if (engine_streams(ops))
+		return ops->open && ops->reap && ops->close;
+	/* All of them or none. */
+	if (ops->version >= 3 && (ops->open || ops->reap || ops->close))
+		return false;
+	return ops->copy;
+}
+
 /**
  * migrate_engine_register - make a copy engine available
  * @ops: the engine.  Must stay until migrate_engine_unregister().
@@ -312,8 +383,7 @@ int migrate_engine_register(const struct migrate_engine_ops *ops)
 	struct migrate_engine *engine;
 	int ret;
 
-	if (!ops || !ops->name || !ops->copy || !ops->version ||
-	    ops->version > MIGRATE_ENGINE_VERSION)
+	if (!engine_ops_ok(ops))
 		return -EINVAL;
 
 	engine = kzalloc(sizeof(*engine), GFP_KERNEL);

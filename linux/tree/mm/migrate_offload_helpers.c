@@ -202,6 +202,29 @@ bool migrate_any_idle_cpu(void)
 }
 EXPORT_SYMBOL_GPL(migrate_any_idle_cpu);
 
+/**
+ * migrate_copy_done - a pair of a batch is done
+ * @batch: what migrate_engine_ops.submit was given.
+ * @pair: its place in @batch.  It has its result, or is held, and no device and
+ *	no CPU is at it any more, unless it is held.
+ *
+ * From then on the pair is the core's again.  The source may be freed, and be a
+ * part of another folio of any size, while the engine is at other pairs: what it
+ * needs to know of a folio, such as its size, it has to remember itself.  When
+ * the last pair was reported, so is @batch.
+ *
+ * Context: in migrate_engine_ops.submit or .reap of the same stream, so in one
+ * task.  Once for each pair.
+ */
+void migrate_copy_done(struct migrate_copy_batch *batch, unsigned int pair)
+{
+	if (WARN_ON_ONCE(pair >= batch->nr_pairs || batch->pairs[pair].done))
+		return;
+	batch->pairs[pair].done = true;
+	batch->pairs[batch->nr_done++].nth_done = pair;
+}
+EXPORT_SYMBOL_GPL(migrate_copy_done);
+
 /* Pairs that are held now. */
 static atomic_long_t nr_held_pairs;
 

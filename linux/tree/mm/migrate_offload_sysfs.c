@@ -38,13 +38,8 @@ static struct kobject *engines_kobj;
 static DEFINE_MUTEX(engine_stats_lock);
 static LIST_HEAD(engine_stats);
 
-struct stats_attribute {
-	struct attribute attr;
-	enum migrate_offload_counter counter;
-};
-
 #define STATS_ATTR(_name, _counter)					\
-	static struct stats_attribute stats_##_name = {			\
+	static struct migrate_stats_attribute stats_##_name = {			\
 		.attr = { .name = __stringify(_name), .mode = 0444 },	\
 		.counter = _counter,					\
 	}
@@ -59,10 +54,12 @@ STATS_ATTR(cpu_bytes, MO_CPU_BYTES);
 STATS_ATTR(not_eligible_folios, MO_NOT_ELIGIBLE_FOLIOS);
 STATS_ATTR(declined_folios, MO_DECLINED_FOLIOS);
 STATS_ATTR(too_small_folios, MO_TOO_SMALL_FOLIOS);
+STATS_ATTR(too_slow_folios, MO_TOO_SLOW_FOLIOS);
 STATS_ATTR(failed_folios, MO_FAILED_FOLIOS);
 STATS_ATTR(held_folios, MO_HELD_FOLIOS);
 STATS_ATTR(retried_folios, MO_RETRIED_FOLIOS);
 STATS_ATTR(mismatched_folios, MO_MISMATCHED_FOLIOS);
+STATS_ATTR(over_limit_folios, MO_OVER_LIMIT_FOLIOS);
 
 static struct attribute *stats_attrs[] = {
 	&stats_batches.attr,
@@ -75,10 +72,12 @@ static struct attribute *stats_attrs[] = {
 	&stats_not_eligible_folios.attr,
 	&stats_declined_folios.attr,
 	&stats_too_small_folios.attr,
+	&stats_too_slow_folios.attr,
 	&stats_failed_folios.attr,
 	&stats_held_folios.attr,
 	&stats_retried_folios.attr,
 	&stats_mismatched_folios.attr,
+	&stats_over_limit_folios.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(stats);
@@ -88,11 +87,13 @@ static ssize_t stats_show(struct kobject *kobj, struct attribute *attr,
 {
 	struct migrate_offload_stats *stats =
 		container_of(kobj, struct migrate_offload_stats, kobj);
-	struct stats_attribute *stats_attr =
-		container_of(attr, struct stats_attribute, attr);
+	struct migrate_stats_attribute *stats_attr =
+		container_of(attr, struct migrate_stats_attribute, attr);
 	u64 sum = 0;
 	int cpu;
 
+	if (stats_attr->show)
+		return stats_attr->show(stats, buf);
 	for_each_possible_cpu(cpu)
 		sum += per_cpu_ptr(stats->counts, cpu)->nr[stats_attr->counter];
 	return sysfs_emit(buf, "%llu\n", sum);
@@ -102,13 +103,17 @@ static const struct sysfs_ops stats_sysfs_ops = {
 	.show = stats_show,
 };
 
+static void stats_free(struct migrate_offload_stats *stats)
+{
+	free_percpu(stats->counts);
+	free_percpu(stats->hists);
+	kfree(stats->paces);
+	kfree(stats);
+}
+
 static void stats_release(struct kobject *kobj)
 {
-	struct migrate_offload_stats *stats =
-		container_of(kobj, struct migrate_offload_stats, kobj);
-
-	free_percpu(stats->counts);
-	kfree(stats);
+	stats_free(container_of(kobj, struct migrate_offload_stats, kobj));
 }
 
 static const struct kobj_type stats_ktype = {
@@ -118,7 +123,7 @@ static const struct kobj_type stats_ktype = {
 };
 
 static struct migrate_offload_stats *stats_new(struct kobject *parent,
-					       const char *name)
+					       const char *name, bool of_reason)
 {
 	struct migrate_offload_stats *stats;
 	int ret;
@@ -127,11 +132,16 @@ static struct migrate_offload_stats *stats_new(struct kobject *parent,
 	if (!stats)
 		return ERR_PTR(-ENOMEM);
 	stats->counts = alloc_percpu(struct migrate_offload_counts);
-	if (!stats->counts) {
-		kfree(stats);
+	if (of_reason)
+		stats->hists = alloc_percpu(struct migrate_hists);
+	else
+		stats->paces = kcalloc(NR_PAGE_ORDERS, sizeof(*stats->paces),
+				       GFP_KERNEL);
+	strscpy(stats->name, name);
+	if (!stats->counts || (!stats->hists && !stats->paces)) {
+		stats_free(stats);
 		return ERR_PTR(-ENOMEM);
 	}
-	strscpy(stats->name, name);
 	ret = kobject_init_and_add(&stats->kobj, &stats_ktype, parent, "%s",
 				   name);
 	if (ret) {
@@ -154,7 +164,7 @@ struct migrate_offload_stats *migrate_offload_engine_stats(const char *name)
 	list_for_each_entry(stats, &engine_stats, list)
 		if (!strcmp(stats->name, name))
 			goto unlock;
-	stats = stats_new(engines_kobj, name);
+	stats = stats_new(engines_kobj, name, false);
 	if (!IS_ERR(stats))
 		list_add_tail(&stats->list, &engine_stats);
 unlock:
@@ -338,6 +348,7 @@ static struct attribute *migrate_offload_attrs[] = {
 	&min_batch_bytes_attr.attr,
 	&verify_attr.attr,
 	&held_folios_attr.attr,
+	&migrate_measure_attr.attr,
 	NULL
 };
 
@@ -347,16 +358,19 @@ static const struct attribute_group migrate_offload_group = {
 
 static int __init add_reason_stats(struct kobject *parent)
 {
-	int reason;
+	int reason, ret;
 
 	for (reason = 0; reason < MR_TYPES; reason++) {
 		struct migrate_offload_stats *stats;
 
 		if (!(BIT(reason) & MIGRATE_OFFLOAD_REASONS_ALL))
 			continue;
-		stats = stats_new(parent, migrate_reason_names[reason]);
+		stats = stats_new(parent, migrate_reason_names[reason], true);
 		if (IS_ERR(stats))
 			return PTR_ERR(stats);
+		ret = sysfs_create_group(&stats->kobj, &migrate_hist_group);
+		if (ret)
+			return ret;
 		migrate_offload_reason_stats[reason] = stats;
 	}
 	return 0;
@@ -369,7 +383,7 @@ static int __init add_reason_stats(struct kobject *parent)
 static int __init migrate_offload_init(void)
 {
 	struct kobject *root, *stats, *reasons;
-	int ret = migrate_batch_pool_init();
+	int ret = migrate_part_pool_init();
 
 	if (ret)
 		return ret;
@@ -385,6 +399,8 @@ static int __init migrate_offload_init(void)
 	if (ret)
 		return ret;
 	ret = sysfs_create_group(root, &migrate_offload_group);
+	if (!ret)
+		ret = sysfs_create_group(root, &migrate_limit_group);
 	if (ret)
 		return ret;
 	engines_kobj = kobject_create_and_add("engines", stats);

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.offload import OFF, Offload
+from pageferry.sysfs.histogram import Histogram
+from pageferry.sysfs.offload import OFF, Limits, Offload
 from pageferry.units import format_size
 
 if TYPE_CHECKING:
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
 
 # Columns of the table; --json has every counter.
 _COLUMNS = ("offered_folios", "engine_folios", "engine_bytes", "cpu_folios")
+# Kept without an engine, too: they have a table of their own.
+_TIMES = ("unmapped_", "waited_")
 _WHY = (
     "not_eligible_folios",
     "declined_folios",
     "too_small_folios",
+    "too_slow_folios",
     "failed_folios",
     "held_folios",
     "retried_folios",
@@ -42,7 +46,11 @@ def run(args: argparse.Namespace) -> int:
     reasons = offload.counters("reasons")
     engines = offload.counters("engines")
     if args.json:
-        stats = {"reasons": reasons, "engines": engines}
+        stats: dict[str, object] = {"reasons": reasons, "engines": engines}
+        stats["times"] = {
+            name: {kind: _figures(hist) for kind, hist in kinds.items()}
+            for name, kinds in offload.unmapped().items()
+        }
         output.answer_json({**state.as_json(), "stats": stats})
         return 0
     lines = [
@@ -50,10 +58,12 @@ def run(args: argparse.Namespace) -> int:
         f"reasons   {','.join(state.reasons) or OFF}",
         f"min batch {format_size(state.min_batch_bytes)}",
         f"verify    {'on' if state.verify else 'off'}",
+        *_limits(state.limits),
         "",
         _table("engine", engines),
         "",
         _table("reason", reasons),
+        *_times(offload.unmapped(), reasons),
     ]
     output.answer("\n".join(lines))
     return 0
@@ -61,7 +71,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _table(title: str, counters: dict[str, dict[str, int]]) -> str:
     """Show who did something; rows of zeros say nothing."""
-    used = {name: row for name, row in counters.items() if any(row.values())}
+    used = {
+        name: row
+        for name, row in counters.items()
+        if any(value for key, value in row.items() if not key.startswith(_TIMES))
+    }
     if not used:
         return f"no counts for any {title} yet"
     header = [title, "offered", "by engine", "bytes", "by CPU", "of these, because"]
@@ -76,3 +90,45 @@ def _table(title: str, counters: dict[str, dict[str, int]]) -> str:
         cells = [str(shown[0]), str(shown[1]), format_size(shown[2]), str(shown[3])]
         rows.append([name, *cells, ", ".join(why)])
     return output.table(header, rows)
+
+
+def _limits(limits: Limits | None) -> list[str]:
+    if limits is None:
+        return []
+    us = f"{limits.max_unmapped_us} us" if limits.max_unmapped_us else "no limit"
+    plural = "windows" if limits.max_windows > 1 else "window"
+    back = "each when it is copied" if limits.streaming else "with their window"
+    return [
+        f"unmapped  {us}, {limits.max_windows} {plural} of at most "
+        f"{limits.max_batch_pages} pages; folios go back {back}",
+        f"measure   {'on' if limits.measure else 'off'} without an engine",
+    ]
+
+
+def _figures(hist: Histogram) -> dict[str, int | None]:
+    return {
+        "count": hist.count,
+        "p50_ns": hist.percentile(50),
+        "p99_ns": hist.percentile(99),
+        "last_ns": hist.longest,
+    }
+
+
+_TITLES = {"unmapped_hist": "folios out of reach", "waited_hist": "threads waiting"}
+
+
+def _times(
+    found: dict[str, dict[str, Histogram]], reasons: dict[str, dict[str, int]]
+) -> list[str]:
+    """Show how long folios were out of reach, where anything was timed."""
+    rows = []
+    for name, kinds in found.items():
+        for kind, hist in kinds.items():
+            total_ns = reasons[name].get(kind.replace("_hist", "_sum_ns"), 0)
+            figures = (total_ns / hist.count, *map(hist.percentile, (50, 99)))
+            shown = [f"{ns or 0:,.0f}" for ns in (*figures, hist.longest)]
+            rows.append([name, _TITLES[kind], str(hist.count), *shown])
+    if not rows:
+        return []
+    head = ["reason", "ns", "count", "mean", "p50", "p99", "last"]
+    return ["", output.table(head, rows)]

@@ -6,10 +6,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
+from pageferry.sysfs import histogram
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.histogram import Histogram
 
 DIRECTORY = "/sys/kernel/mm/migrate_offload"
 OFF = "none"
+
+
+# Distributions, not counters: read by histogram.parse().
+HISTOGRAMS = ("unmapped_hist", "waited_hist")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long, and how much, may be out of reach at once."""
+
+    # 0: no limit in time. Before an engine was active, nothing was measured yet.
+    max_unmapped_us: int
+    max_batch_pages: int
+    max_windows: int
+    streaming: bool
+    measure: bool
+
+    def as_json(self) -> dict[str, object]:
+        """Give the limits for --json."""
+        return {
+            "max_unmapped_us": self.max_unmapped_us,
+            "max_batch_pages": self.max_batch_pages,
+            "max_windows": self.max_windows,
+            "streaming": self.streaming,
+            "measure": self.measure,
+        }
 
 
 @dataclass(frozen=True)
@@ -22,6 +50,8 @@ class State:
     available_reasons: tuple[str, ...]
     min_batch_bytes: int
     verify: bool
+    # None on a kernel that works through one batch after the other.
+    limits: Limits | None = None
 
     def as_json(self) -> dict[str, object]:
         """Give the settings for --json."""
@@ -32,6 +62,7 @@ class State:
             "available_reasons": list(self.available_reasons),
             "min_batch_bytes": self.min_batch_bytes,
             "verify": self.verify,
+            **(self.limits.as_json() if self.limits is not None else {}),
         }
 
 
@@ -66,6 +97,18 @@ class Offload:
             available_reasons=available,
             min_batch_bytes=self._number("min_batch_bytes"),
             verify=self._read("verify") == "true",
+            limits=self._limits(),
+        )
+
+    def _limits(self) -> Limits | None:
+        if not self.files.exists(f"{DIRECTORY}/max_unmapped_us"):
+            return None
+        return Limits(
+            max_unmapped_us=self._number("max_unmapped_us"),
+            max_batch_pages=self._number("max_batch_pages"),
+            max_windows=self._number("max_windows"),
+            streaming=self._read("streaming") == "true",
+            measure=self._read("measure") == "true",
         )
 
     def counters(self, kind: str) -> dict[str, dict[str, int]]:
@@ -75,9 +118,24 @@ class Offload:
             name: {
                 counter: self._number(f"stats/{kind}/{name}/{counter}")
                 for counter in self.files.names(f"{top}/{name}")
+                if counter not in HISTOGRAMS
             }
             for name in self.files.names(top)
         }
+
+    def unmapped(self) -> dict[str, dict[str, Histogram]]:
+        """Read the histograms of all reasons that have any."""
+        top = "stats/reasons"
+        found: dict[str, dict[str, Histogram]] = {}
+        for name in self.files.names(f"{DIRECTORY}/{top}"):
+            for kind in HISTOGRAMS:
+                text = self.files.read_or(f"{DIRECTORY}/{top}/{name}/{kind}", "")
+                if not text:
+                    continue
+                longest = kind.replace("_hist", "_max_ns")
+                max_ns = self._number(f"{top}/{name}/{longest}")
+                found.setdefault(name, {})[kind] = histogram.parse(text, max_ns)
+        return found
 
     def set_engine(
         self,

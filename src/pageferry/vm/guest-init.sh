@@ -28,4 +28,5 @@ setsid sh "$pageferry_run" </dev/null >/run/out 2>/run/err; code=$?
 (sleep 3; killall -9 cat) & wait %1 %2
 # On the port the second line waits until the host has the first. The console may
 # lose its last ones: another CPU may be about to print them when the power goes.
-echo "<0>pageferry: command ended with $code" >/dev/kmsg; { echo "ended $code"; echo; } >/dev/virtio-ports/pageferry.state; echo o >/proc/sysrq-trigger; sleep 60
+# Until it does, stay, without a program: they can no longer be read.
+echo "<0>pageferry: command ended with $code" >/dev/kmsg; { echo "ended $code"; echo; } >/dev/virtio-ports/pageferry.state; echo o >/proc/sysrq-trigger; while :; do :; done

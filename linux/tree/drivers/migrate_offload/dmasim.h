@@ -10,6 +10,7 @@
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
 #include <linux/kref.h>
+#include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -111,6 +112,7 @@ struct dmasim_chan {
 	dma_cookie_t failed[DMASIM_NR_FAILED];
 	unsigned int nr_failed;
 	struct hrtimer timer;		/* for when the next one is due */
+	struct kthread_work work;	/* with dmasim_worker, to copy it */
 	struct tasklet_struct tasklet;	/* for callbacks after it vanished */
 };
 
@@ -137,6 +139,7 @@ static inline struct dmasim_dev *to_dmasim_dev(struct dmasim_chan *c)
 }
 
 /* dmasim_main.c: parameters, devices */
+extern struct kthread_worker *dmasim_worker;
 void dmasim_unregister(struct dmasim_dev *d);
 
 /* dmasim_chan.c: what a client of a channel sees */
@@ -152,7 +155,9 @@ void dmasim_interrupt(struct dmasim_chan *c);
 /* dmasim_engine.c: time, and the copying */
 void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_arm(struct dmasim_chan *c);
+void dmasim_disarm(struct dmasim_chan *c);
 enum hrtimer_restart dmasim_timer(struct hrtimer *timer);
+void dmasim_work(struct kthread_work *work);
 
 /* dmasim_debugfs.c: faults and counters */
 extern const char * const dmasim_fault_names[DMASIM_NR_FAULTS];

@@ -67,7 +67,7 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
 
 /*
  * The interrupt handler, so to say: callbacks for all that is done.  Comes from
- * the timer; when there is none any more, from the tasklet.
+ * the timer, or its thread; when there is none any more, from the tasklet.
  */
 void dmasim_interrupt(struct dmasim_chan *c)
 {
@@ -291,7 +291,7 @@ static void dmasim_synchronize(struct dma_chan *chan)
 	unsigned long flags;
 
 	/* Waits for a copy that is under way, and for callbacks. */
-	hrtimer_cancel(&c->timer);
+	dmasim_disarm(c);
 	tasklet_kill(&c->tasklet);
 
 	spin_lock_irqsave(&c->lock, flags);
@@ -331,7 +331,7 @@ void dmasim_chan_vanish(struct dmasim_chan *c)
 		WRITE_ONCE(c->copying->stop, true);
 	spin_unlock_irq(&c->lock);
 
-	hrtimer_cancel(&c->timer);
+	dmasim_disarm(c);
 
 	spin_lock_irq(&c->lock);
 	dmasim_abort(c, &c->active);
@@ -364,6 +364,7 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 	INIT_LIST_HEAD(&c->done);
 	hrtimer_init(&c->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	c->timer.function = dmasim_timer;
+	kthread_init_work(&c->work, dmasim_work);
 	tasklet_setup(&c->tasklet, dmasim_tasklet);
 
 	c->descs = kvcalloc_node(nr_descs, sizeof(*c->descs), GFP_KERNEL, node);
@@ -376,7 +377,7 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 
 void dmasim_chan_destroy(struct dmasim_chan *c)
 {
-	hrtimer_cancel(&c->timer);
+	dmasim_disarm(c);
 	tasklet_kill(&c->tasklet);
 	kvfree(c->descs);
 }

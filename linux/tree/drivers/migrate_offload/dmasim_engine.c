@@ -13,6 +13,11 @@
  * The copying is in softirq context, and not in a thread, because clients poll:
  * on a kernel that does not preempt them, a thread would have to wait until they
  * give up.
+ *
+ * That takes time from whatever the CPU is at, which a device does not.  Where
+ * there is a CPU to spare, the parameter "cpu" names it: then a thread there, for
+ * all channels together, does what the timers would do, and has its timers
+ * there.
  */
 
 #include <linux/bits.h>
@@ -101,9 +106,32 @@ void dmasim_arm(struct dmasim_chan *c)
 
 	if (!desc)
 		return;
-	/* Not in the past: after each one, let others have the softirq. */
-	hrtimer_start(&c->timer, ktime_after(desc->due, now) ? desc->due : now,
-		      HRTIMER_MODE_ABS_SOFT);
+	if (!dmasim_worker)
+		/* Not in the past: after each one, let others have the softirq. */
+		hrtimer_start(&c->timer,
+			      ktime_after(desc->due, now) ? desc->due : now,
+			      HRTIMER_MODE_ABS_SOFT);
+	else if (current == dmasim_worker->task && ktime_after(desc->due, now))
+		hrtimer_start(&c->timer, desc->due,
+			      HRTIMER_MODE_ABS_PINNED_SOFT);
+	else
+		/* A timer would go off where it is started: let it do that. */
+		kthread_queue_work(dmasim_worker, &c->work);
+}
+
+/*
+ * Wait for a copy that is under way.  Unless nothing is left to be copied, the
+ * channel has to be armed again.
+ */
+void dmasim_disarm(struct dmasim_chan *c)
+{
+	hrtimer_cancel(&c->timer);
+	if (!dmasim_worker)
+		return;
+	kthread_cancel_work_sync(&c->work);
+	/* The one may have started the other. */
+	hrtimer_cancel(&c->timer);
+	kthread_cancel_work_sync(&c->work);
 }
 
 /* Take the next descriptor if it is due. */
@@ -191,19 +219,38 @@ static bool dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
 	return interrupt;
 }
 
-enum hrtimer_restart dmasim_timer(struct hrtimer *timer)
+/* Copy what is due, if anything is, and see to the next. */
+static void dmasim_step(struct dmasim_chan *c)
 {
-	struct dmasim_chan *c = container_of(timer, struct dmasim_chan, timer);
 	struct dmasim_desc *desc = dmasim_take(c);
 
 	if (desc) {
 		dmasim_copy(c, desc);
 		/* What is lost is made good by the next, and by nothing else. */
-		if (dmasim_finish(c, desc))
+		if (dmasim_finish(c, desc)) {
+			/* What clients expect, also where this is a thread. */
+			local_bh_disable();
 			dmasim_interrupt(c);
+			local_bh_enable();
+		}
 	}
 	spin_lock_irq(&c->lock);
 	dmasim_arm(c);
 	spin_unlock_irq(&c->lock);
+}
+
+enum hrtimer_restart dmasim_timer(struct hrtimer *timer)
+{
+	struct dmasim_chan *c = container_of(timer, struct dmasim_chan, timer);
+
+	if (dmasim_worker)
+		kthread_queue_work(dmasim_worker, &c->work);
+	else
+		dmasim_step(c);
 	return HRTIMER_NORESTART;
+}
+
+void dmasim_work(struct kthread_work *work)
+{
+	dmasim_step(container_of(work, struct dmasim_chan, work));
 }

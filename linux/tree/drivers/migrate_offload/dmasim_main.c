@@ -12,6 +12,7 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/dma-mapping.h>
 #include <linux/iommu.h>
@@ -19,6 +20,7 @@
 #include <linux/module.h>
 #include <linux/nodemask.h>
 #include <linux/platform_device.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "dmasim.h"
@@ -79,6 +81,13 @@ MODULE_PARM_DESC(out_of_order, "descriptors of a channel complete in any order (
 static bool can_terminate = true;
 module_param(can_terminate, bool, 0444);
 MODULE_PARM_DESC(can_terminate, "transfers can be terminated, default Y; N: the driver has no such operation");
+
+static int cpu = -1;
+module_param(cpu, int, 0444);
+MODULE_PARM_DESC(cpu, "the CPU that does the work of all devices, in a thread; default -1: whichever uses them, in softirq context");
+
+/* NULL, or the thread of that CPU. */
+struct kthread_worker *dmasim_worker;
 
 static struct platform_device *dmasim_pdevs[DMASIM_MAX_DEVICES];
 static struct workqueue_struct *dmasim_wq;
@@ -278,6 +287,10 @@ static int dmasim_check_params(void)
 		pr_err("%u nodes for %u devices\n", nr_nodes, devices);
 		return -EINVAL;
 	}
+	if (cpu < -1 || (cpu >= 0 && (cpu >= nr_cpu_ids || !cpu_online(cpu)))) {
+		pr_err("there is no CPU %d\n", cpu);
+		return -EINVAL;
+	}
 	for (i = 0; i < nr_nodes; i++) {
 		if (nodes[i] < 0 || nodes[i] >= MAX_NUMNODES ||
 		    !node_online(nodes[i])) {
@@ -317,6 +330,27 @@ static void dmasim_remove_devices(void)
 		platform_device_unregister(dmasim_pdevs[i]);
 }
 
+static int dmasim_start_worker(void)
+{
+	struct kthread_worker *worker;
+
+	if (cpu < 0)
+		return 0;
+	worker = kthread_create_worker_on_cpu(cpu, 0, DMASIM_NAME "/%d", cpu);
+	if (IS_ERR(worker))
+		return PTR_ERR(worker);
+	/* A device does not wait until nobody else wants to run. */
+	sched_set_fifo_low(worker->task);
+	dmasim_worker = worker;
+	return 0;
+}
+
+static void dmasim_stop_worker(void)
+{
+	if (dmasim_worker)
+		kthread_destroy_worker(dmasim_worker);
+}
+
 static int __init dmasim_init(void)
 {
 	unsigned int i;
@@ -328,6 +362,9 @@ static int __init dmasim_init(void)
 	dmasim_wq = alloc_workqueue(DMASIM_NAME, WQ_UNBOUND, 0);
 	if (!dmasim_wq)
 		return -ENOMEM;
+	ret = dmasim_start_worker();
+	if (ret)
+		goto no_worker;
 	dmasim_debugfs_init();
 	ret = platform_driver_register(&dmasim_driver);
 	if (ret)
@@ -344,7 +381,9 @@ no_device:
 	platform_driver_unregister(&dmasim_driver);
 no_driver:
 	dmasim_debugfs_exit();
+no_worker:
 	destroy_workqueue(dmasim_wq);
+	dmasim_stop_worker();
 	return ret;
 }
 module_init(dmasim_init);
@@ -356,6 +395,7 @@ static void __exit dmasim_exit(void)
 	dmasim_debugfs_exit();
 	/* Waits until the last device is freed. */
 	destroy_workqueue(dmasim_wq);
+	dmasim_stop_worker();
 }
 module_exit(dmasim_exit);
 

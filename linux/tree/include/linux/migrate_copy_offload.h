@@ -45,7 +45,7 @@ struct migrator {
 };
 
 /* The newest struct migrate_engine_ops this kernel understands. */
-#define MIGRATE_ENGINE_VERSION 2
+#define MIGRATE_ENGINE_VERSION 3
 
 /**
  * struct migrate_copy_pair - one folio to copy
@@ -55,12 +55,23 @@ struct migrator {
  *	all of @src has been copied without error, or a negative errno.
  * @held: a device that could not be stopped may still use both folios.  Set by
  *	migrate_copy_hold() only.
+ * @done: migrate_copy_done() was called for it.
+ * @nth_done: of the pair at place n: the index of the pair that was the nth to
+ *	be done.  Core's.
+ * @tried: it could not be moved once.  Core's.
+ * @content: where its content is.  Core's.
+ * @unmapped_ns: when the folio went out of reach.  Core's.
  */
 struct migrate_copy_pair {
 	struct folio *src;
 	struct folio *dst;
 	int result;
 	bool held;
+	bool done;
+	bool tried;
+	u8 content;
+	unsigned short nth_done;
+	u64 unmapped_ns;
 };
 
 /**
@@ -69,38 +80,78 @@ struct migrate_copy_pair {
  * @mode: how the migration was asked for.
  * @dst_nid: the node of the first destination.  Usually that of all.
  * @nr_pairs: how many @pairs there are, at least one.
+ * @nr_done: for how many of them migrate_copy_done() was called.
  * @bytes: the sum of their sizes.
- * @pairs: the folios.
- * @src_list: core's list of all sources, in the order of @pairs.
+ * @private: the engine's, from @submit until the last pair is done.
+ * @src_list: core's list of all sources, in the order of @pairs.  With the next
+ *	one for struct migrator only.
  * @dst_list: core's list of all destinations, likewise.
+ * @pairs: the folios.
  */
 struct migrate_copy_batch {
 	enum migrate_reason reason;
 	enum migrate_mode mode;
 	int dst_nid;
 	unsigned int nr_pairs;
+	unsigned int nr_done;
 	size_t bytes;
+	void *private;
 	struct list_head src_list;
 	struct list_head dst_list;
 	struct migrate_copy_pair pairs[];
 };
 
 /**
+ * struct migrate_copy_stream - batches that an engine copies side by side
+ * @reason: why the folios migrate.
+ * @mode: how the migration was asked for.
+ * @dst_nid: the node of the first destination.  Usually that of all.
+ * @bytes: how much there is to migrate, in all batches: not all of it may come.
+ * @private: the engine's, from @open to @close.
+ *
+ * While an engine is at one batch, the core unmaps the folios of the next and
+ * moves those of the one before.  A stream belongs to one task, which makes all
+ * calls for it.
+ */
+struct migrate_copy_stream {
+	enum migrate_reason reason;
+	enum migrate_mode mode;
+	int dst_nid;
+	size_t bytes;
+	void *private;
+};
+
+/**
  * struct migrate_engine_ops - a copy engine with a result for each folio
  * @version: MIGRATE_ENGINE_VERSION of the header the engine was built with.
- *	Later versions append members, such as asynchronous submission; what
- *	is here keeps its meaning.
+ *	Later versions append members; what is here keeps its meaning.
  * @name: as in struct migrator.
  * @owner: as in struct migrator.
  * @copy: copy the batch and set the result of each pair.  Called under the
  *	rules of migrator.offload_copy.  Returns 0 when the results are to be
  *	believed, -EOPNOTSUPP or -EBUSY to decline the batch, or another
  *	negative errno, after which no result is believed.  A pair that was
- *	held stays so, whatever @copy returns.
- * @wants: since version 2, optional.  Would @copy take a batch of up to @bytes
- *	for node @dst_nid now?  Asked before anything is done for the batch, so
- *	that one that is declined costs next to nothing.  Must be quick; a wrong
- *	answer does no harm.  Same context as @copy.
+ *	held stays so, whatever @copy returns.  An engine that has @submit needs
+ *	none.
+ * @wants: since version 2, optional.  Would the engine take a batch of up to
+ *	@bytes for node @dst_nid, or NUMA_NO_NODE if that is not known yet, now?
+ *	Asked before anything is done for the batch, so that one that is
+ *	declined costs next to nothing.  Must be quick; a wrong answer does no
+ *	harm.  Same context as @copy.
+ * @open: since version 3, as are the following; either all of them are there
+ *	or none.  Get ready for batches.  Returns 0, -EOPNOTSUPP or -EBUSY to
+ *	decline, or another negative errno.  All four are called in the context
+ *	of @copy.
+ * @submit: start to copy a batch, and come back.  Returns 0 when each pair will
+ *	be reported by migrate_copy_done(), once, here or in @reap, in any
+ *	order, after its result was set or it was held.  On a negative errno
+ *	nothing was started, and nothing will be reported.
+ * @reap: take all batches of the stream forward, and report what is done.  When
+ *	there is nothing to report, wait for up to @wait_ns until there is, or
+ *	copy a share with the CPU meanwhile; 0 means not to wait.  May come back
+ *	sooner without anything.  Bounded by the engine's own timeouts even
+ *	if @wait_ns is not: U64_MAX.
+ * @close: the end of the stream.  All pairs of all batches have been reported.
  */
 struct migrate_engine_ops {
 	unsigned int version;
@@ -108,6 +159,11 @@ struct migrate_engine_ops {
 	struct module *owner;
 	int (*copy)(struct migrate_copy_batch *batch);
 	bool (*wants)(int dst_nid, size_t bytes);
+	int (*open)(struct migrate_copy_stream *stream);
+	int (*submit)(struct migrate_copy_stream *stream,
+		      struct migrate_copy_batch *batch);
+	void (*reap)(struct migrate_copy_stream *stream, u64 wait_ns);
+	void (*close)(struct migrate_copy_stream *stream);
 };
 
 /**
@@ -138,6 +194,7 @@ void migrate_copy_range(struct migrate_copy_batch *batch,
 unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 				    struct cpumask *picked);
 bool migrate_any_idle_cpu(void);
+void migrate_copy_done(struct migrate_copy_batch *batch, unsigned int pair);
 void migrate_copy_hold(struct migrate_copy_pair *pair);
 void migrate_copy_unhold(struct folio *src, struct folio *dst);
 #else

@@ -7,6 +7,7 @@
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/kthread.h>
+#include <linux/poison.h>
 
 struct mo_reason_case {
 	const char *text;
@@ -260,7 +261,7 @@ static void mo_test_wants(struct kunit *test)
 static void mo_test_unregister_while_copying(struct kunit *test)
 {
 	struct task_struct *copier, *unregisterer;
-	struct migrate_copy_batch *batch;
+	struct migrate_part *part;
 
 	mo_require_no_engine(test);
 	reinit_completion(&mo_copy_entered);
@@ -268,11 +269,12 @@ static void mo_test_unregister_while_copying(struct kunit *test)
 	reinit_completion(&mo_unregister_started);
 	reinit_completion(&mo_unregister_done);
 	atomic_set(&mo_copy_left, 0);
-	batch = migrate_batch_alloc();
-	KUNIT_ASSERT_NOT_NULL(test, batch);
+	part = migrate_part_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	migrate_part_init(part);
 	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
 
-	copier = mo_test_thread(test, mo_test_copier, batch);
+	copier = mo_test_thread(test, mo_test_copier, &part->copy);
 	wait_for_completion(&mo_copy_entered);
 	unregisterer = mo_test_thread(test, mo_test_unregisterer, NULL);
 	wait_for_completion(&mo_unregister_started);
@@ -290,7 +292,125 @@ static void mo_test_unregister_while_copying(struct kunit *test)
 	put_task_struct(copier);
 	KUNIT_EXPECT_EQ(test, -EINVAL,
 			migrate_offload_unregister(&mo_test_migrator));
-	migrate_batch_free(batch);
+	migrate_part_free(part);
+}
+
+/* Engines that stream. */
+#define MO_STREAM_PAIRS 5
+
+/* Registered, but never active: none of these is called. */
+static int mo_stream_open(struct migrate_copy_stream *stream)
+{
+	return -EOPNOTSUPP;
+}
+
+static int mo_stream_submit(struct migrate_copy_stream *stream,
+			    struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+static void mo_stream_reap(struct migrate_copy_stream *stream, u64 wait_ns)
+{
+}
+
+static void mo_stream_close(struct migrate_copy_stream *stream)
+{
+}
+
+static const struct migrate_engine_ops mo_stream_ops = {
+	.version = MIGRATE_ENGINE_VERSION,
+	.name = "kunit-s",
+	.open = mo_stream_open,
+	.submit = mo_stream_submit,
+	.reap = mo_stream_reap,
+	.close = mo_stream_close,
+};
+
+static struct migrate_part *mo_stream_part(struct kunit *test)
+{
+	struct migrate_part *part = migrate_part_alloc();
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	migrate_part_init(part);
+	part->copy.nr_pairs = MO_STREAM_PAIRS;
+	for (i = 0; i < MO_STREAM_PAIRS; i++)
+		part->copy.pairs[i] = (struct migrate_copy_pair) {
+			.result = -EINPROGRESS,
+		};
+	return part;
+}
+
+static void mo_test_register_stream(struct kunit *test)
+{
+	struct migrate_engine_ops ops;
+
+	ops = mo_stream_ops;
+	ops.open = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	ops = mo_stream_ops;
+	ops.submit = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	/* Nor if it could do without. */
+	ops.copy = cpu_copy;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	ops = mo_stream_ops;
+	ops.reap = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	ops = mo_stream_ops;
+	ops.close = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	/* What older versions do not have does not make up for copy. */
+	ops = mo_stream_ops;
+	ops.version = 2;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+
+	/* All four of them do. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&mo_stream_ops));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&mo_stream_ops));
+}
+
+/* The members of version 3 are not read where there are none. */
+static void mo_test_register_old(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.name = "kunit-o",
+		.copy = mo_test_engine_copy,
+	};
+	struct migrate_part *part;
+
+	mo_require_no_engine(test);
+	memset(&ops.open, POISON_INUSE, sizeof(ops) -
+	       offsetof(struct migrate_engine_ops, open));
+	part = mo_stream_part(test);
+	for (ops.version = 1; ops.version < 3; ops.version++) {
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-o"));
+		KUNIT_EXPECT_EQ(test, -EOPNOTSUPP,
+				mo_test_copier(&part->copy));
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
+	}
+	migrate_part_free(part);
+}
+
+static void mo_test_copy_done(struct kunit *test)
+{
+	static const unsigned int order[] = { 3, 0, 4, 2, 1 };
+	struct migrate_part *part = mo_stream_part(test);
+	struct migrate_copy_batch *batch = &part->copy;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(order); i++) {
+		KUNIT_EXPECT_FALSE(test, batch->pairs[order[i]].done);
+		migrate_copy_done(batch, order[i]);
+		KUNIT_EXPECT_TRUE(test, batch->pairs[order[i]].done);
+		KUNIT_EXPECT_EQ(test, batch->nr_done, i + 1);
+	}
+	for (i = 0; i < ARRAY_SIZE(order); i++)
+		KUNIT_EXPECT_EQ(test, batch->pairs[i].nth_done, order[i]);
+	migrate_part_free(part);
 }
 
 static struct kunit_case migrate_engine_test_cases[] = {
@@ -300,6 +420,9 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_register_engine),
 	KUNIT_CASE(mo_test_wants),
 	KUNIT_CASE(mo_test_unregister_while_copying),
+	KUNIT_CASE(mo_test_register_stream),
+	KUNIT_CASE(mo_test_register_old),
+	KUNIT_CASE(mo_test_copy_done),
 	{}
 };
 

@@ -8,7 +8,7 @@
  *
  * dcbm_admin_lock serialises what administrators do.  dcbm_chans_lock protects
  * the list of channels, for those who may sleep; whoever adds or removes also
- * takes dcbm_lock, under which jobs look for channels.  When the driver of a
+ * takes dcbm_lock, under which streams look for channels.  When the driver of a
  * device is about to be unbound, its channels are given back first: that comes
  * from a notifier, which takes dcbm_chans_lock only, as registering a notifier
  * waits for it.
@@ -16,6 +16,7 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <kunit/visibility.h>
 #include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/device/bus.h>
@@ -37,6 +38,7 @@ DEFINE_MUTEX(dcbm_admin_lock);
 static DEFINE_MUTEX(dcbm_chans_lock);
 DEFINE_SPINLOCK(dcbm_lock);
 LIST_HEAD(dcbm_chans);
+EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 
 /*
  * Channels that could not be given back, under dcbm_chans_lock.  Each pins this
@@ -222,7 +224,7 @@ static bool dcbm_chan_is_busy(struct dcbm_chan *chan)
 	return busy;
 }
 
-/* Wait until no job has it, and see that none gets it. */
+/* Wait until no stream has it, and see that none gets it. */
 static void dcbm_chan_take_out(struct dcbm_chan *chan)
 {
 	lockdep_assert_held(&dcbm_chans_lock);
@@ -230,6 +232,7 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 	spin_lock(&dcbm_lock);
 	chan->leaving = true;
 	spin_unlock(&dcbm_lock);
+	dcbm_rebalance();
 	wait_event(dcbm_idle_wq, !dcbm_chan_is_busy(chan));
 
 	/* What is late may still come in the time that a job would wait. */

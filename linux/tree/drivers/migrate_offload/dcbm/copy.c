@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: cutting a job into pieces and submitting them.
+ * dcbm: cutting jobs into pieces and submitting them.
  *
  * Each piece is a part of one folio, is mapped on its own for the device that
  * copies it, and is one descriptor with one callback.  So source and
@@ -74,19 +74,46 @@ static void dcbm_slot_put(struct dcbm_slot *slot)
 	spin_unlock_irqrestore(&chan->lock, flags);
 }
 
-/* Find the next piece.  False when there is none. */
-bool dcbm_next_piece(struct dcbm_job *job)
+/* Where does the part of the channels end, of the folio that is next? */
+static size_t dcbm_next_end(const struct dcbm_job *job)
 {
-	while (job->next_pair < job->nr_pairs) {
-		struct dcbm_pair *pair = &job->pairs[job->next_pair];
+	if (job->next.pair == job->limit.pair)
+		return job->limit.offset;
+	return job->pairs[job->next.pair].bytes;
+}
 
+/* How long is the next piece, if its channel takes any? */
+static size_t dcbm_next_bytes(const struct dcbm_job *job)
+{
+	return dcbm_next_len(dcbm_next_end(job), job->next.offset, job->piece,
+			     SIZE_MAX);
+}
+
+/* Find the next piece.  False when there is none. */
+static bool dcbm_next_piece(struct dcbm_job *job)
+{
+	while (job->next.pair <= job->limit.pair) {
 		/* The CPU will copy all of it: no use in going on. */
-		if (!pair->error && job->next_offset < folio_size(pair->src))
+		if (!job->pairs[job->next.pair].error &&
+		    job->next.offset < dcbm_next_end(job))
 			return true;
-		job->next_pair++;
-		job->next_offset = 0;
+		if (job->next.pair == job->limit.pair)
+			break;
+		job->next.pair++;
+		job->next.offset = 0;
 	}
 	return false;
+}
+
+/* The first job of which something is left to submit, or NULL. */
+static struct dcbm_job *dcbm_next_job(const struct dcbm_stream *stream)
+{
+	struct dcbm_job *job;
+
+	list_for_each_entry(job, &stream->jobs, node)
+		if (dcbm_next_piece(job))
+			return job;
+	return NULL;
 }
 
 static void dcbm_chan_failed(struct dcbm_chan *chan)
@@ -152,52 +179,95 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	return -EIO;
 }
 
-/* Give the channel one more piece.  False when it does not take any. */
-static bool dcbm_feed(struct dcbm_job *job, struct dcbm_chan *chan)
+/*
+ * The channel that will be through with one more piece first, at the speeds at
+ * which they went before; NULL when none takes any.
+ */
+static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
+				   size_t piece, bool known)
 {
-	struct dcbm_pair *pair;
-	struct dcbm_slot *slot;
+	struct dcbm_chan *chan, *best = NULL;
+	u64 ns, best_ns = U64_MAX;
+
+	list_for_each_entry(chan, &stream->chans, lease) {
+		if (chan->full || chan->dead || chan->parting)
+			continue;
+		ns = (chan->flying_bytes + piece) *
+			(known ? chan->ns_per_mib : 1);
+		if (ns < best_ns) {
+			best_ns = ns;
+			best = chan;
+		}
+	}
+	return best;
+}
+
+static bool dcbm_speeds_known(const struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan;
+
+	list_for_each_entry(chan, &stream->chans, lease)
+		if (!chan->ns_per_mib)
+			return false;
+	return true;
+}
+
+/* The piece flies. */
+static void dcbm_flies(struct dcbm_job *job, struct dcbm_slot *slot)
+{
+	struct dcbm_chan *chan = slot->chan;
+	struct dcbm_pair *pair = &job->pairs[slot->pair];
+
+	chan->nr_flying++;
+	chan->flying_bytes += slot->bytes;
+	chan->unissued = true;
+	pair->nr_flying++;
+	job->stream->nr_flying++;
+	job->next.offset += slot->bytes;
+}
+
+/* Give the channel one more piece, or find that it does not take any. */
+static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
+{
+	unsigned int nr = job->next.pair;
+	struct dcbm_pair *pair = &job->pairs[nr];
+	struct dcbm_slot *slot = dcbm_slot_get(chan);
 	int rc;
 
-	if (chan->full || chan->dead || !dcbm_next_piece(job))
-		return false;
-	slot = dcbm_slot_get(chan);
-	if (!slot)
-		return dcbm_chan_refused(chan, 0);
-
-	pair = &job->pairs[job->next_pair];
+	if (!slot) {
+		dcbm_chan_refused(chan, 0);
+		return;
+	}
 	slot->job = job;
-	slot->pair = job->next_pair;
-	slot->bytes = dcbm_next_len(folio_size(pair->src), job->next_offset,
-				    job->piece, chan->max_piece);
-	rc = dcbm_slot_map(slot, pair, job->next_offset);
+	slot->pair = nr;
+	slot->bytes = min(dcbm_next_bytes(job), chan->max_piece);
+	rc = dcbm_slot_map(slot, pair, job->next.offset);
 	if (rc) {
 		/* No room in an IOMMU or among bounce buffers: to the CPU. */
-		pair->error = rc;
 		dcbm_slot_put(slot);
-		return true;
+		dcbm_pair_fail(job, nr, rc);
+		dcbm_pair_check(job, nr);
+		return;
 	}
-	rc = dcbm_slot_fly(slot);
-	if (rc) {
-		dcbm_slot_unmap(slot);
-		dcbm_slot_put(slot);
-		if (rc == -EAGAIN)
-			return dcbm_chan_refused(chan, slot->bytes);
-		pair->error = rc;
-		dcbm_chan_failed(chan);
-		return true;
-	}
-
+	/* Before a callback can come. */
 	if (!chan->nr_flying)
 		chan->progress_ns = ktime_get_ns();
-	if (!chan->first_ns)
-		chan->first_ns = chan->progress_ns;
-	chan->nr_flying++;
-	chan->unissued = true;
-	atomic_inc(&pair->nr_flying);
-	job->nr_flying++;
-	job->next_offset += slot->bytes;
-	return true;
+	atomic_inc(&pair->nr_users);
+	rc = dcbm_slot_fly(slot);
+	if (!rc) {
+		dcbm_flies(job, slot);
+		return;
+	}
+	atomic_dec(&pair->nr_users);
+	dcbm_slot_unmap(slot);
+	dcbm_slot_put(slot);
+	if (rc == -EAGAIN) {
+		dcbm_chan_refused(chan, slot->bytes);
+		return;
+	}
+	dcbm_chan_failed(chan);
+	dcbm_pair_fail(job, nr, rc);
+	dcbm_pair_check(job, nr);
 }
 
 /* When this much of the job's time is over, nothing new is started. */
@@ -207,27 +277,74 @@ static bool dcbm_out_of_time(const struct dcbm_job *job)
 		(u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
 }
 
+/* The time of the first job runs; that of the others has not begun. */
+static void dcbm_cut_if_late(struct dcbm_stream *stream)
+{
+	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
+							struct dcbm_job, node);
+
+	if (job && dcbm_next_piece(job) && dcbm_out_of_time(job))
+		dcbm_job_cut(job);
+}
+
 /*
- * Submit as much as the channels take, one piece to each in turn.  To be called
- * again after dcbm_reap() said that pieces came back.
+ * Let the channels begin, and say when each is to be fed again: a channel must
+ * not run dry before we are there, and we are not to come for every piece.
  */
-void dcbm_submit(struct dcbm_job *job)
+static void dcbm_issue(struct dcbm_stream *stream)
 {
 	struct dcbm_chan *chan;
-	bool fed;
 
-	if (!dcbm_next_piece(job) || dcbm_out_of_time(job))
-		return;
-	do {
-		fed = false;
-		list_for_each_entry(chan, &job->chans, lease)
-			fed |= dcbm_feed(job, chan);
-	} while (fed);
-
-	list_for_each_entry(chan, &job->chans, lease) {
-		if (!chan->unissued)
-			continue;
+	list_for_each_entry(chan, &stream->chans, lease) {
+		WRITE_ONCE(chan->hungry_at, DIV_ROUND_UP(chan->nr_flying, 2));
+		if (chan->unissued)
+			dma_async_issue_pending(chan->dma);
 		chan->unissued = false;
-		dma_async_issue_pending(chan->dma);
 	}
+}
+
+/*
+ * A channel of a hungry stream has got through half of what it had.  Whoever
+ * sets ->hungry asks this, as a callback that came before has not told.
+ */
+bool dcbm_is_hungry(const struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan;
+
+	if (!stream->hungry)
+		return false;
+	list_for_each_entry(chan, &stream->chans, lease)
+		if (chan->nr_flying &&
+		    READ_ONCE(chan->nr_done) >= chan->hungry_at)
+			return true;
+	return false;
+}
+
+/*
+ * Submit as much as the channels take, of one job after the other.  To be
+ * called again after dcbm_collect() found that pieces came back.
+ */
+void dcbm_feed(struct dcbm_stream *stream)
+{
+	bool known = dcbm_speeds_known(stream);
+	struct dcbm_chan *chan;
+	struct dcbm_job *job;
+
+	dcbm_cut_if_late(stream);
+	do {
+		while ((job = dcbm_next_job(stream))) {
+			chan = dcbm_pick(stream, dcbm_next_bytes(job), known);
+			if (!chan)
+				break;
+			dcbm_feed_one(job, chan);
+		}
+	} while (!job && dcbm_share_take(stream));
+	dcbm_issue(stream);
+	WRITE_ONCE(stream->hungry, job || dcbm_share_left(stream));
+	/* Either a callback sees that we are hungry, or we that it came. */
+	smp_mb();
+
+	/* Nobody takes anything, and nothing is to come back. */
+	while (!stream->nr_flying && (job = dcbm_next_job(stream)))
+		dcbm_job_cut(job);
 }

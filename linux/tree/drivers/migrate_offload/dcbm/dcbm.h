@@ -29,6 +29,7 @@
 #define DCBM_MAX_PAIRS		512
 
 struct dcbm_job;
+struct dcbm_stream;
 
 /*
  * A slot is what one descriptor needs until its callback has come.  It belongs
@@ -58,7 +59,7 @@ struct dcbm_slot {
 
 enum dcbm_chan_state {
 	DCBM_IDLE,
-	DCBM_BUSY,		/* on the list of one job */
+	DCBM_BUSY,		/* on the list of one stream */
 	DCBM_RETIRED,		/* failed; an administrator may reset it */
 };
 
@@ -78,23 +79,28 @@ struct dcbm_chan {
 	bool leaving;			/* not to be leased any more */
 	bool retiring;			/* will be retired, or is */
 
-	/* Only for the job whose list it is on. */
+	/* Only for the task of the stream whose list it is on. */
 	struct list_head lease;
 	unsigned int nr_flying;
+	size_t flying_bytes;
 	bool full;			/* until a descriptor comes back */
-	bool dead;			/* for this job */
+	bool dead;			/* for this batch */
+	bool parting;			/* is fed no more, and then given back */
 	bool unissued;
 	u64 progress_ns;		/* the last sign of life */
-	u64 first_ns;
-	u64 lease_bytes;
+	u64 busy_ns;			/* how long it took for busy_bytes */
+	size_t busy_bytes;
 	unsigned int failures;		/* in a row */
 	u64 ns_per_mib;			/* 0: not known yet */
+	unsigned int hungry_at;		/* with so many on ->done */
 
 	/* Under lock, which the callback takes, in whatever context it runs. */
 	spinlock_t lock;
 	struct list_head free;
 	struct list_head done;
 	struct list_head late;
+	unsigned int nr_done;		/* on ->done */
+	u64 heard_ns;			/* when the last callback came */
 	unsigned int nr_away;		/* slots neither free nor flying */
 	dma_cookie_t last_cookie;	/* the newest that was called back */
 	struct dcbm_slot slots[DCBM_SLOTS];
@@ -106,37 +112,82 @@ struct dcbm_chan {
 	atomic64_t timeouts;
 };
 
-/* One folio of a job.  Outlives the batch when a device keeps hold of it. */
+/*
+ * One folio of a job.  Outlives the batch when a device keeps hold of it.  Once
+ * it is reported the source may be freed and be part of a larger folio, while
+ * others of the job are still being copied: its size is remembered here.
+ */
 struct dcbm_pair {
 	struct folio *src;
 	struct folio *dst;
-	atomic_t nr_flying;	/* descriptors that are not accounted for */
+	size_t bytes;
+	atomic_t nr_users;	/* descriptors that a device may still be at */
+	atomic_t bytes_left;	/* neither called back nor given up */
+	unsigned int nr_flying;	/* of the descriptors, those not given up */
 	int error;
 	bool held;
 };
 
 /*
- * A batch on its way.  dcbm_submit() and dcbm_reap() take it forward;
- * whoever calls them owns the job and the channels on its list.  Each held
- * slot has a reference of its own.
+ * A batch on its way.  Belongs to the task of its stream, and each held slot
+ * has a reference of its own.
  */
 struct dcbm_job {
 	struct kref ref;
+	struct list_head node;		/* dcbm_stream.jobs */
+	struct dcbm_stream *stream;
 	struct migrate_copy_batch *batch;
 	unsigned int nr_pairs;
-	unsigned int nr_flying;
-	struct list_head chans;
-	unsigned int nr_chans;
+	unsigned int nr_reported;
+	unsigned int nr_failed;		/* of those */
 	size_t piece;			/* bytes of a descriptor at most */
-	unsigned int next_pair;		/* what to submit next */
-	size_t next_offset;
-	u64 start_ns;
+	struct migrate_copy_pos next;	/* what to submit next, */
+	struct migrate_copy_pos limit;	/* up to here; then comes the share, */
+	struct migrate_copy_pos end;	/* of which this is the end */
+	size_t share;			/* of the CPU, between the last two */
+	u64 start_ns;			/* when it came to be the first */
+	u64 waited_ns;			/* of the stream, then */
 	u64 expected_ns;
-	wait_queue_head_t wq;
-	atomic_t nr_done;		/* callbacks since the last reap */
-	unsigned int wake_at;		/* when there were so many, wake up */
 	struct dcbm_pair pairs[DCBM_MAX_PAIRS];
 };
+
+/*
+ * Jobs that are copied one after the other, and the channels that do it.  All
+ * of it belongs to one task, which makes all calls, but for what callbacks use.
+ */
+struct dcbm_stream {
+	struct list_head chans;
+	unsigned int nr_chans;
+	struct list_head jobs;		/* with pairs that are not reported */
+	unsigned int nr_open;		/* pairs not reported, of all jobs */
+	unsigned int nr_flying;
+	int nid;
+	size_t open_bytes;		/* of all jobs */
+	size_t bytes;			/* what it is worth channels for */
+	bool learning;			/* our own folios: not counted */
+	u64 nr_reported;
+	bool waits;			/* the task is in dcbm_stream_reap() */
+	u64 waits_since_ns;
+	u64 waited_ns;			/* before */
+	size_t share_bytes;		/* copied by the CPU, */
+	u64 share_ns;			/* in this time: for its speed */
+	unsigned long elsewhere_ns_per_mib;	/* of the task's time */
+	unsigned int balance_seq;	/* see dcbm_balance() */
+	unsigned long balance_at;	/* jiffies */
+	bool parts;			/* with channels that are busy yet */
+	unsigned long check_at;		/* jiffies */
+
+	/* Callbacks count what is worth a look, and wake us up for so many. */
+	wait_queue_head_t wq;
+	atomic_t nr_events;
+	int wake_at;
+	bool hungry;			/* not all is submitted */
+};
+
+#define DCBM_UNKNOWN	ULONG_MAX
+
+/* As an event, a channel that runs dry outweighs any number of pairs. */
+#define DCBM_URGENT	0x10000
 
 /* main.c */
 extern const struct migrate_engine_ops dcbm_ops;
@@ -151,9 +202,19 @@ extern unsigned int dcbm_poll_us;
 extern unsigned int dcbm_max_failures;
 extern struct workqueue_struct *dcbm_wq;
 
-struct dcbm_job *dcbm_job_new(struct migrate_copy_batch *batch);
+/* stream.c */
+int dcbm_stream_init(void);
+void dcbm_stream_exit(void);
+struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, u64 wait_ns,
+				     int *error);
+int dcbm_stream_submit(struct dcbm_stream *stream,
+		       struct migrate_copy_batch *batch);
+void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns);
+void dcbm_stream_close(struct dcbm_stream *stream);
 void dcbm_job_put(struct dcbm_job *job);
-void dcbm_job_run(struct dcbm_job *job);
+void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error);
+void dcbm_pair_check(struct dcbm_job *job, unsigned int nr);
+void dcbm_job_cut(struct dcbm_job *job);
 
 /* sysfs.c */
 extern const struct kobj_type dcbm_chan_ktype;
@@ -175,33 +236,51 @@ void dcbm_wait_for_stuck(void);
 void dcbm_chan_heard_of(struct dcbm_chan *chan);
 void dcbm_late_work(struct work_struct *work);
 
-/* lease.c */
+/* lease.c: which stream has which channels */
 extern wait_queue_head_t dcbm_idle_wq;
 void dcbm_open(bool open);
 bool dcbm_any_idle(void);
+void dcbm_note_missed(void);
+void dcbm_rebalance(void);
 unsigned int dcbm_nr_usable(void);
-int dcbm_lease(struct dcbm_job *job, int nid, u64 wait_ns);
-void dcbm_unlease(struct dcbm_job *job);
+int dcbm_lease(struct dcbm_stream *stream, u64 wait_ns);
+void dcbm_unlease(struct dcbm_stream *stream);
+void dcbm_balance(struct dcbm_stream *stream);
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why);
 void dcbm_chan_judge(struct dcbm_chan *chan);
 int dcbm_chan_reset(struct dcbm_chan *chan);
 
 /* copy.c */
-void dcbm_submit(struct dcbm_job *job);
-bool dcbm_next_piece(struct dcbm_job *job);
+void dcbm_feed(struct dcbm_stream *stream);
+bool dcbm_is_hungry(const struct dcbm_stream *stream);
 void dcbm_slot_unmap(struct dcbm_slot *slot);
+
+/* share.c: what the CPU copies */
+extern atomic64_t dcbm_cpu_share_bytes;
+extern bool dcbm_share_on;
+void dcbm_note_cpu_speed(u64 ns_per_mib);
+void dcbm_share_open(struct dcbm_stream *stream);
+void dcbm_share_close(struct dcbm_stream *stream);
+void dcbm_share_job_starts(struct dcbm_job *job);
+void dcbm_share_job_ends(const struct dcbm_job *job);
+size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns);
+bool dcbm_share_take(struct dcbm_stream *stream);
+bool dcbm_share_left(const struct dcbm_stream *stream);
+bool dcbm_share_copy(struct dcbm_stream *stream, u64 until);
 
 /* reap.c */
 void dcbm_callback(void *param, const struct dmaengine_result *result);
-bool dcbm_reap(struct dcbm_job *job);
-void dcbm_pair_done(struct dcbm_pair *pair);
+void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes);
+bool dcbm_note_speed(struct dcbm_chan *chan);
+void dcbm_collect(struct dcbm_stream *stream);
+void dcbm_check(struct dcbm_stream *stream);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);
 int dcbm_chan_settle(struct dcbm_chan *chan);
 unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
 
 /* learn.c */
 bool dcbm_pays(unsigned int nr_pairs, size_t bytes);
-u64 dcbm_worth_waiting_ns(const struct migrate_copy_batch *batch);
+u64 dcbm_worth_waiting_ns(size_t bytes);
 void dcbm_learn(void);
 void dcbm_learn_sometimes(void);
 void dcbm_unlearn(void);

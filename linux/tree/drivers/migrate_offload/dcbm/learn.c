@@ -40,6 +40,10 @@ static unsigned int relearn_s = 60;
 module_param(relearn_s, uint, 0644);
 MODULE_PARM_DESC(relearn_s, "measure again when this much later a batch comes, default 60; 0: never");
 
+static int wait_us = -1;
+module_param(wait_us, int, 0644);
+MODULE_PARM_DESC(wait_us, "wait for a channel so long when all are busy; default -1: what measurements say is worth it");
+
 /* The model, for copies: readers must not wait. */
 static DEFINE_SEQLOCK(dcbm_model_lock);
 static struct dcbm_model dcbm_model;
@@ -88,20 +92,22 @@ bool dcbm_pays(unsigned int nr_pairs, size_t bytes)
 }
 
 /*
- * How long may a batch wait for a channel, so that it is clearly better off
+ * How long may a batch of so many bytes wait for a channel, so that it is clearly better off
  * than with the CPU at once?  0: it is not.
  */
-u64 dcbm_worth_waiting_ns(const struct migrate_copy_batch *batch)
+u64 dcbm_worth_waiting_ns(size_t bytes)
 {
 	u64 cpu_ns, engine_ns;
 	struct dcbm_model model;
 	unsigned int nr_chans = dcbm_model_get(&model);
+	int fixed_us = READ_ONCE(wait_us);
 
+	if (fixed_us >= 0)
+		return (u64)fixed_us * NSEC_PER_USEC;
 	if (!nr_chans)
 		return 0;
-	cpu_ns = dcbm_cpu_ns(&model, batch->bytes);
-	engine_ns = dcbm_engine_ns(&model, batch->nr_pairs, batch->bytes,
-				   nr_chans);
+	cpu_ns = dcbm_cpu_ns(&model, bytes);
+	engine_ns = dcbm_engine_ns(&model, 1, bytes, nr_chans);
 	if (cpu_ns / 2 < engine_ns + DCBM_WAIT_MIN_NS)
 		return 0;
 	return cpu_ns / 2 - engine_ns;
@@ -155,30 +161,32 @@ static void dcbm_batch_free(struct migrate_copy_batch *batch)
 static int dcbm_time_engine(struct migrate_copy_batch *batch,
 			    unsigned int nr_chans, u64 *best_ns)
 {
-	struct dcbm_job *job;
+	struct dcbm_stream *stream;
+	u64 start = ktime_get_ns();
 	unsigned int i;
-	u64 start, ns;
 	int ret;
 
-	job = dcbm_job_new(batch);
-	if (!job)
-		return -ENOMEM;
-	ret = dcbm_lease(job, batch->dst_nid, DCBM_LEARN_WAIT_NS);
-	start = ktime_get_ns();
+	stream = dcbm_stream_open(batch->dst_nid, batch->bytes,
+				  DCBM_LEARN_WAIT_NS, &ret);
+	if (!stream)
+		return ret;
+	stream->learning = true;
 	/* With a share of the channels, it would be their speed. */
-	if (!ret && job->nr_chans < dcbm_wanted(batch->bytes, nr_chans)) {
-		dcbm_unlease(job);
+	if (stream->nr_chans < dcbm_wanted(batch->bytes, nr_chans))
 		ret = -EBUSY;
-	}
-	if (!ret)
-		dcbm_job_run(job);
-	ns = ktime_get_ns() - start;
-	dcbm_job_put(job);
 
+	batch->nr_done = 0;
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].done = false;
+	if (!ret)
+		ret = dcbm_stream_submit(stream, batch);
+	while (!ret && batch->nr_done < batch->nr_pairs)
+		dcbm_stream_reap(stream, U64_MAX);
+	dcbm_stream_close(stream);
 	for (i = 0; !ret && i < batch->nr_pairs; i++)
 		ret = batch->pairs[i].result;
 	if (!ret)
-		*best_ns = min(*best_ns, ns);
+		*best_ns = min(*best_ns, ktime_get_ns() - start);
 	return ret;
 }
 
@@ -253,6 +261,23 @@ free:
 	return ret;
 }
 
+/* All that is not fixed then is what the CPU's share will be. */
+static void dcbm_learn_cpu(void)
+{
+	struct migrate_copy_batch *batch;
+	u64 ns = U64_MAX;
+	int i, ret = 0;
+
+	batch = dcbm_batch_new(1, DCBM_LEARN_LARGE_ORDER - 4);
+	if (!batch)
+		return;
+	for (i = 0; batch->nr_pairs && !ret && i < DCBM_LEARN_ROUNDS; i++)
+		ret = dcbm_time_cpu(batch, &ns);
+	if (batch->nr_pairs && !ret)
+		dcbm_note_cpu_speed(div64_u64(ns * SZ_1M, batch->bytes));
+	dcbm_batch_free(batch);
+}
+
 /* Keeps what it knew when nothing can be measured. */
 void dcbm_learn(void)
 {
@@ -263,8 +288,10 @@ void dcbm_learn(void)
 	lockdep_assert_held(&dcbm_admin_lock);
 
 	WRITE_ONCE(dcbm_learned_at, jiffies);
-	if (READ_ONCE(dcbm_fixed_bytes))
+	if (READ_ONCE(dcbm_fixed_bytes)) {
+		dcbm_learn_cpu();
 		return;
+	}
 	ret = dcbm_sample(&s);
 	if (ret) {
 		pr_debug("nothing learned: %d\n", ret);
@@ -272,6 +299,7 @@ void dcbm_learn(void)
 	}
 	dcbm_fit(&model, &s);
 	dcbm_model_set(&model, s.nr_chans);
+	dcbm_note_cpu_speed(model.cpu_ns_per_mib);
 	pr_debug("fixed %llu ns, folio %llu ns, channel %llu ns/MiB, CPU %llu ns/MiB\n",
 		 model.fixed_ns, model.folio_ns, model.chan_ns_per_mib,
 		 model.cpu_ns_per_mib);

@@ -1,30 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: which job gets which channels.
+ * dcbm: which stream has which channels.
  *
- * A job has a channel for itself as long as it runs.  So what goes wrong on a
- * channel concerns one job, and a driver may be told to terminate all that is
- * on it.  A job alone gets all channels that its size is worth; when others
- * are there, or have just been turned away, it leaves them their share.
+ * A stream has its channels for itself.  So what goes wrong on a channel
+ * concerns one stream, and a driver may be told to terminate all that is on it.
+ * A stream alone gets all channels that its size is worth.  When others want
+ * some, it goes on with its share: it feeds the rest no more, and gives each
+ * back as soon as nothing is in flight there.  When they are gone, it gets more.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
+#include <linux/minmax.h>
 #include <linux/topology.h>
 
 #include "dcbm.h"
 
-/* For those who wait for a channel, and those who wait for its job to end. */
+/* For those who wait for a channel, and those who wait until it is idle. */
 DECLARE_WAIT_QUEUE_HEAD(dcbm_idle_wq);
 
 /* All of these under dcbm_lock. */
 static bool dcbm_is_open;
 static unsigned int dcbm_nr_idle;	/* a hint for those without the lock */
-static unsigned int dcbm_nr_jobs;	/* have channels, or wait for some */
-static unsigned int dcbm_recent_jobs;	/* at most at the same time, lately */
-static unsigned long dcbm_recent_until;	/* jiffies */
+static unsigned int dcbm_nr_streams;	/* have channels, or wait for some */
+static unsigned int dcbm_nr_waiting;	/* of those, wait */
+
+/*
+ * At most so many at the same time, in the last two spans of time in which some
+ * had too few; and when the second one ends, in jiffies.
+ */
+static unsigned int dcbm_recent[2];
+static unsigned long dcbm_recent_until = INITIAL_JIFFIES;
+
+/* Changes whenever streams may have to give or take.  Read without the lock. */
+static unsigned int dcbm_balance_seq;
 
 static bool dcbm_chan_usable(const struct dcbm_chan *chan)
 {
@@ -71,24 +82,64 @@ void dcbm_open(bool open)
 }
 
 /*
- * How many jobs have to get along?  Those that were turned away in the last
- * moments are likely to be back with their next batch.
+ * How long is it remembered that somebody had too few?  Those who migrate now
+ * and then would never find an idle channel if it were forgotten in between.
  */
-static unsigned int dcbm_nr_sharers(void)
-{
-	unsigned int nr = dcbm_nr_jobs;
+#define DCBM_RECENT_SPAN (HZ / 5)
 
-	if (time_before(jiffies, dcbm_recent_until))
-		nr = max(nr, dcbm_recent_jobs);
-	else
-		dcbm_recent_jobs = 0;
-	return max(nr, 1U);
+/* A stream looks so often whether that is still so. */
+#define DCBM_BALANCE_SPAN max(HZ / 50, 1)
+
+/*
+ * Somebody was turned away, or has to wait, or leaves where others stay.  In
+ * all cases he is likely to be back with his next batch.
+ */
+static void dcbm_note_contention(unsigned int nr_streams)
+{
+	lockdep_assert_held(&dcbm_lock);
+
+	if (time_after_eq(jiffies, dcbm_recent_until)) {
+		dcbm_recent[0] = dcbm_recent[1];
+		if (time_after_eq(jiffies,
+				  dcbm_recent_until + DCBM_RECENT_SPAN))
+			dcbm_recent[0] = 0;
+		dcbm_recent[1] = 0;
+		dcbm_recent_until = jiffies + DCBM_RECENT_SPAN;
+	}
+	dcbm_recent[1] = max(dcbm_recent[1], nr_streams);
+	WRITE_ONCE(dcbm_balance_seq, dcbm_balance_seq + 1);
 }
 
-static void dcbm_note_contention(void)
+static bool dcbm_contended(void)
 {
-	dcbm_recent_jobs = max(dcbm_recent_jobs, dcbm_nr_jobs);
-	dcbm_recent_until = jiffies + max(HZ / 50, 2);
+	return dcbm_nr_waiting ||
+		time_before(jiffies, dcbm_recent_until + DCBM_RECENT_SPAN);
+}
+
+/* What each gets when there are not enough for all. */
+static unsigned int dcbm_share(unsigned int nr_usable)
+{
+	unsigned int nr = max(dcbm_nr_streams, 1U);
+
+	if (dcbm_contended())
+		nr = max3(nr, dcbm_recent[0], dcbm_recent[1]);
+	return max(nr_usable / nr, 1U);
+}
+
+/* Somebody did not even ask for channels, as none was idle. */
+void dcbm_note_missed(void)
+{
+	spin_lock(&dcbm_lock);
+	dcbm_note_contention(dcbm_nr_streams + 1);
+	spin_unlock(&dcbm_lock);
+}
+
+/* Have all streams look at what they have. */
+void dcbm_rebalance(void)
+{
+	spin_lock(&dcbm_lock);
+	WRITE_ONCE(dcbm_balance_seq, dcbm_balance_seq + 1);
+	spin_unlock(&dcbm_lock);
 }
 
 static int dcbm_chan_distance(const struct dcbm_chan *chan, int nid)
@@ -99,45 +150,46 @@ static int dcbm_chan_distance(const struct dcbm_chan *chan, int nid)
 	return node_distance(chan->nid, nid);
 }
 
-static void dcbm_chan_to_job(struct dcbm_chan *chan, struct dcbm_job *job,
-			     u64 now)
+static void dcbm_chan_to_stream(struct dcbm_chan *chan,
+				struct dcbm_stream *stream)
 {
 	chan->state = DCBM_BUSY;
 	chan->full = false;
 	chan->dead = false;
+	chan->parting = false;
 	chan->unissued = false;
-	chan->first_ns = 0;
-	chan->lease_bytes = 0;
-	chan->progress_ns = now;
-	list_add_tail(&chan->lease, &job->chans);
-	job->nr_chans++;
+	chan->busy_ns = 0;
+	chan->busy_bytes = 0;
+	list_add_tail(&chan->lease, &stream->chans);
+	stream->nr_chans++;
 }
 
-/* Give the job idle channels, the nearest first, until it has @nr. */
-static void dcbm_take_nearest(struct dcbm_job *job, int nid, unsigned int nr)
+/* Give the stream so many more idle channels, the nearest first. */
+static void dcbm_take_nearest(struct dcbm_stream *stream, unsigned int nr)
 {
-	int distance, next = 0;
-	u64 now = ktime_get_ns();
 	struct dcbm_chan *chan;
+	int distance, next = 0;
 
 	do {
 		distance = next;
 		next = INT_MAX;
 		list_for_each_entry(chan, &dcbm_chans, node) {
-			int d = dcbm_chan_distance(chan, nid);
+			int d = dcbm_chan_distance(chan, stream->nid);
 
 			if (!dcbm_chan_usable(chan) || chan->state != DCBM_IDLE)
 				continue;
-			if (d > distance)
+			if (d > distance) {
 				next = min(next, d);
-			else if (d == distance && job->nr_chans < nr)
-				dcbm_chan_to_job(chan, job, now);
+			} else if (d == distance && nr) {
+				dcbm_chan_to_stream(chan, stream);
+				nr--;
+			}
 		}
-	} while (job->nr_chans < nr && next != INT_MAX);
+	} while (nr && next != INT_MAX);
 }
 
 /* One try.  True also when there is no use in trying again. */
-static bool dcbm_try_lease(struct dcbm_job *job, int nid)
+static bool dcbm_try_lease(struct dcbm_stream *stream)
 {
 	unsigned int nr_usable, nr;
 	bool done;
@@ -145,71 +197,146 @@ static bool dcbm_try_lease(struct dcbm_job *job, int nid)
 	spin_lock(&dcbm_lock);
 	nr_usable = dcbm_count_usable();
 	if (dcbm_is_open && nr_usable) {
-		nr = DIV_ROUND_UP(nr_usable, dcbm_nr_sharers());
-		nr = min(nr, dcbm_wanted(job->batch->bytes, nr_usable));
-		dcbm_take_nearest(job, nid, nr);
+		nr = min(dcbm_share(nr_usable),
+			 dcbm_wanted(stream->bytes, nr_usable));
+		dcbm_take_nearest(stream, nr);
 		dcbm_count_usable();
 	}
-	done = job->nr_chans || !dcbm_is_open || !nr_usable;
+	stream->balance_seq = dcbm_balance_seq;
+	stream->balance_at = jiffies + DCBM_BALANCE_SPAN;
+	done = stream->nr_chans || !dcbm_is_open || !nr_usable;
 	spin_unlock(&dcbm_lock);
 	return done;
 }
 
 /*
- * Give the job some channels.  When all are busy wait for one, but no longer
- * than @wait_ns.  Returns 0, -EBUSY, or -EOPNOTSUPP when there are none.
+ * Give a new stream some channels.  When all are busy wait for one, but no
+ * longer than @wait_ns.  Returns 0, -EBUSY, or -EOPNOTSUPP when there are none.
  */
-int dcbm_lease(struct dcbm_job *job, int nid, u64 wait_ns)
+int dcbm_lease(struct dcbm_stream *stream, u64 wait_ns)
 {
 	spin_lock(&dcbm_lock);
-	dcbm_nr_jobs++;
+	dcbm_nr_streams++;
 	spin_unlock(&dcbm_lock);
 
-	if (!dcbm_try_lease(job, nid)) {
+	if (!dcbm_try_lease(stream)) {
 		spin_lock(&dcbm_lock);
-		dcbm_note_contention();
+		dcbm_nr_waiting++;
+		dcbm_note_contention(dcbm_nr_streams);
 		spin_unlock(&dcbm_lock);
 		if (wait_ns)
 			wait_event_hrtimeout(dcbm_idle_wq,
-					     dcbm_try_lease(job, nid),
+					     dcbm_try_lease(stream),
 					     ns_to_ktime(wait_ns));
+		spin_lock(&dcbm_lock);
+		dcbm_nr_waiting--;
+		spin_unlock(&dcbm_lock);
 	}
-	if (job->nr_chans)
+	if (stream->nr_chans)
 		return 0;
 
 	spin_lock(&dcbm_lock);
-	dcbm_nr_jobs--;
+	dcbm_nr_streams--;
 	spin_unlock(&dcbm_lock);
 	return dcbm_any_idle() || dcbm_nr_usable() ? -EBUSY : -EOPNOTSUPP;
 }
 
-/* The job has nothing in flight any more; its channels are for others. */
-void dcbm_unlease(struct dcbm_job *job)
+static void dcbm_wake_waiting(void)
 {
-	struct dcbm_chan *chan, *next;
-
-	spin_lock(&dcbm_lock);
-	list_for_each_entry_safe(chan, next, &job->chans, lease) {
-		list_del(&chan->lease);
-		chan->state = chan->retiring ? DCBM_RETIRED : DCBM_IDLE;
-	}
-	job->nr_chans = 0;
-	dcbm_nr_jobs--;
-	dcbm_count_usable();
-	spin_unlock(&dcbm_lock);
 	if (wq_has_sleeper(&dcbm_idle_wq))
 		wake_up_all(&dcbm_idle_wq);
 }
 
+/* Nothing is in flight on it. */
+static void dcbm_chan_give_back(struct dcbm_stream *stream,
+				struct dcbm_chan *chan)
+{
+	lockdep_assert_held(&dcbm_lock);
+
+	list_del(&chan->lease);
+	chan->state = chan->retiring ? DCBM_RETIRED : DCBM_IDLE;
+	stream->nr_chans--;
+}
+
+/* The stream ends, and has nothing in flight. */
+void dcbm_unlease(struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan, *next;
+
+	spin_lock(&dcbm_lock);
+	list_for_each_entry_safe(chan, next, &stream->chans, lease)
+		dcbm_chan_give_back(stream, chan);
+	if (dcbm_nr_streams > 1)
+		dcbm_note_contention(dcbm_nr_streams);
+	dcbm_nr_streams--;
+	dcbm_count_usable();
+	spin_unlock(&dcbm_lock);
+	dcbm_wake_waiting();
+}
+
 /*
- * Take a channel out of use.  Its job keeps it on its list until it is done,
- * but neither it nor anybody else submits anything to it.
+ * Part with channels that are going away or failed, and with those that others
+ * are to have; take more when there are some to be had.  Returns true if some
+ * were given back.
+ */
+static bool dcbm_balance_locked(struct dcbm_stream *stream)
+{
+	unsigned int nr_usable = dcbm_count_usable();
+	unsigned int nr_staying = 0, most;
+	struct dcbm_chan *chan, *next;
+	bool given = false;
+
+	most = dcbm_wanted(stream->bytes, nr_usable);
+	if (dcbm_contended())
+		most = min(most, dcbm_share(nr_usable));
+
+	stream->parts = false;
+	list_for_each_entry_safe(chan, next, &stream->chans, lease) {
+		chan->parting = !dcbm_chan_usable(chan) || nr_staying >= most;
+		nr_staying += !chan->parting;
+		if (chan->parting && !chan->nr_flying) {
+			dcbm_note_speed(chan);
+			dcbm_chan_give_back(stream, chan);
+			given = true;
+		}
+		stream->parts |= chan->parting && chan->nr_flying;
+	}
+	if (dcbm_is_open && nr_staying < most)
+		dcbm_take_nearest(stream, most - nr_staying);
+	dcbm_count_usable();
+	return given;
+}
+
+/*
+ * Called between batches, and while they are being copied: only looks at the
+ * clock, unless something has changed.
+ */
+void dcbm_balance(struct dcbm_stream *stream)
+{
+	bool given;
+
+	if (stream->balance_seq == READ_ONCE(dcbm_balance_seq) &&
+	    time_before(jiffies, stream->balance_at) && !stream->parts)
+		return;
+	spin_lock(&dcbm_lock);
+	stream->balance_seq = dcbm_balance_seq;
+	stream->balance_at = jiffies + DCBM_BALANCE_SPAN;
+	given = dcbm_balance_locked(stream);
+	spin_unlock(&dcbm_lock);
+	if (given)
+		dcbm_wake_waiting();
+}
+
+/*
+ * Take a channel out of use.  Nobody submits anything to it any more, and its
+ * stream gives it back when nothing is in flight.
  */
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 {
 	chan->dead = true;
 	spin_lock(&dcbm_lock);
 	chan->retiring = true;
+	WRITE_ONCE(dcbm_balance_seq, dcbm_balance_seq + 1);
 	spin_unlock(&dcbm_lock);
 	pr_warn("%s is taken out of use: %s\n", kobject_name(&chan->kobj), why);
 }

@@ -28,6 +28,9 @@
 #define DCBM_PIECES_FEW		1
 #define DCBM_PIECES_MANY	4
 
+/* The CPU copies such a part of a batch at least, or nothing. */
+#define DCBM_MIN_SHARE		128
+
 /* A batch at the core's cap. */
 #define DCBM_FULL_BATCH_BYTES	SZ_2M
 
@@ -87,6 +90,31 @@ size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 		     size_t max_piece)
 {
 	return min3(folio_bytes - offset, piece, max_piece);
+}
+
+/*
+ * How much of a batch should the CPU copy, so that it is through when the
+ * engine is?  All times are for 1 MiB; @elsewhere_ns is what the CPU needs to do
+ * besides.
+ *
+ *	(bytes - share) * engine_ns = bytes * elsewhere_ns + share * cpu_ns
+ *
+ * At most half: where the CPU is faster, somebody wants the engine to copy for
+ * another reason.
+ */
+size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
+		      u64 elsewhere_ns)
+{
+	size_t share;
+
+	/* What is not known is 0. */
+	if (!cpu_ns || elsewhere_ns >= engine_ns)
+		return 0;
+	share = mul_u64_u64_div_u64(bytes, engine_ns - elsewhere_ns,
+				    engine_ns + cpu_ns);
+	share = rounddown(min(share, bytes / 2), PAGE_SIZE);
+	/* For a page or so of each MiB it is not worth to look after it. */
+	return share * DCBM_MIN_SHARE < bytes ? 0 : share;
 }
 
 static u64 dcbm_bytes_ns(size_t bytes, u64 ns_per_mib)

@@ -44,6 +44,8 @@ unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable);
 size_t dcbm_piece(size_t bytes, unsigned int nr_chans, bool few);
 size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 		     size_t max_piece);
+size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
+		      u64 elsewhere_ns);
 void dcbm_fit(struct dcbm_model *model, const struct dcbm_samples *s);
 u64 dcbm_engine_ns(const struct dcbm_model *model, unsigned int nr_folios,
 		   size_t bytes, unsigned int nr_usable);

@@ -21,9 +21,9 @@
 #include <linux/dma-mapping.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
+#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/sched.h>
 
 #include "dcbm.h"
 
@@ -33,27 +33,43 @@
 /* With less, a busy CPU would look like a dead device. */
 #define DCBM_MIN_TIMEOUT_NS (10ULL * NSEC_PER_MSEC)
 
+/* Bytes over which the speed of a channel is measured. */
+#define DCBM_SPEED_BYTES SZ_512K
+
 bool dcbm_can_terminate(const struct dcbm_chan *chan)
 {
 	return chan->dma->device->device_terminate_all &&
 		chan->dma->device->device_synchronize;
 }
 
-/* Full barriers on both sides: it sees our count, or we its threshold. */
-static void dcbm_job_heard_of(struct dcbm_job *job)
+/*
+ * A piece was called back, which is an event if it was the last of its folio, or
+ * if its channel is about to run dry while there is work.  The stream is there
+ * as long as a slot of it flies: see below.  Full barriers on both sides: it
+ * sees our count, or we what it waits for.
+ */
+static void dcbm_heard_of(struct dcbm_slot *slot)
 {
-	if (atomic_inc_return(&job->nr_done) >= READ_ONCE(job->wake_at))
-		wake_up(&job->wq);
-}
+	struct dcbm_job *job = slot->job;
+	struct dcbm_stream *stream = job->stream;
+	struct dcbm_chan *chan = slot->chan;
+	int events = 0;
 
-static bool dcbm_job_has_done(const struct dcbm_job *job)
-{
-	return atomic_read(&job->nr_done) >= job->wake_at;
+	if (atomic_sub_and_test(slot->bytes,
+				&job->pairs[slot->pair].bytes_left))
+		events = 1;
+	if (READ_ONCE(stream->hungry) &&
+	    chan->nr_done >= READ_ONCE(chan->hungry_at))
+		events += DCBM_URGENT;
+	if (events && atomic_add_return(events, &stream->nr_events) >=
+	    READ_ONCE(stream->wake_at))
+		wake_up(&stream->wq);
 }
 
 /*
- * Whatever context the driver likes.  The job is there as long as it has a
- * slot that flies: to get at the slot, its owner takes the lock that we hold.
+ * Whatever context the driver likes.  Job and stream are there as long as they
+ * have a slot that flies: to get at the slot, its owner takes the lock that we
+ * hold.
  */
 void dcbm_callback(void *param, const struct dmaengine_result *result)
 {
@@ -67,11 +83,13 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 		slot->error = -EIO;
 	if (slot->cookie)
 		chan->last_cookie = slot->cookie;
+	chan->heard_ns = ktime_get_ns();
 	switch (slot->state) {
 	case DCBM_SLOT_FLYING:
 		slot->state = DCBM_SLOT_DONE;
 		list_add_tail(&slot->node, &chan->done);
-		dcbm_job_heard_of(slot->job);
+		WRITE_ONCE(chan->nr_done, chan->nr_done + 1);
+		dcbm_heard_of(slot);
 		break;
 	case DCBM_SLOT_HELD:
 		slot->state = DCBM_SLOT_LATE;
@@ -94,54 +112,100 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 		module_put(THIS_MODULE);
 }
 
-/* One more piece of the folio is accounted for, here or by dcbm_late_work(). */
-void dcbm_pair_done(struct dcbm_pair *pair)
+/* No device is at a piece of the folio any more, as far as we can tell. */
+static void dcbm_pair_put(struct dcbm_pair *pair)
 {
 	/* Held when it was counted, so this cannot be seen too late. */
-	if (!atomic_dec_and_test(&pair->nr_flying) || !pair->held)
+	if (!atomic_dec_and_test(&pair->nr_users) || !pair->held)
 		return;
 	migrate_copy_unhold(pair->src, pair->dst);
 	atomic_dec(&dcbm_folios_held_now);
 }
 
+/* So many bytes will not be called back: as good as if they had been. */
+void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes)
+{
+	if (bytes && atomic_sub_and_test(bytes, &pair->bytes_left))
+		atomic_inc(&job->stream->nr_events);
+}
+
+/* The piece does not fly any more.  Its job may be gone then. */
+static void dcbm_slot_landed(struct dcbm_slot *slot)
+{
+	struct dcbm_job *job = slot->job;
+
+	slot->chan->nr_flying--;
+	slot->chan->flying_bytes -= slot->bytes;
+	job->stream->nr_flying--;
+	job->pairs[slot->pair].nr_flying--;
+	dcbm_pair_check(job, slot->pair);
+}
+
 /* The device has nothing to do with this piece any more. */
-static void dcbm_slot_end(struct dcbm_job *job, struct dcbm_slot *slot,
-			  int error)
+static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 {
 	struct dcbm_chan *chan = slot->chan;
-	struct dcbm_pair *pair = &job->pairs[slot->pair];
+	struct dcbm_pair *pair = &slot->job->pairs[slot->pair];
 
 	dcbm_slot_unmap(slot);
-	chan->nr_flying--;
-	job->nr_flying--;
 	if (error) {
-		if (!pair->error)
-			pair->error = error;
+		dcbm_pair_fail(slot->job, slot->pair, error);
 		atomic64_inc(&chan->errors);
 		chan->failures += error != -ETIMEDOUT;
 	} else {
-		chan->lease_bytes += slot->bytes;
+		chan->busy_bytes += slot->bytes;
 		atomic64_add(slot->bytes, &chan->bytes);
 		chan->failures = 0;
 	}
-	dcbm_pair_done(pair);
+	dcbm_pair_put(pair);
+	dcbm_slot_landed(slot);
 }
 
-/* Account for what was called back.  True if there was something. */
-static bool dcbm_chan_reap(struct dcbm_job *job, struct dcbm_chan *chan)
+/* New speeds count for an eighth. */
+#define DCBM_SPEED_SHIFT 3
+
+/* Returns true if it has become so much faster that others may have, too. */
+bool dcbm_note_speed(struct dcbm_chan *chan)
+{
+	u64 sample, old_ns = chan->ns_per_mib;
+	bool recovered;
+
+	if (!chan->busy_bytes)
+		return false;
+	sample = div64_u64(chan->busy_ns * SZ_1M, chan->busy_bytes);
+	/* A few pages, when a stream ends, are not enough to believe that. */
+	recovered = chan->busy_bytes >= DCBM_SPEED_BYTES && sample < old_ns / 2;
+	if (old_ns && !recovered)
+		sample = old_ns - (old_ns >> DCBM_SPEED_SHIFT) +
+			(sample >> DCBM_SPEED_SHIFT);
+	chan->ns_per_mib = max(sample, 1ULL);
+	chan->busy_bytes = 0;
+	chan->busy_ns = 0;
+	return recovered;
+}
+
+/* Account for what was called back.  Returns true if the channel recovered. */
+static bool dcbm_chan_collect(struct dcbm_chan *chan)
 {
 	struct dcbm_slot *slot;
 	unsigned long flags;
 	LIST_HEAD(done);
+	u64 heard_ns;
 
+	if (!READ_ONCE(chan->nr_done))
+		return false;
 	spin_lock_irqsave(&chan->lock, flags);
 	list_splice_init(&chan->done, &done);
+	WRITE_ONCE(chan->nr_done, 0);
+	heard_ns = chan->heard_ns;
 	spin_unlock_irqrestore(&chan->lock, flags);
-	if (list_empty(&done))
-		return false;
 
+	if (heard_ns > chan->progress_ns) {
+		chan->busy_ns += heard_ns - chan->progress_ns;
+		chan->progress_ns = heard_ns;
+	}
 	list_for_each_entry(slot, &done, node)
-		dcbm_slot_end(job, slot, slot->error);
+		dcbm_slot_end(slot, slot->error);
 
 	spin_lock_irqsave(&chan->lock, flags);
 	list_for_each_entry(slot, &done, node)
@@ -150,9 +214,36 @@ static bool dcbm_chan_reap(struct dcbm_job *job, struct dcbm_chan *chan)
 	spin_unlock_irqrestore(&chan->lock, flags);
 
 	chan->full = false;
-	chan->progress_ns = ktime_get_ns();
 	dcbm_chan_judge(chan);
-	return true;
+	return chan->busy_bytes >= DCBM_SPEED_BYTES && dcbm_note_speed(chan);
+}
+
+/*
+ * One channel is much faster than it was.  With what is known of the others it
+ * would get all small batches from now on, and they would never show that they
+ * are, too.  Think as well of them until they are measured.
+ */
+static void dcbm_think_well(struct dcbm_stream *stream, u64 best_ns)
+{
+	struct dcbm_chan *chan;
+
+	list_for_each_entry(chan, &stream->chans, lease)
+		chan->ns_per_mib = min(chan->ns_per_mib, best_ns);
+}
+
+/* Account for all that was called back on channels of the stream. */
+void dcbm_collect(struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan;
+	u64 best_ns = U64_MAX;
+
+	/* What is counted after this is found now, or makes us look again. */
+	atomic_xchg(&stream->nr_events, 0);
+	list_for_each_entry(chan, &stream->chans, lease)
+		if (dcbm_chan_collect(chan))
+			best_ns = min(best_ns, chan->ns_per_mib);
+	if (best_ns != U64_MAX)
+		dcbm_think_well(stream, best_ns);
 }
 
 /*
@@ -192,11 +283,20 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
 	return claimed;
 }
 
+/* A piece that was claimed, of which we have a copy, has come to an end. */
+static void dcbm_slot_gone(struct dcbm_slot *slot, int error)
+{
+	struct dcbm_pair *pair = &slot->job->pairs[slot->pair];
+
+	dcbm_account(slot->job, pair, slot->bytes);
+	dcbm_slot_end(slot, error);
+}
+
 /*
  * An interrupt may have been lost: ask the driver.  A callback that this
  * provokes is found in the ordinary way.
  */
-static void dcbm_chan_ask(struct dcbm_job *job, struct dcbm_chan *chan)
+static void dcbm_chan_ask(struct dcbm_chan *chan)
 {
 	bool lost = false;
 	int i;
@@ -217,7 +317,7 @@ static void dcbm_chan_ask(struct dcbm_job *job, struct dcbm_chan *chan)
 				module_put(THIS_MODULE);
 			continue;
 		}
-		dcbm_slot_end(job, &copy, 0);
+		dcbm_slot_gone(&copy, 0);
 		lost = true;
 	}
 	if (!lost)
@@ -230,7 +330,7 @@ static void dcbm_chan_ask(struct dcbm_job *job, struct dcbm_chan *chan)
 }
 
 /* The driver has terminated everything: no callback will come any more. */
-static void dcbm_chan_stopped(struct dcbm_job *job, struct dcbm_chan *chan)
+static void dcbm_chan_stopped(struct dcbm_chan *chan)
 {
 	int i;
 
@@ -239,43 +339,51 @@ static void dcbm_chan_stopped(struct dcbm_job *job, struct dcbm_chan *chan)
 		struct dcbm_slot copy = *slot;
 
 		if (dcbm_slot_claim(slot, DCBM_SLOT_FREE))
-			dcbm_slot_end(job, &copy, -ETIMEDOUT);
+			dcbm_slot_gone(&copy, -ETIMEDOUT);
 	}
 	dcbm_chan_forget(chan, true);
+}
+
+/* Keep both folios from being used again. */
+static void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
+{
+	struct dcbm_pair *pair = &job->pairs[nr];
+
+	if (pair->held)
+		return;
+	pair->held = true;
+	dcbm_pair_fail(job, nr, -ETIMEDOUT);
+	migrate_copy_hold(&job->batch->pairs[nr]);
+	atomic64_inc(&dcbm_folios_held);
+	atomic_inc(&dcbm_folios_held_now);
 }
 
 /*
  * Nothing can stop the device.  Each folio that it may be at is held, once,
  * before the slot is marked: from then on the callback may let go of it.
  */
-static unsigned int dcbm_chan_hold(struct dcbm_job *job, struct dcbm_chan *chan)
+static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 {
 	unsigned int i, nr = 0;
 
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		struct dcbm_slot *slot = &chan->slots[i];
-		struct dcbm_pair *pair;
+		struct dcbm_slot copy = *slot;
+		struct dcbm_job *job = slot->job;
 
 		if (READ_ONCE(slot->state) != DCBM_SLOT_FLYING)
 			continue;
-		pair = &job->pairs[slot->pair];
-		if (!pair->held) {
-			pair->held = true;
-			pair->error = -ETIMEDOUT;
-			migrate_copy_hold(&job->batch->pairs[slot->pair]);
-			atomic64_inc(&dcbm_folios_held);
-			atomic_inc(&dcbm_folios_held_now);
-		}
+		dcbm_pair_hold(job, slot->pair);
 		kref_get(&job->ref);
 		if (!dcbm_can_terminate(chan))
 			__module_get(THIS_MODULE);
 		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD)) {
-			chan->nr_flying--;
-			job->nr_flying--;
+			dcbm_account(job, &job->pairs[copy.pair], copy.bytes);
+			dcbm_slot_landed(&copy);
 			nr++;
 			continue;
 		}
-		/* Called back just now; the next reap ends it, and the hold. */
+		/* Called back just now; what collects it ends the hold. */
 		dcbm_job_put(job);
 		if (!dcbm_can_terminate(chan))
 			module_put(THIS_MODULE);
@@ -284,12 +392,12 @@ static unsigned int dcbm_chan_hold(struct dcbm_job *job, struct dcbm_chan *chan)
 }
 
 /* The time is over. */
-static void dcbm_chan_give_up(struct dcbm_job *job, struct dcbm_chan *chan)
+static void dcbm_chan_give_up(struct dcbm_chan *chan)
 {
 	unsigned int nr_held;
 
-	dcbm_chan_ask(job, chan);
-	dcbm_chan_reap(job, chan);
+	dcbm_chan_ask(chan);
+	dcbm_chan_collect(chan);
 	if (!chan->nr_flying)
 		return;
 
@@ -297,16 +405,16 @@ static void dcbm_chan_give_up(struct dcbm_job *job, struct dcbm_chan *chan)
 	chan->failures += DIV_ROUND_UP(READ_ONCE(dcbm_max_failures), 2);
 	atomic64_inc(&chan->timeouts);
 	if (READ_ONCE(chan->stops) && !dmaengine_terminate_sync(chan->dma)) {
-		dcbm_chan_reap(job, chan);
-		dcbm_chan_stopped(job, chan);
+		dcbm_chan_collect(chan);
+		dcbm_chan_stopped(chan);
 		chan->full = false;
 		chan->progress_ns = ktime_get_ns();
 		dcbm_chan_judge(chan);
 		return;
 	}
 
-	nr_held = dcbm_chan_hold(job, chan);
-	dcbm_chan_reap(job, chan);
+	nr_held = dcbm_chan_hold(chan);
+	dcbm_chan_collect(chan);
 	if (!nr_held || chan->retiring)
 		return;
 	atomic64_add(nr_held, &chan->errors);
@@ -322,77 +430,51 @@ static u64 dcbm_limit_ns(void)
 	return limit_ns - limit_ns / DCBM_ASK_DIVISOR;
 }
 
-/* Look at channels from which nothing has been heard for a while. */
-static void dcbm_check(struct dcbm_job *job)
+static bool dcbm_chan_has(struct dcbm_chan *chan, const struct dcbm_job *job)
 {
-	u64 now = ktime_get_ns();
-	u64 limit_ns = dcbm_limit_ns();
-	bool expired = now - job->start_ns > 2 * limit_ns;
-	struct dcbm_chan *chan;
+	int i;
 
-	list_for_each_entry(chan, &job->chans, lease) {
+	for (i = 0; i < DCBM_SLOTS; i++)
+		if (READ_ONCE(chan->slots[i].state) == DCBM_SLOT_FLYING &&
+		    chan->slots[i].job == job)
+			return true;
+	return false;
+}
+
+/*
+ * Look at channels from which nothing has been heard for a while, and at those
+ * that are at a job whose time is over.  Jobs behind it are not concerned, but
+ * for what they have on the same channel.
+ */
+void dcbm_check(struct dcbm_stream *stream)
+{
+	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
+							struct dcbm_job, node);
+	u64 limit_ns = dcbm_limit_ns();
+	u64 now = ktime_get_ns();
+	struct dcbm_chan *chan;
+	u64 expected_ns;
+	bool expired;
+
+	if (!job)
+		return;
+	/* It may come to its end here. */
+	kref_get(&job->ref);
+	expected_ns = job->expected_ns;
+	expired = now - job->start_ns > 2 * limit_ns;
+	list_for_each_entry(chan, &stream->chans, lease) {
 		u64 silent_ns = now - chan->progress_ns;
 
 		if (!chan->nr_flying || chan->progress_ns > now)
 			continue;
-		if (silent_ns >= limit_ns || expired)
-			dcbm_chan_give_up(job, chan);
+		if (silent_ns >= limit_ns ||
+		    (expired && dcbm_chan_has(chan, job)))
+			dcbm_chan_give_up(chan);
 		else if (silent_ns >= limit_ns / DCBM_ASK_DIVISOR &&
-			 silent_ns >= 2 * job->expected_ns)
-			dcbm_chan_ask(job, chan);
+			 silent_ns >= 2 * expected_ns)
+			dcbm_chan_ask(chan);
 	}
-}
-
-/*
- * To sleep and be woken takes longer than many transfers, so spin for as long
- * as this one is expected to take, unless somebody else wants the CPU.
- */
-static void dcbm_poll(struct dcbm_job *job)
-{
-	u64 max_ns = (u64)READ_ONCE(dcbm_poll_us) * NSEC_PER_USEC;
-	u64 until;
-
-	/* One that takes long is worth a context switch. */
-	if (job->expected_ns > max_ns)
-		return;
-	until = job->start_ns + job->expected_ns + job->expected_ns / 2;
-	while (!dcbm_job_has_done(job)) {
-		if (need_resched() || ktime_get_ns() > until)
-			return;
-		cpu_relax();
-	}
-}
-
-static unsigned long dcbm_wait_jiffies(void)
-{
-	return max(msecs_to_jiffies(READ_ONCE(dcbm_timeout_ms)) /
-		   DCBM_ASK_DIVISOR, 1UL);
-}
-
-/*
- * Wait until something comes back, or for a part of the timeout, and account
- * for it.  Returns false when nothing is in flight any more.
- */
-bool dcbm_reap(struct dcbm_job *job)
-{
-	struct dcbm_chan *chan;
-	bool silent;
-
-	if (!job->nr_flying)
-		return false;
-	/* Be woken once at the end, and before channels run dry until then. */
-	WRITE_ONCE(job->wake_at, dcbm_next_piece(job) ?
-		   DIV_ROUND_UP(job->nr_flying, 2) : job->nr_flying);
-	dcbm_poll(job);
-	silent = !wait_event_timeout(job->wq, dcbm_job_has_done(job),
-				     dcbm_wait_jiffies());
-	/* What is counted after this is reaped now, or wakes us too early. */
-	atomic_set(&job->nr_done, 0);
-	list_for_each_entry(chan, &job->chans, lease)
-		dcbm_chan_reap(job, chan);
-	if (silent)
-		dcbm_check(job);
-	return true;
+	dcbm_job_put(job);
 }
 
 static void dcbm_late_end(struct dcbm_slot *slot)
@@ -400,7 +482,7 @@ static void dcbm_late_end(struct dcbm_slot *slot)
 	struct dcbm_job *job = slot->job;
 
 	dcbm_slot_unmap(slot);
-	dcbm_pair_done(&job->pairs[slot->pair]);
+	dcbm_pair_put(&job->pairs[slot->pair]);
 	dcbm_job_put(job);
 }
 

@@ -156,6 +156,7 @@ DCBM_COUNTER(folios_failures, dcbm_folios_failed);
 DCBM_COUNTER(small_batches, dcbm_batches_small);
 DCBM_COUNTER(busy_batches, dcbm_batches_busy);
 DCBM_COUNTER(held_folios, dcbm_folios_held);
+DCBM_COUNTER(cpu_share_bytes, dcbm_cpu_share_bytes);
 
 static ssize_t held_folios_now_show(struct module_attribute *attr,
 				    struct module_kobject *mk, char *buf)
@@ -178,6 +179,7 @@ static struct attribute *dcbm_attrs[] = {
 	&busy_batches_attr.attr,
 	&held_folios_attr.attr,
 	&held_folios_now_attr.attr,
+	&cpu_share_bytes_attr.attr,
 	NULL
 };
 

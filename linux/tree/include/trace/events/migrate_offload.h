@@ -15,8 +15,9 @@ void migrate_offload_trace_unreg(void);
 #endif
 
 /*
- * One batch, from the first folio that was unmapped to the last that was
- * moved.  Times are nanoseconds and follow each other without a gap.
+ * One window, or one part of a long one, from the first folio that was unmapped
+ * to the last that was moved.  Times are nanoseconds and follow each other
+ * without a gap.  Windows overlap.
  */
 TRACE_EVENT_FN(mm_migrate_batch,
 
@@ -62,8 +63,11 @@ TRACE_EVENT_FN(mm_migrate_batch,
 	migrate_offload_trace_reg, migrate_offload_trace_unreg
 );
 
-/* The first folio of a batch is accessible again. */
-TRACE_EVENT_FN(mm_migrate_first_folio,
+/*
+ * The first and the last folio of a list are accessible again, so long after
+ * the first was about to be unmapped.
+ */
+DECLARE_EVENT_CLASS(mm_migrate_one_folio,
 
 	TP_PROTO(const char *reason, const char *engine, u64 since_start_ns),
 
@@ -83,7 +87,51 @@ TRACE_EVENT_FN(mm_migrate_first_folio,
 
 	TP_printk("reason=%s engine=%s since_start_ns=%llu",
 		  __get_str(reason), __get_str(engine),
-		  __entry->since_start_ns),
+		  __entry->since_start_ns)
+);
+
+DEFINE_EVENT_FN(mm_migrate_one_folio, mm_migrate_first_folio,
+	TP_PROTO(const char *reason, const char *engine, u64 since_start_ns),
+	TP_ARGS(reason, engine, since_start_ns),
+	migrate_offload_trace_reg, migrate_offload_trace_unreg);
+
+DEFINE_EVENT_FN(mm_migrate_one_folio, mm_migrate_last_folio,
+	TP_PROTO(const char *reason, const char *engine, u64 since_start_ns),
+	TP_ARGS(reason, engine, since_start_ns),
+	migrate_offload_trace_reg, migrate_offload_trace_unreg);
+
+/*
+ * A folio is accessible again, after so long: moved, or with rc not 0 put back.
+ * copied: the engine's copy was used.
+ */
+TRACE_EVENT_FN(mm_migrate_folio,
+
+	TP_PROTO(const char *reason, const char *engine, u64 bytes,
+		 u64 unmapped_ns, bool copied, int rc),
+
+	TP_ARGS(reason, engine, bytes, unmapped_ns, copied, rc),
+
+	TP_STRUCT__entry(
+		__string(reason,	reason)
+		__string(engine,	engine)
+		__field(u64,		bytes)
+		__field(u64,		unmapped_ns)
+		__field(bool,		copied)
+		__field(int,		rc)
+	),
+
+	TP_fast_assign(
+		__assign_str(reason);
+		__assign_str(engine);
+		__entry->bytes		= bytes;
+		__entry->unmapped_ns	= unmapped_ns;
+		__entry->copied		= copied;
+		__entry->rc		= rc;
+	),
+
+	TP_printk("reason=%s engine=%s bytes=%llu unmapped_ns=%llu copied=%d rc=%d",
+		  __get_str(reason), __get_str(engine), __entry->bytes,
+		  __entry->unmapped_ns, __entry->copied, __entry->rc),
 
 	migrate_offload_trace_reg, migrate_offload_trace_unreg
 );

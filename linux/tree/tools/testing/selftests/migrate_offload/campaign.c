@@ -234,6 +234,29 @@ static void print_progress(const struct phase *p, unsigned long moved)
 	fflush(stdout);
 }
 
+/* How often has the fault hit so far? */
+static unsigned long count_hits(const struct phase *p)
+{
+	unsigned long hits = dcbm_chan_sum("timeouts") + dma_count("errors") +
+		dma_count("late") + dma_count("lost_irqs");
+
+	/* For a lack of descriptors, too. */
+	if (!strcmp(p->fault->name, "refuse"))
+		hits += dma_count("refused");
+	return hits;
+}
+
+/* Has enough been moved, and what was to happen happened? */
+static bool is_enough(const struct phase *p, unsigned long moved,
+		      unsigned long folios)
+{
+	if (moved < folios)
+		return false;
+	if (p->fault->act)
+		return p->acts >= 2;
+	return !p->fault->file || count_hits(p);
+}
+
 /* What administrators do while others migrate. */
 static void watch(struct phase *p, unsigned long folios)
 {
@@ -260,8 +283,7 @@ static void watch(struct phase *p, unsigned long folios)
 			print_progress(p, load.moved);
 			shown = now;
 		}
-	} while ((load.moved < folios || (fault->act && p->acts < 2)) &&
-		 now - begin < PHASE_MS);
+	} while (!is_enough(p, load.moved, folios) && now - begin < PHASE_MS);
 	if (load.moved < folios)
 		problem(p, "only %lu of %lu folios in time", load.moved, folios);
 }
@@ -381,11 +403,7 @@ static void run_phase(struct phase *p, unsigned long folios)
 	p->errors = dcbm_chan_sum("errors");
 	p->timeouts = dcbm_chan_sum("timeouts");
 	p->refused = dma_count("refused");
-	p->hits = p->timeouts + dma_count("errors") + dma_count("late") +
-		dma_count("lost_irqs");
-	/* For a lack of descriptors, too. */
-	if (!strcmp(p->fault->name, "refuse"))
-		p->hits += p->refused;
+	p->hits = count_hits(p);
 	recover(p);
 	count(p, 1);
 	p->stuck = load_settle(&p->after_us);

@@ -251,6 +251,24 @@ size_t load_verify(void)
 	return ok ? bytes : 0;
 }
 
+/*
+ * How many folios are not on the node, if they are as large as they were: a folio
+ * that was split since can only be fewer of them.
+ */
+static unsigned long folios_elsewhere(const struct mo_area *area, int node)
+{
+	struct mo_area folio = *area;
+	unsigned long nr = 0;
+	size_t offset;
+
+	folio.bytes = area->folio_bytes;
+	for (offset = 0; offset < area->bytes; offset += folio.bytes) {
+		folio.mem = area->mem + offset;
+		nr += !!mo_elsewhere(&folio, node);
+	}
+	return nr;
+}
+
 unsigned long load_settle(unsigned long *longest_us)
 {
 	unsigned long left = 0;
@@ -263,8 +281,9 @@ unsigned long load_settle(unsigned long *longest_us)
 	*longest_us = atomic_load(&stats.longest_us);
 	/* What was split is many pages now. */
 	for (i = 0; i < nr_areas; i++)
-		if (mo_elsewhere(&areas[i], mo_nodes[0]))
-			left += mo_move(&areas[i], mo_nodes[0]);
+		if (mo_elsewhere(&areas[i], mo_nodes[0]) &&
+		    mo_move(&areas[i], mo_nodes[0]))
+			left += folios_elsewhere(&areas[i], mo_nodes[0]);
 	return left;
 }
 

@@ -7,10 +7,13 @@
  * write to it, and looks at the content, the node, the counters and the state
  * of the channels.
  */
+#include <linux/mempolicy.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,7 +28,7 @@
 #define TIMEOUT_MS 1000
 #define LATE_MS 4000
 
-static struct mo_area small, large;
+static struct mo_area small, large, other;
 static bool failed;
 
 #define expect(ok) expect_at(ok, #ok, __LINE__)
@@ -203,7 +206,9 @@ static void test_copies(void)
 /* The least that a device can: few descriptors, odd limits, no order. */
 static void test_limits(void)
 {
-	load("descriptors=2 max_seg_bytes=12288 out_of_order=1", "");
+	/* It takes so many descriptors that a busy host can make them late. */
+	load("descriptors=2 max_seg_bytes=12288 out_of_order=1",
+	     "timeout_ms=20000");
 	expect(move_all() == 0);
 	expect(dcbm_number("folios_failures") == 0);
 	expect(dcbm_number("folios_migrated") > 0);
@@ -346,6 +351,88 @@ static void stop(pthread_t mover)
 	pthread_join(mover, NULL);
 }
 
+static void on_cpu(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		mo_die("cannot run on CPU %d: %m", cpu);
+}
+
+/* Who would have to wait copies a part, and the channels all the rest. */
+static void test_share(void)
+{
+	long long share, moved, chans = 0;
+	unsigned int i;
+	cpu_set_t cpus;
+
+	/*
+	 * So slow that a kernel with all checks has time to spare, which unmaps
+	 * and moves a folio in up to 20 ms; and without a limit for them.
+	 */
+	load("bandwidth_mbps=5 cpu=1", "");
+	mo_set_limit("max_unmapped_us", 0);
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	on_cpu(0);
+	for (i = 0; i < 4; i++)
+		expect(move_area(&large) == 0);
+	share = dcbm_number("cpu_share_bytes");
+	moved = dcbm_number("folios_migrated") * SZ_2M;
+	for (i = 0; i < NR_CHANS; i++)
+		chans += chan_number(i, "bytes");
+	expect(dcbm_number("folios_failures") == 0);
+	expect(moved == 4 * 2 * NR_LARGE * SZ_2M);
+	expect(share > 0);
+	expect(share <= moved / 2);
+	expect(share + chans == moved);
+
+	mo_write(PATH_DCBM "parameters/cpu_share", "0");
+	expect(move_area(&large) == 0);
+	expect(dcbm_number("cpu_share_bytes") == share);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+	unload();
+}
+
+/* There and back, for a reason that has counters of its own. */
+static void mbind_other(int node)
+{
+	unsigned long nodes[16] = {};
+
+	nodes[node / 64] = 1UL << node % 64;
+	expect(!syscall(__NR_mbind, other.mem, other.bytes, MPOL_BIND, nodes,
+			sizeof(nodes) * 8, MPOL_MF_MOVE));
+	expect(content_ok(&other));
+}
+
+/* Two want all channels, all the time.  Neither goes without. */
+static void test_fair(void)
+{
+	const char *path = PATH_OFFLOAD
+		"stats/reasons/mempolicy_mbind/engine_folios";
+	long long before = mo_read_number(path), there;
+	pthread_t mover;
+	int i;
+
+	/* Slow, so that there is always somebody who has channels. */
+	load("bandwidth_mbps=20", "cpu_share=0");
+	there = mo_counter("engine_folios");
+	mover = start_moving();
+	for (i = 0; i < 10; i++) {
+		mbind_other(mo_nodes[1]);
+		mbind_other(mo_nodes[0]);
+	}
+	there = mo_counter("engine_folios") - there;
+	stop(mover);
+	/* A few are turned away before the first lets go of some. */
+	expect(mo_read_number(path) - before >= 10 * NR_LARGE);
+	expect(there >= 5 * NR_LARGE);
+	for (i = 0; i < NR_CHANS; i++)
+		expect(chan_is(i, "idle"));
+	unload();
+}
+
 static void test_administrator(void)
 {
 	pthread_t mover;
@@ -421,6 +508,8 @@ static const struct {
 	{ "late", test_late },
 	{ "stall_stopped", test_stall_stopped },
 	{ "stall_held", test_stall_held },
+	{ "share", test_share },
+	{ "fair", test_fair },
 	{ "administrator", test_administrator },
 	{ "unbind", test_unbind },
 	{ "vanish", test_vanish },
@@ -451,6 +540,8 @@ int main(int argc, char **argv)
 		why_not = mo_map(&small, MO_ANON, SZ_1M, SZ_4K);
 	if (!why_not)
 		why_not = mo_map(&large, MO_ANON, NR_LARGE * SZ_2M, SZ_2M);
+	if (!why_not)
+		why_not = mo_map(&other, MO_ANON, NR_LARGE * SZ_2M, SZ_2M);
 	if (why_not)
 		ksft_exit_skip("%s\n", why_not);
 	for (i = 0; i < ARRAY_SIZE(tests); i++)
@@ -460,10 +551,13 @@ int main(int argc, char **argv)
 		if (!wanted(tests[i].name, argc, argv))
 			continue;
 		failed = false;
+		/* What is slow on purpose would be left out for that. */
+		mo_set_limit("max_unmapped_us", 0);
 		tests[i].run();
 		ksft_test_result(!failed, "%s\n", tests[i].name);
 		fflush(stdout);
 	}
+	mo_unmap(&other);
 	mo_unmap(&large);
 	mo_unmap(&small);
 	ksft_finished();

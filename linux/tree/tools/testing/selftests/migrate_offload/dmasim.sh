@@ -184,6 +184,13 @@ dmatest_passes "narrow: dmatest" '*' 2 test_buf_size=4096
 unit_tests "narrow"
 unload "narrow"
 
+load channels=2 cpu=0
+dmatest_passes "a CPU of its own: dmatest" '*' 4 threads_per_chan=2
+unit_tests "a CPU of its own"
+unload "a CPU of its own"
+
+! modprobe dmasim cpu=100000 2>/dev/null
+result $? "a CPU that is not there is refused"
 ! modprobe dmasim channels=1000 2>/dev/null
 result $? "too many channels are refused"
 

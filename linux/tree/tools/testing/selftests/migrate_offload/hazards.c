@@ -8,7 +8,8 @@
  * CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG and the module migrate_offload_test, for
  * whose part in it see there.
  *
- * "hazards NAME..." does those only, "hazards -l" lists them.
+ * "hazards NAME..." does those only, "hazards -l" lists them.  With "-s" before
+ * the names the engine copies several batches side by side.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,6 +40,7 @@
 
 #define BLOCK_DEVICE "/dev/ram0"
 #define KPF_HWPOISON 19
+#define PATH_UNPOISON "/sys/kernel/debug/hwpoison/unpoison-pfn"
 
 struct hazard {
 	const char *name;
@@ -46,6 +48,9 @@ struct hazard {
 	bool posted;
 	int (*run)(void);
 };
+
+/* How the engine copies where a case does not say. */
+static enum mo_test_mode test_mode = MO_TEST_PLAIN;
 
 static int skip(const char *why)
 {
@@ -91,6 +96,8 @@ static int run_retry(void)
 
 	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_expect_byte(&area, 0, 0x5a);
+	/* Else a folio of another window could be the next one. */
+	mo_set_limit("max_windows", 1);
 	mo_select("test");
 	fd = hold(PATH_TEST "grab", "0x5a");
 	mo_move_once(&area, mo_nodes[1]);
@@ -271,11 +278,23 @@ static void handle_sigbus(int sig)
 		siglongjmp(on_sigbus, 1);
 }
 
+/*
+ * Pages that a case has poisoned.  When it has ended, some of them are free, and
+ * would become another case's memory: they are healed before.
+ */
+static struct {
+	unsigned int nr;
+	__u64 pfns[8];
+} *poisoned;
+
 static void poison(void *page)
 {
 	struct sigaction action = { .sa_handler = handle_sigbus };
 
 	sigaction(SIGBUS, &action, NULL);
+	if (poisoned->nr == ARRAY_SIZE(poisoned->pfns))
+		mo_die("more poisoned pages than there is room to note them");
+	poisoned->pfns[poisoned->nr++] = mo_pfn(page);
 	/* Fails if the page cannot be taken away; but it is poisoned then too. */
 	madvise(page, SZ_4K, MADV_HWPOISON);
 }
@@ -381,9 +400,23 @@ static void clean_up(void)
 {
 	mo_write(PATH_DEBUG "break_rules", "none");
 	mo_write(PATH_DEBUG "bad_pfn", "0");
-	mo_write(PATH_OFFLOAD "reasons", "all");
-	mo_write(PATH_OFFLOAD "min_batch_bytes", "0");
-	mo_write(PATH_OFFLOAD "verify", "false");
+	mo_reset();
+}
+
+/* The process that had poisoned pages is gone. */
+static void heal(void)
+{
+	for (; poisoned->nr; poisoned->nr--) {
+		__u64 pfn = poisoned->pfns[poisoned->nr - 1];
+		char text[32];
+		int ret;
+
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)pfn);
+		ret = mo_try_write(PATH_UNPOISON, text);
+		if (ret)
+			printf("# page %s stays poisoned: %s\n", text,
+			       strerror(-ret));
+	}
 }
 
 /* In a process of its own: its memory may be damaged. */
@@ -393,9 +426,12 @@ static int run_case(const struct hazard *hazard, const char *rule)
 	pid_t pid;
 
 	clean_up();
-	if (!mo_load_test_engine(hazard->posted))
+	if (!mo_load_test_engine(hazard->posted ? MO_TEST_POSTED : test_mode))
 		return skip("cannot load the module migrate_offload_test");
 	mo_write(PATH_DEBUG "break_rules", rule);
+	/* Several windows, and it does not depend on the time how large. */
+	mo_set_limit("max_unmapped_us", 0);
+	mo_set_limit("max_batch_pages", 64);
 
 	fflush(stdout);
 	pid = fork();
@@ -411,6 +447,7 @@ static int run_case(const struct hazard *hazard, const char *rule)
 		mo_die("cannot wait: %m");
 	clean_up();
 	mo_select("none");
+	heal();
 	if (!WIFEXITED(status))
 		printf("# ended by signal %d\n", WTERMSIG(status));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -449,6 +486,12 @@ int main(int argc, char **argv)
 		return 0;
 	}
 
+	if (argc > 1 && !strcmp(argv[1], "-s")) {
+		test_mode = MO_TEST_STREAM;
+		argc--;
+		argv++;
+	}
+
 	ksft_print_header();
 	if (mo_cannot_run())
 		ksft_exit_skip("%s\n", mo_cannot_run());
@@ -461,6 +504,10 @@ int main(int argc, char **argv)
 	if (!nr)
 		ksft_exit_fail_msg("no such hazard, see %s -l\n", argv[0]);
 	ksft_set_plan(nr);
+	poisoned = mmap(NULL, sizeof(*poisoned), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (poisoned == MAP_FAILED)
+		ksft_exit_fail_msg("no memory: %m\n");
 
 	for (hazard = hazards; hazard < end; hazard++) {
 		if (!wanted(hazard, argc, argv))

@@ -15,6 +15,7 @@
 #include "mo_util.h"
 
 #define LATE_PAGE 8	/* counted from 1 */
+#define NEVER_MS 3600000
 
 static void wait_for_late_write(long long before)
 {
@@ -41,9 +42,11 @@ int mo_run_late(void)
 
 	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_select("test");
-	mo_write_number(PATH_TEST "late_ms", 500);
+	/* Not before all have been moved that can be, however long that takes. */
+	mo_write_number(PATH_TEST "late_ms", NEVER_MS);
 	mo_write_number(PATH_TEST "hold_nth", LATE_PAGE);
 	mo_move_once(&area, mo_nodes[1]);
+	mo_write_number(PATH_TEST "late_now", 1);
 	wait_for_late_write(writes);
 	if (mo_verdict(&area))
 		return DAMAGED;

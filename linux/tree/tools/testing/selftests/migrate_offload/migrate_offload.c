@@ -24,8 +24,6 @@
 /* Emulated machines, and kernels full of debugging, take their time. */
 #define TIMEOUT 600
 
-#define MTCOPY_PARAMS "/sys/module/mtcopy/parameters/"
-
 FIXTURE(memory)
 {
 	struct mo_area area;
@@ -155,30 +153,13 @@ FIXTURE_VARIANT_ADD(memory, swapcache)
 	.read_only = true,
 };
 
-/* As after boot, but let small batches go to mtcopy too. */
-static void reset_policy(void)
-{
-	mo_select("none");
-	mo_write(PATH_OFFLOAD "reasons", "all");
-	mo_write(PATH_OFFLOAD "min_batch_bytes", "0");
-	mo_write(PATH_OFFLOAD "verify", "false");
-	if (mo_exists(MTCOPY_PARAMS "min_thread_bytes"))
-		mo_write(MTCOPY_PARAMS "min_thread_bytes", "4096");
-	if (mo_exists(PATH_TEST "decline")) {
-		mo_write(PATH_TEST "decline", "0");
-		mo_write(PATH_TEST "delay_us", "0");
-		mo_write(PATH_TEST "fail_nth", "0");
-		mo_write(PATH_TEST "lie_nth", "0");
-	}
-}
-
 FIXTURE_SETUP(memory)
 {
 	const char *why_not = mo_cannot_run();
 
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	reset_policy();
+	mo_reset();
 	why_not = mo_map(&self->area, variant->type, variant->bytes,
 			 variant->folio_bytes ?: SZ_4K);
 	if (why_not) {
@@ -190,7 +171,7 @@ FIXTURE_SETUP(memory)
 FIXTURE_TEARDOWN(memory)
 {
 	mo_unmap(&self->area);
-	reset_policy();
+	mo_reset();
 }
 
 static bool always_copies(const char *engine)
@@ -213,6 +194,8 @@ TEST_F_TIMEOUT(memory, moves, TIMEOUT)
 			ASSERT_EQ(mo_map(area, variant->type, variant->bytes,
 					 variant->folio_bytes), NULL);
 		}
+		/* What an engine is too slow for would be the CPU's. */
+		mo_set_limit("max_unmapped_us", 0);
 		mo_select(engine);
 		for (pass = 0; pass < PASSES; pass++) {
 			int node = mo_nodes[!(pass % 2)];
@@ -361,14 +344,14 @@ FIXTURE_SETUP(policy)
 
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	reset_policy();
+	mo_reset();
 	ASSERT_EQ(mo_map(&self->area, MO_ANON, SZ_1M, SZ_4K), NULL);
 }
 
 FIXTURE_TEARDOWN(policy)
 {
 	mo_unmap(&self->area);
-	reset_policy();
+	mo_reset();
 }
 
 #define EXPECT_MOVES(node) do {						\
@@ -442,6 +425,24 @@ TEST_F_TIMEOUT(policy, verify_of_a_good_engine, TIMEOUT)
 	EXPECT_EQ(mo_counter("mismatched_folios"), wrong);
 }
 
+/*
+ * An engine is left out when it alone is too slow for the limit.  The built-in
+ * one never is: it is the CPU that would copy instead.
+ */
+TEST_F_TIMEOUT(policy, too_slow, TIMEOUT)
+{
+	long long copied = mo_counter("engine_bytes");
+	long long left = mo_counter("too_slow_folios");
+	int i;
+
+	mo_select("cpu");
+	mo_set_limit("max_unmapped_us", 1);
+	for (i = 0; i < 2; i++)
+		EXPECT_MOVES(mo_nodes[!i]);
+	EXPECT_EQ(mo_counter("too_slow_folios"), left);
+	EXPECT_EQ(mo_counter("engine_bytes"), copied + 2 * SZ_1M);
+}
+
 #define MPOL_BIND 2
 #define MPOL_MF_MOVE 2
 
@@ -460,141 +461,6 @@ TEST_F_TIMEOUT(policy, mbind, TIMEOUT)
 	EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[1]), 0);
 	EXPECT_TRUE(mo_content_ok(&self->area));
 	EXPECT_GT(mo_read_number(path), copied);
-}
-
-/* An engine that misbehaves: whatever it does, the data is right. */
-FIXTURE(fallback)
-{
-	struct mo_area area;
-};
-
-FIXTURE_VARIANT(fallback)
-{
-	bool posted;
-};
-
-FIXTURE_VARIANT_ADD(fallback, per_folio)
-{
-	.posted = false,
-};
-
-FIXTURE_VARIANT_ADD(fallback, posted)
-{
-	.posted = true,
-};
-
-FIXTURE_SETUP(fallback)
-{
-	const char *why_not = mo_cannot_run();
-
-	if (why_not)
-		SKIP(return, "%s", why_not);
-	if (!mo_load_test_engine(variant->posted))
-		SKIP(return, "cannot load the module migrate_offload_test");
-	if (!variant->posted) {
-		reset_policy();
-		mo_select("test");
-	}
-	ASSERT_EQ(mo_map(&self->area, MO_ANON, SZ_2M, SZ_4K), NULL);
-}
-
-FIXTURE_TEARDOWN(fallback)
-{
-	mo_unmap(&self->area);
-	if (mo_exists(PATH_TEST "decline"))
-		mo_load_test_engine(false);
-	reset_policy();
-}
-
-TEST_F_TIMEOUT(fallback, copies, TIMEOUT)
-{
-	long long copied = mo_counter("engine_folios");
-
-	EXPECT_MOVES(mo_nodes[1]);
-	EXPECT_GE(mo_counter("engine_folios") - copied, 500);
-}
-
-TEST_F_TIMEOUT(fallback, declines, TIMEOUT)
-{
-	long long copied = mo_counter("engine_folios");
-	long long declined = mo_counter("declined_folios");
-
-	mo_write(PATH_TEST "decline", "1");
-	EXPECT_MOVES(mo_nodes[1]);
-	EXPECT_EQ(mo_counter("engine_folios"), copied);
-	EXPECT_GT(mo_counter("declined_folios"), declined);
-}
-
-/* One folio that fails costs one folio, or the batch if there is one result. */
-TEST_F_TIMEOUT(fallback, fails_one, TIMEOUT)
-{
-	long long copied = mo_counter("engine_folios");
-	long long failed = mo_counter("failed_folios");
-
-	mo_write(PATH_TEST "fail_nth", "100");
-	EXPECT_MOVES(mo_nodes[1]);
-	copied = mo_counter("engine_folios") - copied;
-	failed = mo_counter("failed_folios") - failed;
-	if (variant->posted) {
-		EXPECT_GE(failed, 100);
-	} else {
-		EXPECT_EQ(failed, 1);
-		EXPECT_GE(copied, 500);
-	}
-}
-
-TEST_F_TIMEOUT(fallback, is_slow, TIMEOUT)
-{
-	long long copied = mo_counter("engine_folios");
-
-	mo_write(PATH_TEST "delay_us", "50000");
-	EXPECT_MOVES(mo_nodes[1]);
-	EXPECT_GT(mo_counter("engine_folios"), copied);
-}
-
-TEST_F_TIMEOUT(fallback, lies_but_is_verified, TIMEOUT)
-{
-	long long wrong = mo_counter("mismatched_folios");
-
-	mo_write(PATH_OFFLOAD "verify", "true");
-	mo_write(PATH_TEST "lie_nth", "100");
-	EXPECT_MOVES(mo_nodes[1]);
-	EXPECT_EQ(mo_counter("mismatched_folios") - wrong, 1);
-}
-
-/* Shows that the tests above would notice a folio that was not copied. */
-TEST_F_TIMEOUT(fallback, lies, TIMEOUT)
-{
-	size_t i, wrong = 0;
-
-	mo_write(PATH_TEST "lie_nth", "100");
-	EXPECT_EQ(mo_move(&self->area, mo_nodes[1]), 0);
-	for (i = 0; i < self->area.bytes / SZ_4K; i++)
-		wrong += !mo_page_ok(&self->area, i);
-	EXPECT_EQ(wrong, 1);
-}
-
-/* A struct migrator is alone, and stays until it unregisters. */
-TEST_F_TIMEOUT(fallback, is_alone, TIMEOUT)
-{
-	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",
-				       NULL };
-	const char *const load_posted[] = { "modprobe", "migrate_offload_test",
-					    "posted=1", NULL };
-	char engine[64];
-
-	if (!variant->posted) {
-		EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine", "cpu"), 0);
-		return;
-	}
-	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine", "cpu"), -EBUSY);
-	mo_read(PATH_OFFLOAD "engine", engine, sizeof(engine));
-	EXPECT_STREQ(engine, "test\n");
-	ASSERT_TRUE(mo_load_test_engine(false));
-	mo_select("cpu");
-	/* Now somebody else is active. */
-	EXPECT_EQ(mo_run(unload), 0);
-	EXPECT_NE(mo_run(load_posted), 0);
 }
 
 TEST_HARNESS_MAIN

@@ -135,24 +135,93 @@ int mo_run(const char *const argv[])
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-bool mo_load_test_engine(bool posted)
+static const char *const test_engine_modes[] = {
+	[MO_TEST_PLAIN] = "",
+	[MO_TEST_POSTED] = "posted",
+	[MO_TEST_STREAM] = "stream",
+};
+
+/* As what is the module loaded? */
+static enum mo_test_mode test_engine_mode(void)
+{
+	enum mo_test_mode mode;
+	char path[96], now[8];
+
+	for (mode = MO_TEST_POSTED; mode <= MO_TEST_STREAM; mode++) {
+		snprintf(path, sizeof(path),
+			 "/sys/module/migrate_offload_test/parameters/%s",
+			 test_engine_modes[mode]);
+		mo_read(path, now, sizeof(now));
+		if (now[0] == 'Y')
+			return mode;
+	}
+	return MO_TEST_PLAIN;
+}
+
+bool mo_load_test_engine(enum mo_test_mode mode)
 {
 	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",
 				       NULL };
+	char param[16] = "";
 	const char *const load[] = { "modprobe", "migrate_offload_test",
-				     posted ? "posted=1" : "posted=0", NULL };
-	char now[8];
+				     *test_engine_modes[mode] ? param : NULL,
+				     NULL };
 
 	mo_select("none");
 	if (mo_exists("/sys/module/migrate_offload_test")) {
-		mo_read("/sys/module/migrate_offload_test/parameters/posted",
-			now, sizeof(now));
-		if ((now[0] == 'Y') == posted && !posted)
+		/* A struct migrator becomes active when it is loaded. */
+		if (mode != MO_TEST_POSTED && mode == test_engine_mode())
 			return true;
 		if (mo_run(unload))
 			return false;
 	}
+	snprintf(param, sizeof(param), "%s=1", test_engine_modes[mode]);
 	return !mo_run(load);
+}
+
+static void reset_test_engine(void)
+{
+	static const char *const switches[] = {
+		"decline", "delay_us", "fail_nth", "lie_nth", "hold_nth",
+		"decline_submit", "decline_nth", "pair_delay_us",
+		"max_in_flight", "report_early",
+	};
+	char path[128];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(switches); i++) {
+		snprintf(path, sizeof(path), PATH_TEST "%s", switches[i]);
+		if (mo_exists(path))
+			mo_write(path, "0");
+	}
+	if (mo_exists(PATH_TEST "order"))
+		mo_write(PATH_TEST "order", "fifo");
+}
+
+void mo_set_limit(const char *name, long long number)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PATH_OFFLOAD "%s", name);
+	if (mo_exists(path))
+		mo_write_number(path, number);
+}
+
+void mo_reset(void)
+{
+	mo_select("none");
+	mo_set_limit("max_batch_pages", 512);
+	mo_set_limit("max_windows", 2);
+	if (mo_exists(PATH_OFFLOAD "streaming")) {
+		mo_write(PATH_OFFLOAD "streaming", "true");
+		mo_write(PATH_OFFLOAD "max_unmapped_us", "default");
+	}
+	mo_write(PATH_OFFLOAD "reasons", "all");
+	mo_write(PATH_OFFLOAD "min_batch_bytes", "0");
+	mo_write(PATH_OFFLOAD "verify", "false");
+	if (mo_exists(PATH_MTCOPY "min_thread_bytes"))
+		mo_write(PATH_MTCOPY "min_thread_bytes", "4096");
+	reset_test_engine();
 }
 
 static __u64 read_entry(const char *path, __u64 index)

@@ -12,6 +12,7 @@
 #define PATH_OFFLOAD "/sys/kernel/mm/migrate_offload/"
 #define PATH_DEBUG "/sys/kernel/debug/migrate_offload/"
 #define PATH_TEST "/sys/kernel/debug/migrate_offload_test/"
+#define PATH_MTCOPY "/sys/module/mtcopy/parameters/"
 #define PATH_THP "/sys/kernel/mm/transparent_hugepage/"
 #define PATH_KSM "/sys/kernel/mm/ksm/"
 
@@ -49,8 +50,19 @@ void mo_select(const char *engine);
  * all that are available.  NULL when there are no more.
  */
 const char *mo_engine(unsigned int nth);
-/* Have the test engine there, as a struct migrator or not.  False if it can't. */
-bool mo_load_test_engine(bool posted);
+/* How the test engine copies. */
+enum mo_test_mode {
+	MO_TEST_PLAIN,	/* a batch at a time, with a result for each folio */
+	MO_TEST_POSTED,	/* a batch at a time, as a struct migrator */
+	MO_TEST_STREAM,	/* batches side by side */
+};
+
+/* Have the test engine there, and none active.  False if it cannot be. */
+bool mo_load_test_engine(enum mo_test_mode mode);
+/* Set one of the limits of windows, where there are any. */
+void mo_set_limit(const char *name, long long number);
+/* Settings as after boot, but small batches go to mtcopy too. */
+void mo_reset(void);
 int mo_run(const char *const argv[]);
 
 __u64 mo_pfn(const void *addr);

@@ -12,15 +12,18 @@
  *   fail_nth	fail the nth folio from now on with -EIO
  *   lie_nth	say that the nth folio from now on was copied, but do not copy
  *   hold_nth	give up on the nth folio from now on, as on a device that cannot
- *		be stopped: late_ms after that its destination is overwritten,
- *		and then both folios are let go.  One at a time
+ *		be stopped: late_ms after that, or when something is written to
+ *		late_now, its destination is overwritten, and then both folios
+ *		are let go.  One at a time
  *
  * and counts there what it was given: batches, seen_folios, seen_poisoned,
  * and seen_secret, folios that the kernel itself must not read; and late_writes.
  * in_copy is not zero while a batch is being copied.
  *
  * With the module parameter posted=1 the engine is a struct migrator, which
- * has one result for the whole batch.
+ * has one result for the whole batch.  With stream=1 it copies batches side by
+ * side, in a context of its own: migrate_offload_test_stream.c has what is
+ * different then.
  *
  * While the module is loaded it listens to a tracepoint of the batch copy, so
  * batches are followed also when no engine is active.
@@ -63,25 +66,31 @@
 #include <linux/workqueue.h>
 #include <trace/events/migrate_offload.h>
 
+#include "migrate_offload_test.h"
+
 static bool posted;
 module_param(posted, bool, 0444);
 MODULE_PARM_DESC(posted, "register as a struct migrator, with one result for a batch");
 
+static bool stream;
+module_param(stream, bool, 0444);
+MODULE_PARM_DESC(stream, "copy batches side by side, and later");
+
 static struct dentry *test_dir;
 
-static bool decline;
-static u32 delay_us;
+bool test_decline;
+u32 test_delay_us;
 static atomic_t fail_nth;
 static atomic_t lie_nth;
 static atomic_t hold_nth;
 static u32 late_ms = 100;
 
-static atomic_t batches;
+atomic_t test_batches;
 static atomic_t seen_folios;
 static atomic_t seen_poisoned;
 static atomic_t seen_secret;
 static atomic_t late_writes;
-static atomic_t in_copy;
+atomic_t test_in_copy;
 
 /*
  * What is held.  Whoever takes a pointer out, with xchg(), gives back what it
@@ -116,7 +125,7 @@ static void finish_bh(void)
 }
 
 static void finish_grab(void *data, const char *reason, const char *engine,
-			u64 since_start_ns)
+			u64 bytes, u64 unmapped_ns, bool copied, int rc)
 {
 	struct folio *folio = xchg(&grabbed_folio, NULL);
 
@@ -127,17 +136,44 @@ static void finish_grab(void *data, const char *reason, const char *engine,
 	folio_put(folio);
 }
 
-static void test_copied(struct folio *first, unsigned int nr_folios)
+static void test_grab(struct folio *first, unsigned int nr_folios)
 {
 	if (nr_folios > 1 && atomic_dec_if_positive(&grab_next) == 0) {
 		folio_get(first);
 		if (cmpxchg(&grabbed_folio, NULL, first))
 			folio_put(first);
 	}
+}
+
+void test_batch_copied(void)
+{
 	finish_pin();
 	finish_bh();
-	if (READ_ONCE(delay_us))
-		fsleep(READ_ONCE(delay_us));
+}
+
+/*
+ * Its turn to be moved may come before the rest of the batch was copied.  No
+ * holder may still be there then, or the folio cannot be moved at all.
+ */
+void test_pair_copied(struct folio *src, bool first_of_many)
+{
+	struct buffer_head *bh = READ_ONCE(held_bh);
+	struct page *page = READ_ONCE(pinned_page);
+
+	if (first_of_many)
+		test_grab(src, 2);
+	if (page && page_folio(page) == src)
+		finish_pin();
+	if (bh && bh->b_folio == src)
+		finish_bh();
+}
+
+static void test_copied(struct folio *first, unsigned int nr_folios)
+{
+	test_grab(first, nr_folios);
+	test_batch_copied();
+	if (READ_ONCE(test_delay_us))
+		fsleep(READ_ONCE(test_delay_us));
 }
 
 /* Some memory, such as that of memfd_secret(2), has no kernel mapping. */
@@ -149,8 +185,7 @@ static bool test_is_secret(struct folio *folio)
 		copy_from_kernel_nofault(&byte, folio_address(folio), 1);
 }
 
-/* What becomes of a folio: 1 to copy it, 0 to say it was, or an error. */
-static int test_look_at(struct folio *src)
+int test_look_at(struct folio *src)
 {
 	atomic_inc(&seen_folios);
 	if (folio_contain_hwpoisoned_page(src))
@@ -182,7 +217,22 @@ static void test_write_late(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(late_work, test_write_late);
 
-static void test_hold(struct migrate_copy_pair *pair)
+/* Do not wait any longer, if that is what is waited for. */
+static int late_now_set(void *data, u64 value)
+{
+	if (cancel_delayed_work(&late_work))
+		mod_delayed_work(system_wq, &late_work, 0);
+	return 0;
+}
+
+DEFINE_DEBUGFS_ATTRIBUTE(late_now_fops, NULL, late_now_set, "%llu\n");
+
+bool test_wants_hold(void)
+{
+	return atomic_dec_if_positive(&hold_nth) == 0;
+}
+
+void test_hold(struct migrate_copy_pair *pair)
 {
 	if (delayed_work_pending(&late_work))
 		return;
@@ -196,17 +246,17 @@ static int test_copy(struct migrate_copy_batch *batch)
 {
 	unsigned int i;
 
-	atomic_inc(&batches);
-	if (READ_ONCE(decline))
+	atomic_inc(&test_batches);
+	if (READ_ONCE(test_decline))
 		return -EOPNOTSUPP;
 
-	atomic_inc(&in_copy);
+	atomic_inc(&test_in_copy);
 	for (i = 0; i < batch->nr_pairs; i++) {
 		struct migrate_copy_pair *pair = &batch->pairs[i];
 		struct migrate_copy_pos pos = { .pair = i };
 		int rc;
 
-		if (atomic_dec_if_positive(&hold_nth) == 0) {
+		if (test_wants_hold()) {
 			test_hold(pair);
 			continue;
 		}
@@ -216,7 +266,7 @@ static int test_copy(struct migrate_copy_batch *batch)
 			migrate_copy_range(batch, pos, folio_size(pair->src));
 	}
 	test_copied(batch->pairs[0].src, batch->nr_pairs);
-	atomic_dec(&in_copy);
+	atomic_dec(&test_in_copy);
 	return 0;
 }
 
@@ -254,14 +304,14 @@ static int test_offload_copy(struct list_head *dst_list,
 {
 	int rc;
 
-	atomic_inc(&batches);
-	if (READ_ONCE(decline))
+	atomic_inc(&test_batches);
+	if (READ_ONCE(test_decline))
 		return -EOPNOTSUPP;
 
-	atomic_inc(&in_copy);
+	atomic_inc(&test_in_copy);
 	rc = test_copy_lists(dst_list, src_list);
 	test_copied(list_first_entry(src_list, struct folio, lru), folio_cnt);
-	atomic_dec(&in_copy);
+	atomic_dec(&test_in_copy);
 	return rc;
 }
 
@@ -410,58 +460,86 @@ static const struct file_operations hold_bh_fops = {
 static void test_create_files(void)
 {
 	test_dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
-	debugfs_create_bool("decline", 0600, test_dir, &decline);
-	debugfs_create_u32("delay_us", 0600, test_dir, &delay_us);
+	debugfs_create_bool("decline", 0600, test_dir, &test_decline);
+	debugfs_create_u32("delay_us", 0600, test_dir, &test_delay_us);
 	debugfs_create_atomic_t("fail_nth", 0600, test_dir, &fail_nth);
 	debugfs_create_atomic_t("lie_nth", 0600, test_dir, &lie_nth);
 	debugfs_create_atomic_t("hold_nth", 0600, test_dir, &hold_nth);
 	debugfs_create_u32("late_ms", 0600, test_dir, &late_ms);
+	debugfs_create_file_unsafe("late_now", 0200, test_dir, NULL,
+				   &late_now_fops);
 	debugfs_create_atomic_t("late_writes", 0400, test_dir, &late_writes);
-	debugfs_create_atomic_t("batches", 0400, test_dir, &batches);
+	debugfs_create_atomic_t("batches", 0400, test_dir, &test_batches);
 	debugfs_create_atomic_t("seen_folios", 0400, test_dir, &seen_folios);
 	debugfs_create_atomic_t("seen_poisoned", 0400, test_dir, &seen_poisoned);
 	debugfs_create_atomic_t("seen_secret", 0400, test_dir, &seen_secret);
-	debugfs_create_atomic_t("in_copy", 0400, test_dir, &in_copy);
+	debugfs_create_atomic_t("in_copy", 0400, test_dir, &test_in_copy);
 	debugfs_create_file("pin", 0200, test_dir, NULL, &pin_fops);
 	debugfs_create_file("grab", 0200, test_dir, NULL, &grab_fops);
 	debugfs_create_file("hold_bh", 0200, test_dir, NULL, &hold_bh_fops);
+	if (stream)
+		test_stream_create_files(test_dir);
 }
 
-/* The event says that the first folio of a batch was moved. */
-static struct tracepoint *first_folio_tp;
+/* The event says that a folio was moved. */
+static struct tracepoint *folio_tp;
 
-static void find_first_folio_tp(struct tracepoint *tp, void *priv)
+static void find_folio_tp(struct tracepoint *tp, void *priv)
 {
-	check_trace_callback_type_mm_migrate_first_folio(finish_grab);
-	if (!strcmp(tp->name, "mm_migrate_first_folio"))
-		first_folio_tp = tp;
+	check_trace_callback_type_mm_migrate_folio(finish_grab);
+	if (!strcmp(tp->name, "mm_migrate_folio"))
+		folio_tp = tp;
 }
 
 static void test_remove_probe(void)
 {
-	tracepoint_probe_unregister(first_folio_tp, finish_grab, NULL);
+	tracepoint_probe_unregister(folio_tp, finish_grab, NULL);
 	tracepoint_synchronize_unregister();
+}
+
+static int test_register(void)
+{
+	if (posted)
+		return migrate_offload_register(&test_migrator);
+	return migrate_engine_register(stream ? &test_stream_engine :
+						&test_engine);
+}
+
+static void test_unregister(void)
+{
+	if (posted)
+		migrate_offload_unregister(&test_migrator);
+	else
+		migrate_engine_unregister(stream ? &test_stream_engine :
+						   &test_engine);
 }
 
 static int __init test_init(void)
 {
 	int ret;
 
-	for_each_kernel_tracepoint(find_first_folio_tp, NULL);
-	if (!first_folio_tp)
+	if (posted && stream)
+		return -EINVAL;
+	for_each_kernel_tracepoint(find_folio_tp, NULL);
+	if (!folio_tp)
 		return -ENODEV;
-	ret = tracepoint_probe_register(first_folio_tp, finish_grab, NULL);
+	ret = tracepoint_probe_register(folio_tp, finish_grab, NULL);
 	if (ret)
 		return ret;
-
-	ret = posted ? migrate_offload_register(&test_migrator) :
-		       migrate_engine_register(&test_engine);
-	if (ret) {
-		test_remove_probe();
-		return ret;
-	}
+	ret = test_stream_init();
+	if (ret)
+		goto remove_probe;
+	ret = test_register();
+	if (ret)
+		goto stream_exit;
 	test_create_files();
 	return 0;
+
+stream_exit:
+	test_stream_exit();
+remove_probe:
+	test_remove_probe();
+	return ret;
 }
 module_init(test_init);
 
@@ -469,11 +547,9 @@ static void __exit test_exit(void)
 {
 	/* Closes the door to holders; those who hold a file hold the module. */
 	debugfs_remove(test_dir);
-	if (posted)
-		migrate_offload_unregister(&test_migrator);
-	else
-		migrate_engine_unregister(&test_engine);
+	test_unregister();
 	flush_delayed_work(&late_work);
+	test_stream_exit();
 	test_remove_probe();
 }
 module_exit(test_exit);

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm: what the CPU copies itself.
+ *
+ * A task that waits for the channels has nothing else to do.  So the tail of
+ * each batch is set aside for it, of a size so that both are through at the
+ * same time: at the speed of the channels, at that of the CPU, and with the time
+ * that the task has been spending on other things than to wait.  The CPU works
+ * from the end backwards, a few pages at a time, and the channels go on with
+ * what it leaves to them.
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <kunit/visibility.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/sched.h>
+#include <linux/sched/stat.h>
+
+#include "dcbm.h"
+
+/* Between two looks at the channels. */
+#define DCBM_SHARE_CHUNK max_t(size_t, SZ_16K, PAGE_SIZE)
+
+/* Bytes over which the speed of the CPU is measured. */
+#define DCBM_SHARE_SPEED_BYTES SZ_256K
+
+/* With less, it is left to whom it belongs. */
+#define DCBM_SHARE_MIN_TAKEN (4 * DCBM_SHARE_CHUNK)
+
+bool dcbm_share_on = true;
+EXPORT_SYMBOL_IF_KUNIT(dcbm_share_on);
+module_param_named(cpu_share, dcbm_share_on, bool, 0644);
+MODULE_PARM_DESC(cpu_share, "let a CPU that would have to wait copy a share itself, default Y");
+
+atomic64_t dcbm_cpu_share_bytes;
+
+/* Several tasks may be at them; the last one's word counts. */
+static unsigned long dcbm_cpu_ns_per_mib;
+static unsigned long dcbm_elsewhere_ns_per_mib = DCBM_UNKNOWN;
+
+void dcbm_note_cpu_speed(u64 ns_per_mib)
+{
+	WRITE_ONCE(dcbm_cpu_ns_per_mib, ns_per_mib);
+}
+
+/* Begin with what was so the last time. */
+void dcbm_share_open(struct dcbm_stream *stream)
+{
+	stream->elsewhere_ns_per_mib = READ_ONCE(dcbm_elsewhere_ns_per_mib);
+}
+
+void dcbm_share_close(struct dcbm_stream *stream)
+{
+	if (!stream->learning)
+		WRITE_ONCE(dcbm_elsewhere_ns_per_mib,
+			   stream->elsewhere_ns_per_mib);
+}
+
+static u64 dcbm_waited_ns(const struct dcbm_stream *stream, u64 now)
+{
+	return stream->waited_ns +
+		(stream->waits ? now - stream->waits_since_ns : 0);
+}
+
+/* The time of a job begins. */
+void dcbm_share_job_starts(struct dcbm_job *job)
+{
+	job->start_ns = ktime_get_ns();
+	job->waited_ns = dcbm_waited_ns(job->stream, job->start_ns);
+}
+
+/*
+ * It was the first one, and is over.  Of the time that it took, how much did
+ * the task spend with something else?
+ */
+void dcbm_share_job_ends(const struct dcbm_job *job)
+{
+	struct dcbm_stream *stream = job->stream;
+	u64 now = ktime_get_ns();
+	u64 ns = now - job->start_ns;
+	u64 waited_ns = dcbm_waited_ns(stream, now) - job->waited_ns;
+	u64 old_ns = stream->elsewhere_ns_per_mib;
+
+	ns = mul_u64_u64_div_u64(ns - min(ns, waited_ns), SZ_1M,
+				 job->batch->bytes);
+	if (old_ns != DCBM_UNKNOWN)
+		ns = (3 * old_ns + ns) / 4;
+	stream->elsewhere_ns_per_mib = min(ns, (u64)DCBM_UNKNOWN - 1);
+}
+
+/* Set the tail of a new job aside.  @engine_ns: for 1 MiB.  Returns its size. */
+size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns)
+{
+	struct dcbm_stream *stream = job->stream;
+	size_t left, share = 0;
+
+	if (READ_ONCE(dcbm_share_on) && !stream->learning &&
+	    stream->elsewhere_ns_per_mib != DCBM_UNKNOWN)
+		share = dcbm_cpu_share(job->batch->bytes, engine_ns,
+				       READ_ONCE(dcbm_cpu_ns_per_mib),
+				       stream->elsewhere_ns_per_mib);
+	job->share = share;
+	for (left = share; left; ) {
+		size_t step = min(left, job->limit.offset);
+
+		job->limit.offset -= step;
+		left -= step;
+		if (!job->limit.offset && job->limit.pair) {
+			job->limit.pair--;
+			job->limit.offset = job->pairs[job->limit.pair].bytes;
+		}
+	}
+	return share;
+}
+
+/* The channels may go on with up to so many bytes of the share. */
+static void dcbm_share_cede(struct dcbm_job *job, size_t bytes)
+{
+	struct migrate_copy_pos *limit = &job->limit;
+
+	bytes = min(bytes, job->share);
+	job->share -= bytes;
+	while (bytes) {
+		size_t end = limit->pair == job->end.pair ? job->end.offset :
+			     job->pairs[limit->pair].bytes;
+		size_t step = min(bytes, end - limit->offset);
+
+		limit->offset += step;
+		bytes -= step;
+		if (limit->pair == job->end.pair)
+			break;
+		if (limit->offset == end) {
+			limit->pair++;
+			limit->offset = 0;
+		}
+	}
+}
+
+/*
+ * The channels have nothing to do, and the CPU has not come to its share: they
+ * take from it.  While the CPU is at it, they leave it a part.
+ */
+bool dcbm_share_take(struct dcbm_stream *stream)
+{
+	struct dcbm_job *job;
+
+	if (stream->nr_flying)
+		return false;
+	list_for_each_entry(job, &stream->jobs, node) {
+		size_t bytes = job->share;
+
+		if (stream->waits)
+			bytes = bytes < DCBM_SHARE_MIN_TAKEN ?
+				0 : PAGE_ALIGN(bytes / 2);
+		if (!bytes)
+			continue;
+		dcbm_share_cede(job, bytes);
+		return true;
+	}
+	return false;
+}
+
+/* Is anything left of any share? */
+bool dcbm_share_left(const struct dcbm_stream *stream)
+{
+	struct dcbm_job *job;
+
+	list_for_each_entry(job, &stream->jobs, node)
+		if (job->share)
+			return true;
+	return false;
+}
+
+/* Somebody else needs the CPU more. */
+static void dcbm_share_drop(struct dcbm_stream *stream)
+{
+	struct dcbm_job *job;
+
+	list_for_each_entry(job, &stream->jobs, node)
+		dcbm_share_cede(job, job->share);
+	dcbm_feed(stream);
+}
+
+/* Find the next chunk of a job's share, from the end.  Returns its size. */
+static size_t dcbm_share_next(struct dcbm_job *job)
+{
+	struct migrate_copy_pos *end = &job->end;
+
+	while (job->share) {
+		struct dcbm_pair *pair = &job->pairs[end->pair];
+		size_t start = end->pair == job->limit.pair ?
+			       job->limit.offset : 0;
+		size_t bytes = min(end->offset - start, DCBM_SHARE_CHUNK);
+
+		/* What failed is not ours, and what is held even less. */
+		if (pair->error)
+			bytes = end->offset - start;
+		end->offset -= bytes;
+		job->share -= bytes;
+		if (bytes && !pair->error)
+			return bytes;
+		if (end->pair == job->limit.pair)
+			break;
+		end->pair--;
+		end->offset = job->pairs[end->pair].bytes;
+	}
+	job->share = 0;
+	return 0;
+}
+
+static void dcbm_share_copy_chunk(struct dcbm_job *job, size_t bytes)
+{
+	struct migrate_copy_pos pos = job->end;
+	int result;
+
+	migrate_copy_range(job->batch, pos, bytes);
+	result = job->batch->pairs[pos.pair].result;
+	dcbm_account(job, &job->pairs[pos.pair], bytes);
+	if (result == -EHWPOISON)
+		dcbm_pair_fail(job, pos.pair, result);
+	atomic64_add(bytes, &dcbm_cpu_share_bytes);
+	dcbm_pair_check(job, pos.pair);
+}
+
+static void dcbm_share_note_speed(struct dcbm_stream *stream)
+{
+	unsigned long old_ns = READ_ONCE(dcbm_cpu_ns_per_mib);
+	u64 ns;
+
+	if (stream->share_bytes < DCBM_SHARE_SPEED_BYTES)
+		return;
+	ns = div64_u64(stream->share_ns * SZ_1M, stream->share_bytes);
+	WRITE_ONCE(dcbm_cpu_ns_per_mib,
+		   clamp_t(u64, (7 * (u64)old_ns + ns) / 8, 1, LONG_MAX));
+	stream->share_bytes = 0;
+	stream->share_ns = 0;
+}
+
+/*
+ * Instead of waiting, copy for a while: until there is something to report, or
+ * to be done for the channels.  Returns false if there is nothing to copy, or
+ * others want the CPU.
+ */
+bool dcbm_share_copy(struct dcbm_stream *stream, u64 until)
+{
+	u64 nr_reported = stream->nr_reported;
+	u64 now, start = 0;
+	struct dcbm_job *job;
+	size_t bytes = 0;
+
+	for (;;) {
+		if (!dcbm_share_left(stream))
+			break;
+		if (need_resched() || !single_task_running()) {
+			if (!start)
+				dcbm_share_drop(stream);
+			break;
+		}
+		list_for_each_entry(job, &stream->jobs, node) {
+			bytes = dcbm_share_next(job);
+			if (bytes)
+				break;
+		}
+		if (!bytes)
+			break;
+		if (!start)
+			start = ktime_get_ns();
+		dcbm_share_copy_chunk(job, bytes);
+		stream->share_bytes += bytes;
+		now = ktime_get_ns();
+		if (atomic_read(&stream->nr_events) || now >= until ||
+		    stream->nr_reported != nr_reported)
+			break;
+	}
+	if (!start)
+		return false;
+	stream->share_ns += ktime_get_ns() - start;
+	dcbm_share_note_speed(stream);
+	return true;
+}

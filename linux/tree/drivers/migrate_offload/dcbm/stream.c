@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm: streams, and the jobs in them.
+ *
+ * A stream has channels, and a queue of jobs.  A channel that has got through
+ * half of what it had gets more, of the same job or of the next, so that no
+ * channel stands still between two batches.  A folio is reported as soon as
+ * nothing of it is left to do, whatever else is in its batch.
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/mempool.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "dcbm.h"
+
+/* So many streams, and jobs, can do without any allocation. */
+#define DCBM_POOL_MIN 4
+
+/*
+ * Where a task sleeps, it is woken for folios that are worth so much of the
+ * engine's time: a large one, or many small ones.
+ */
+#define DCBM_WAKE_NS (50ULL * NSEC_PER_USEC)
+
+/* A cache, as jobs are too large for kmalloc() to keep some at hand. */
+static struct kmem_cache *dcbm_job_cache;
+static mempool_t *dcbm_jobs;
+static mempool_t *dcbm_streams;
+
+static void dcbm_job_free(struct kref *ref)
+{
+	mempool_free(container_of(ref, struct dcbm_job, ref), dcbm_jobs);
+}
+
+void dcbm_job_put(struct dcbm_job *job)
+{
+	kref_put(&job->ref, dcbm_job_free);
+}
+
+/* NULL when there is no memory without reclaiming any. */
+static struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
+				     struct migrate_copy_batch *batch)
+{
+	/* No reclaim, no wakeup of kswapd, no reserves: see mempool_alloc(). */
+	struct dcbm_job *job = mempool_alloc(dcbm_jobs, __GFP_NOWARN);
+	unsigned int i;
+
+	if (!job)
+		return NULL;
+	kref_init(&job->ref);
+	job->stream = stream;
+	job->batch = batch;
+	job->nr_pairs = batch->nr_pairs;
+	job->nr_reported = 0;
+	job->nr_failed = 0;
+	job->next.pair = 0;
+	job->next.offset = 0;
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct dcbm_pair *pair = &job->pairs[i];
+
+		pair->src = batch->pairs[i].src;
+		pair->dst = batch->pairs[i].dst;
+		atomic_set(&pair->nr_users, 0);
+		pair->bytes = folio_size(pair->src);
+		atomic_set(&pair->bytes_left, pair->bytes);
+		pair->nr_flying = 0;
+		pair->error = 0;
+		pair->held = false;
+	}
+	job->end.pair = job->nr_pairs - 1;
+	job->end.offset = job->pairs[job->end.pair].bytes;
+	job->limit = job->end;
+	return job;
+}
+
+/* All of its pairs have been reported. */
+static void dcbm_job_finish(struct dcbm_job *job)
+{
+	struct dcbm_stream *stream = job->stream;
+	struct dcbm_job *next = list_is_last(&job->node, &stream->jobs) ?
+				NULL : list_next_entry(job, node);
+
+	if (list_is_first(&job->node, &stream->jobs)) {
+		dcbm_share_job_ends(job);
+		/* Now the time of the next one runs. */
+		if (next)
+			dcbm_share_job_starts(next);
+	}
+	list_del(&job->node);
+	stream->open_bytes -= job->batch->bytes;
+	if (!stream->learning) {
+		atomic64_add(job->nr_pairs - job->nr_failed,
+			     &dcbm_folios_migrated);
+		atomic64_add(job->nr_failed, &dcbm_folios_failed);
+	}
+	/* A device may keep the job, but neither of these. */
+	job->stream = NULL;
+	job->batch = NULL;
+	dcbm_job_put(job);
+}
+
+/* How many bytes of a folio has nobody been given yet? */
+static size_t dcbm_pair_unsubmitted(const struct dcbm_job *job,
+				    unsigned int nr)
+{
+	size_t end = job->pairs[nr].bytes, start = 0;
+
+	if (nr < job->next.pair || nr > job->end.pair)
+		return 0;
+	if (nr == job->next.pair)
+		start = job->next.offset;
+	if (nr == job->end.pair)
+		end = job->end.offset;
+	return end - start;
+}
+
+/*
+ * The CPU will have to copy the folio, whatever becomes of the pieces that fly.
+ * dcbm_pair_check() is due.
+ */
+void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error)
+{
+	struct dcbm_pair *pair = &job->pairs[nr];
+
+	if (pair->error)
+		return;
+	dcbm_account(job, pair, dcbm_pair_unsubmitted(job, nr));
+	pair->error = error;
+}
+
+/*
+ * Report a folio if nothing is left to do.  With the last one, the job is gone;
+ * whoever goes on with it needs a reference.
+ */
+void dcbm_pair_check(struct dcbm_job *job, unsigned int nr)
+{
+	struct migrate_copy_pair *reported = &job->batch->pairs[nr];
+	struct dcbm_pair *pair = &job->pairs[nr];
+
+	if (pair->nr_flying ||
+	    (!pair->error && dcbm_pair_unsubmitted(job, nr)))
+		return;
+	/* A held pair has its result already. */
+	if (!pair->held)
+		reported->result = pair->error;
+	job->nr_failed += !!pair->error;
+	job->stream->nr_open--;
+	job->stream->nr_reported++;
+	migrate_copy_done(job->batch, nr);
+	if (++job->nr_reported == job->nr_pairs)
+		dcbm_job_finish(job);
+}
+
+/* Submit nothing more of this job. */
+void dcbm_job_cut(struct dcbm_job *job)
+{
+	unsigned int i;
+
+	kref_get(&job->ref);
+	job->share = 0;
+	for (i = job->next.pair; i <= job->end.pair; i++) {
+		if (job->pairs[i].error || !dcbm_pair_unsubmitted(job, i))
+			continue;
+		dcbm_pair_fail(job, i, -EBUSY);
+		dcbm_pair_check(job, i);
+	}
+	job->limit = job->next;
+	dcbm_job_put(job);
+}
+
+/*
+ * Channels that took nothing of an earlier batch may do so now.  How many are
+ * there?  One that takes nothing is judged here, as it is met nowhere else.
+ */
+static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan;
+	unsigned int nr = 0;
+
+	list_for_each_entry(chan, &stream->chans, lease) {
+		dcbm_chan_judge(chan);
+		chan->dead = chan->retiring;
+		nr += !chan->dead && !chan->parting;
+	}
+	return nr;
+}
+
+/*
+ * How long will 1 MiB take, at the speed at which the channels went before?
+ * 0 when that is not known.
+ */
+static u64 dcbm_expected_ns(const struct dcbm_stream *stream, bool *even)
+{
+	u64 sum = 0, min_ns = U64_MAX, max_ns = 0;
+	struct dcbm_chan *chan;
+	unsigned int nr = 0;
+
+	*even = true;
+	list_for_each_entry(chan, &stream->chans, lease) {
+		if (chan->dead || chan->parting)
+			continue;
+		if (!chan->ns_per_mib)
+			return 0;
+		sum += chan->ns_per_mib;
+		min_ns = min(min_ns, chan->ns_per_mib);
+		max_ns = max(max_ns, chan->ns_per_mib);
+		nr++;
+	}
+	*even = max_ns / 2 < min_ns;
+	return nr ? div_u64(sum, nr * nr) : 0;
+}
+
+static u64 dcbm_poll_ns(void)
+{
+	return (u64)READ_ONCE(dcbm_poll_us) * NSEC_PER_USEC;
+}
+
+/*
+ * Put a batch into the queue.  Returns 0, or a negative errno, after which
+ * nothing was begun.
+ */
+int dcbm_stream_submit(struct dcbm_stream *stream,
+		       struct migrate_copy_batch *batch)
+{
+	struct dcbm_job *job;
+	unsigned int nr_chans;
+	size_t bytes;
+	u64 mib_ns;
+	bool even;
+
+	dcbm_collect(stream);
+	if (stream->open_bytes + batch->bytes > stream->bytes) {
+		/* So much together is worth more channels. */
+		stream->bytes = stream->open_bytes + batch->bytes;
+		stream->balance_at = jiffies;
+	}
+	dcbm_balance(stream);
+	nr_chans = dcbm_stream_revive(stream);
+	job = nr_chans ? dcbm_job_new(stream, batch) : NULL;
+	if (!job)
+		return -EBUSY;
+
+	mib_ns = dcbm_expected_ns(stream, &even);
+	bytes = batch->bytes - dcbm_share_set(job, mib_ns);
+	job->expected_ns = mul_u64_u64_div_u64(mib_ns, bytes, SZ_1M);
+	/* Where it is so fast, each descriptor counts. */
+	job->piece = dcbm_piece(bytes, nr_chans,
+				even && job->expected_ns <= dcbm_poll_ns());
+	dcbm_share_job_starts(job);
+	list_add_tail(&job->node, &stream->jobs);
+	stream->nr_open += job->nr_pairs;
+	stream->open_bytes += batch->bytes;
+	dcbm_feed(stream);
+	return 0;
+}
+
+static unsigned long dcbm_check_jiffies(void)
+{
+	return max(msecs_to_jiffies(READ_ONCE(dcbm_timeout_ms)) / 8, 1UL);
+}
+
+/* Take all jobs forward, as far as that goes without waiting. */
+static void dcbm_stream_progress(struct dcbm_stream *stream)
+{
+	dcbm_collect(stream);
+	if (time_after_eq(jiffies, stream->check_at)) {
+		dcbm_check(stream);
+		stream->check_at = jiffies + dcbm_check_jiffies();
+	}
+	dcbm_balance(stream);
+	if (stream->hungry)
+		dcbm_feed(stream);
+}
+
+static bool dcbm_stream_has_news(const struct dcbm_stream *stream)
+{
+	return atomic_read(&stream->nr_events) >= stream->wake_at;
+}
+
+/*
+ * To sleep and be woken takes longer than many transfers, so spin for as long
+ * as the first job is expected to take, unless somebody else wants the CPU.
+ * Returns true if there is something to do.
+ */
+static bool dcbm_poll(const struct dcbm_stream *stream,
+		      const struct dcbm_job *job, u64 until)
+{
+	/* One that takes long is worth a context switch. */
+	if (job->expected_ns > dcbm_poll_ns())
+		return false;
+	until = min(until, job->start_ns + job->expected_ns +
+			   job->expected_ns / 2);
+	while (!atomic_read(&stream->nr_events)) {
+		if (need_resched() || ktime_get_ns() > until)
+			return false;
+		cpu_relax();
+	}
+	return true;
+}
+
+/* For how many folios is it worth to be woken? */
+static int dcbm_wake_at(const struct dcbm_stream *stream,
+			const struct dcbm_job *job)
+{
+	u64 pair_ns = div_u64(job->expected_ns, job->nr_pairs);
+	u64 nr = pair_ns ? div64_u64(DCBM_WAKE_NS, pair_ns) : 1;
+
+	return clamp_t(u64, nr, 1, stream->nr_open);
+}
+
+/* Wait until something comes back, or for a part of the timeout. */
+static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
+{
+	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
+							struct dcbm_job, node);
+	unsigned long most = dcbm_check_jiffies();
+	u64 now;
+
+	/* The last one was cut short when no channel took what was left. */
+	if (!job)
+		return;
+	if (dcbm_is_hungry(stream) || dcbm_poll(stream, job, until))
+		return;
+	now = ktime_get_ns();
+	if (now >= until)
+		return;
+	WRITE_ONCE(stream->wake_at, dcbm_wake_at(stream, job));
+	if (until - now >= jiffies_to_nsecs(most))
+		wait_event_timeout(stream->wq, dcbm_stream_has_news(stream),
+				   most);
+	else
+		wait_event_hrtimeout(stream->wq, dcbm_stream_has_news(stream),
+				     ns_to_ktime(until - now));
+	/* Until we sleep again, nobody needs to look whether we do. */
+	WRITE_ONCE(stream->wake_at, INT_MAX);
+}
+
+/*
+ * Take all jobs forward until there is something to report, but for no longer
+ * than @wait_ns.
+ */
+void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
+{
+	u64 nr_reported = stream->nr_reported;
+	u64 now, until = U64_MAX;
+
+	if (!wait_ns && !atomic_read(&stream->nr_events))
+		return;
+	dcbm_stream_progress(stream);
+	if (!wait_ns)
+		return;
+	if (!stream->nr_open || stream->nr_reported != nr_reported)
+		return;
+	stream->waits_since_ns = ktime_get_ns();
+	stream->waits = true;
+	if (wait_ns != U64_MAX)
+		until = stream->waits_since_ns + wait_ns;
+	do {
+		if (!dcbm_share_copy(stream, until))
+			dcbm_stream_wait(stream, until);
+		dcbm_stream_progress(stream);
+		now = ktime_get_ns();
+	} while (stream->nr_open && stream->nr_reported == nr_reported &&
+		 now < until);
+	stream->waits = false;
+	stream->waited_ns += now - stream->waits_since_ns;
+}
+
+/*
+ * A stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  Waits for up
+ * to @wait_ns when all are busy.
+ */
+struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, u64 wait_ns,
+				     int *error)
+{
+	/* As in dcbm_job_new(). */
+	struct dcbm_stream *stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
+
+	*error = -EBUSY;
+	if (!stream)
+		return NULL;
+	memset(stream, 0, sizeof(*stream));
+	INIT_LIST_HEAD(&stream->chans);
+	INIT_LIST_HEAD(&stream->jobs);
+	stream->nid = nid;
+	stream->bytes = bytes;
+	stream->check_at = jiffies + dcbm_check_jiffies();
+	init_waitqueue_head(&stream->wq);
+	stream->wake_at = INT_MAX;
+	dcbm_share_open(stream);
+	*error = dcbm_lease(stream, wait_ns);
+	if (!*error)
+		return stream;
+	mempool_free(stream, dcbm_streams);
+	return NULL;
+}
+
+/* One that was too slow to get anything gets a chance some day. */
+static void dcbm_note_speeds(struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan;
+	u64 best_ns = U64_MAX;
+
+	list_for_each_entry(chan, &stream->chans, lease)
+		if (chan->ns_per_mib)
+			best_ns = min(best_ns, chan->ns_per_mib);
+	list_for_each_entry(chan, &stream->chans, lease) {
+		if (!chan->busy_bytes && chan->ns_per_mib / 2 > best_ns)
+			chan->ns_per_mib -= chan->ns_per_mib / 16;
+		dcbm_note_speed(chan);
+	}
+}
+
+/* All pairs of all its batches have been reported. */
+void dcbm_stream_close(struct dcbm_stream *stream)
+{
+	WARN_ON_ONCE(stream->nr_open || stream->nr_flying);
+	dcbm_share_close(stream);
+	dcbm_note_speeds(stream);
+	dcbm_stream_revive(stream);
+	dcbm_unlease(stream);
+	mempool_free(stream, dcbm_streams);
+}
+
+int dcbm_stream_init(void)
+{
+	dcbm_job_cache = KMEM_CACHE(dcbm_job, 0);
+	if (!dcbm_job_cache)
+		return -ENOMEM;
+	dcbm_jobs = mempool_create_slab_pool(DCBM_POOL_MIN, dcbm_job_cache);
+	dcbm_streams = mempool_create_kmalloc_pool(DCBM_POOL_MIN,
+						   sizeof(struct dcbm_stream));
+	if (dcbm_jobs && dcbm_streams)
+		return 0;
+	dcbm_stream_exit();
+	return -ENOMEM;
+}
+
+void dcbm_stream_exit(void)
+{
+	mempool_destroy(dcbm_streams);
+	mempool_destroy(dcbm_jobs);
+	kmem_cache_destroy(dcbm_job_cache);
+}

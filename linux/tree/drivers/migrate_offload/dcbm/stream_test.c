@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Unit tests of dcbm's streams, with folios of their own, on the simulated DMA
+ * engine: both modules are loaded, dcbm has channels of one device of dmasim, and
+ * copies whatever it is given.
+ *
+ * tools/testing/selftests/migrate_offload/dcbm_streams.sh sets that up.
+ */
+
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/nodemask.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "../dmasim.h"
+#include "dcbm.h"
+
+MODULE_IMPORT_NS(EXPORTED_FOR_KUNIT_TESTING);
+
+#define TEST_CHANS 4
+#define TEST_BATCHES 2
+/* Slow enough for us to look while it is being copied: 2 MiB in 262 ms. */
+#define TEST_SLOW_MBPS 2
+#define TEST_LARGE_ORDER get_order(SZ_2M)
+#define TEST_MANY 64
+/* Nothing takes that long, unless it never comes. */
+#define TEST_TIMEOUT (20 * HZ)
+
+struct test_ctx {
+	struct dmasim_chan *sim[TEST_CHANS];
+	struct dcbm_chan *chans[TEST_CHANS];
+	struct migrate_copy_stream streams[2];
+	bool open[2];
+	struct migrate_copy_batch *batches[TEST_BATCHES];
+	struct migrate_copy_batch *growing;
+	struct completion opened;
+	int opened_rc;
+};
+
+static void test_fill(struct folio *folio, u8 seed)
+{
+	long i;
+
+	for (i = 0; i < folio_nr_pages(folio); i++)
+		memset(page_address(folio_page(folio, i)), seed + i, PAGE_SIZE);
+}
+
+static bool test_same(struct migrate_copy_pair *pair)
+{
+	return !memcmp(folio_address(pair->dst), folio_address(pair->src),
+		       folio_size(pair->src));
+}
+
+/* A batch of @nr folios; freed by exit. */
+static struct migrate_copy_batch *test_batch(struct kunit *test, int which,
+					     unsigned int nr, unsigned int order)
+{
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *batch;
+
+	batch = kzalloc(struct_size(batch, pairs, nr), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, batch);
+	ctx->batches[which] = batch;
+	batch->dst_nid = first_memory_node;
+	INIT_LIST_HEAD(&batch->src_list);
+	INIT_LIST_HEAD(&batch->dst_list);
+	while (batch->nr_pairs < nr) {
+		struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs];
+
+		pair->src = folio_alloc(GFP_KERNEL | __GFP_COMP, order);
+		KUNIT_ASSERT_NOT_NULL(test, pair->src);
+		pair->dst = folio_alloc(GFP_KERNEL | __GFP_COMP, order);
+		if (!pair->dst)
+			folio_put(pair->src);
+		KUNIT_ASSERT_NOT_NULL(test, pair->dst);
+		pair->result = -EINPROGRESS;
+		test_fill(pair->src, 16 * which + batch->nr_pairs);
+		test_fill(pair->dst, 0xee);
+		batch->nr_pairs++;
+		batch->bytes += folio_size(pair->src);
+	}
+	return batch;
+}
+
+static void test_batch_free(struct migrate_copy_batch *batch)
+{
+	unsigned int i;
+
+	if (!batch)
+		return;
+	for (i = 0; i < batch->nr_pairs; i++) {
+		folio_put(batch->pairs[i].src);
+		folio_put(batch->pairs[i].dst);
+	}
+	kfree(batch);
+}
+
+static int test_open(struct test_ctx *ctx, int which, size_t bytes)
+{
+	int rc;
+
+	ctx->streams[which].dst_nid = first_memory_node;
+	ctx->streams[which].bytes = bytes;
+	rc = dcbm_ops.open(&ctx->streams[which]);
+	ctx->open[which] = !rc;
+	return rc;
+}
+
+static void test_close(struct test_ctx *ctx, int which)
+{
+	if (ctx->open[which])
+		dcbm_ops.close(&ctx->streams[which]);
+	ctx->open[which] = false;
+}
+
+static unsigned int test_nr_chans(struct test_ctx *ctx, int which)
+{
+	struct dcbm_stream *stream = ctx->streams[which].private;
+
+	return stream->nr_chans;
+}
+
+static bool test_done(const struct migrate_copy_batch *batch)
+{
+	return batch->nr_done == batch->nr_pairs;
+}
+
+/* Returns how often something was reported. */
+static unsigned int test_reap(struct kunit *test, int which,
+			      struct migrate_copy_batch *batch)
+{
+	struct test_ctx *ctx = test->priv;
+	unsigned long end = jiffies + TEST_TIMEOUT;
+	unsigned int nr = 0, before;
+
+	while (!test_done(batch)) {
+		KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
+		before = batch->nr_done;
+		dcbm_ops.reap(&ctx->streams[which], U64_MAX);
+		nr += batch->nr_done != before;
+	}
+	return nr;
+}
+
+/* Each has its own result; what is said to be copied is. */
+static unsigned int test_check(struct kunit *test,
+			       struct migrate_copy_batch *batch, int error)
+{
+	unsigned int i, nr_failed = 0;
+
+	KUNIT_EXPECT_TRUE(test, test_done(batch));
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &batch->pairs[i];
+
+		KUNIT_EXPECT_FALSE(test, pair->held);
+		KUNIT_EXPECT_TRUE(test, pair->done);
+		if (pair->result) {
+			KUNIT_EXPECT_EQ(test, pair->result, error);
+			nr_failed++;
+		} else {
+			KUNIT_EXPECT_TRUE(test, test_same(pair));
+		}
+	}
+	return nr_failed;
+}
+
+static void test_set_rate(struct test_ctx *ctx, u32 mbps)
+{
+	int i;
+
+	for (i = 0; i < TEST_CHANS; i++)
+		WRITE_ONCE(ctx->sim[i]->bandwidth_mbps, mbps);
+}
+
+/* One large folio, then many small ones. */
+static void test_submit_two(struct kunit *test, unsigned int order)
+{
+	struct test_ctx *ctx = test->priv;
+	int i;
+
+	test_batch(test, 0, 1, TEST_LARGE_ORDER);
+	test_batch(test, 1, TEST_MANY, order);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
+	for (i = 0; i < TEST_BATCHES; i++)
+		KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0],
+						      ctx->batches[i]), 0);
+}
+
+/* Two batches at once, of which the second is begun before the first ends. */
+static void dcbm_stream_two_batches(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	unsigned int nr_reaps;
+	int round, i;
+
+	test_set_rate(ctx, TEST_SLOW_MBPS);
+	for (round = 0; round < 2; round++) {
+		test_submit_two(test, 4);
+		KUNIT_EXPECT_EQ(test, ctx->batches[0]->nr_done, 0);
+		dcbm_ops.reap(&ctx->streams[0], 0);
+		KUNIT_EXPECT_EQ(test, ctx->batches[1]->nr_done, 0);
+		/* Folio by folio, and not when all is over. */
+		nr_reaps = test_reap(test, 0, ctx->batches[1]);
+		KUNIT_EXPECT_GT(test, nr_reaps, 1);
+		test_reap(test, 0, ctx->batches[0]);
+		for (i = 0; i < TEST_BATCHES; i++) {
+			KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[i],
+							 0), 0);
+			test_batch_free(ctx->batches[i]);
+			ctx->batches[i] = NULL;
+		}
+		test_close(ctx, 0);
+	}
+}
+
+/* Reported in the order of completion, each once. */
+static void dcbm_stream_order(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *batch;
+	unsigned int i, overtaken = 0;
+
+	test_set_rate(ctx, TEST_SLOW_MBPS);
+	test_submit_two(test, 0);
+	batch = ctx->batches[1];
+	test_reap(test, 0, ctx->batches[0]);
+	test_reap(test, 0, batch);
+	for (i = 0; i < TEST_MANY; i++) {
+		KUNIT_EXPECT_LT(test, batch->pairs[i].nth_done, TEST_MANY);
+		overtaken += batch->pairs[i].nth_done != i;
+	}
+	/* With several channels some do, whatever the order within each. */
+	if (!ctx->chans[0]->ordered)
+		KUNIT_EXPECT_GT(test, overtaken, 0);
+	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
+}
+
+/* Copy the same few folios, one batch after the other. */
+static void test_copy_again(struct kunit *test, int which, unsigned int times)
+{
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *batch = ctx->batches[which];
+	unsigned int i;
+
+	while (times--) {
+		batch->nr_done = 0;
+		for (i = 0; i < batch->nr_pairs; i++) {
+			batch->pairs[i].result = -EINPROGRESS;
+			batch->pairs[i].done = false;
+		}
+		KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch),
+				0);
+		test_reap(test, 0, batch);
+	}
+}
+
+/*
+ * All channels were slow, and are not any more.  Single folios go to one of them,
+ * which is known to have recovered then.  It must not get all of the larger
+ * batches, too.
+ */
+static void dcbm_stream_recovers(struct kunit *test)
+{
+	/* Slower than any latency of a kernel with all checks makes a channel. */
+	const u64 slow_ns = 100ULL * NSEC_PER_SEC;
+	struct test_ctx *ctx = test->priv;
+	s64 before[TEST_CHANS];
+	int i;
+
+	test_set_rate(ctx, 0);
+	test_batch(test, 0, 1, 0);
+	test_batch(test, 1, 8, 0);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
+	for (i = 0; i < TEST_CHANS; i++)
+		ctx->chans[i]->ns_per_mib = slow_ns;
+	test_copy_again(test, 0, 160);
+	for (i = 0; i < TEST_CHANS; i++)
+		before[i] = atomic64_read(&ctx->chans[i]->bytes);
+	test_copy_again(test, 1, 32);
+	for (i = 0; i < TEST_CHANS; i++) {
+		KUNIT_EXPECT_LT(test, ctx->chans[i]->ns_per_mib, slow_ns / 2);
+		KUNIT_EXPECT_GE(test, atomic64_read(&ctx->chans[i]->bytes) -
+				      before[i], SZ_1M / TEST_CHANS / 2);
+	}
+	for (i = 0; i < TEST_BATCHES; i++)
+		KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[i], 0), 0);
+}
+
+static void dcbm_stream_fail(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+
+	test_set_rate(ctx, TEST_SLOW_MBPS);
+	atomic_set(&ctx->sim[1]->triggers[DMASIM_FAIL].nth, 1);
+	test_submit_two(test, 0);
+	test_reap(test, 0, ctx->batches[0]);
+	test_reap(test, 0, ctx->batches[1]);
+	KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[0], -EIO), 1);
+	KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[1], -EIO), 0);
+}
+
+/*
+ * A channel stops, with something of both batches.  What others have of the
+ * second batch is not concerned, nor does it wait for the timeout.
+ */
+static void dcbm_stream_stall(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *second;
+	unsigned int nr_failed, early;
+	unsigned long end;
+
+	WRITE_ONCE(ctx->chans[1]->stops, true);
+	atomic_set(&ctx->sim[1]->triggers[DMASIM_STALL].nth, 1);
+	test_submit_two(test, 0);
+	second = ctx->batches[1];
+	end = jiffies + HZ / 2;
+	do {
+		usleep_range(5000, 6000);
+		dcbm_ops.reap(&ctx->streams[0], 0);
+		early = second->nr_done;
+	} while (!early && time_before(jiffies, end));
+	test_reap(test, 0, ctx->batches[0]);
+	test_reap(test, 0, second);
+	KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[0], -ETIMEDOUT), 1);
+	nr_failed = test_check(test, second, -ETIMEDOUT);
+	KUNIT_EXPECT_LE(test, nr_failed, TEST_MANY / 2);
+	KUNIT_EXPECT_GT(test, early, 0);
+	KUNIT_EXPECT_EQ(test, ctx->chans[1]->nr_away, 0);
+
+	/* And the channel is as before. */
+	test_batch_free(second);
+	second = test_batch(test, 1, TEST_MANY, 0);
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], second), 0);
+	test_reap(test, 0, second);
+	KUNIT_EXPECT_EQ(test, test_check(test, second, 0), 0);
+}
+
+/* Folios of one page each, with three more behind each for it to grow into. */
+#define TEST_GROWN_ORDER 2
+
+static struct migrate_copy_batch *test_batch_to_grow(struct kunit *test,
+						     unsigned int nr)
+{
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *batch;
+
+	batch = kzalloc(struct_size(batch, pairs, nr), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, batch);
+	ctx->growing = batch;
+	batch->dst_nid = first_memory_node;
+	INIT_LIST_HEAD(&batch->src_list);
+	INIT_LIST_HEAD(&batch->dst_list);
+	for (; batch->nr_pairs < nr; batch->nr_pairs++) {
+		struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs];
+		struct page *src = alloc_pages(GFP_KERNEL, TEST_GROWN_ORDER);
+		struct page *dst = alloc_pages(GFP_KERNEL, TEST_GROWN_ORDER);
+
+		if (!src || !dst) {
+			if (src)
+				__free_pages(src, TEST_GROWN_ORDER);
+			if (dst)
+				__free_pages(dst, TEST_GROWN_ORDER);
+			KUNIT_FAIL_AND_ABORT(test, "no memory");
+		}
+		pair->src = page_folio(src);
+		pair->dst = page_folio(dst);
+		pair->result = -EINPROGRESS;
+		memset(page_address(src), 0x11 + batch->nr_pairs,
+		       PAGE_SIZE << TEST_GROWN_ORDER);
+		memset(page_address(dst), 0xee, PAGE_SIZE << TEST_GROWN_ORDER);
+		batch->bytes += folio_size(pair->src);
+	}
+	return batch;
+}
+
+/* As if it had been freed, and were the first page of a larger folio now. */
+static void test_grow(struct folio *folio)
+{
+	__set_bit(PG_head, &folio->flags);
+	folio->_flags_1 |= TEST_GROWN_ORDER;
+}
+
+static void test_shrink(struct folio *folio)
+{
+	if (!__test_and_clear_bit(PG_head, &folio->flags))
+		return;
+	folio->_flags_1 &= ~0xffUL;
+}
+
+static void test_batch_grown_free(struct migrate_copy_batch *batch)
+{
+	unsigned int i;
+
+	if (!batch)
+		return;
+	for (i = 0; i < batch->nr_pairs; i++) {
+		test_shrink(batch->pairs[i].src);
+		__free_pages(folio_page(batch->pairs[i].src, 0),
+			     TEST_GROWN_ORDER);
+		__free_pages(folio_page(batch->pairs[i].dst, 0),
+			     TEST_GROWN_ORDER);
+	}
+	kfree(batch);
+}
+
+/*
+ * The last folio that is the channels' is reported and freed while the others
+ * are being copied, and what was the CPU's behind it goes to the channels, too.
+ * What its source is by then must not matter.
+ */
+static void dcbm_stream_reported(struct kunit *test)
+{
+	const size_t behind = (PAGE_SIZE << TEST_GROWN_ORDER) - PAGE_SIZE;
+	const unsigned int nr = 2 * TEST_CHANS, last = TEST_CHANS - 1;
+	struct test_ctx *ctx = test->priv;
+	unsigned long end = jiffies + TEST_TIMEOUT;
+	struct migrate_copy_batch *batch = test_batch_to_grow(test, nr);
+	struct dcbm_stream *stream;
+	struct dcbm_chan *chan;
+	struct dcbm_job *job;
+	unsigned int i;
+
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
+	stream = ctx->streams[0].private;
+	/* One folio for each, of which the last comes back first. */
+	list_for_each_entry(chan, &stream->chans, lease) {
+		chan->ns_per_mib = NSEC_PER_SEC;
+		to_dmasim_chan(chan->dma)->latency_us = 100 * USEC_PER_MSEC;
+	}
+	chan = list_last_entry(&stream->chans, struct dcbm_chan, lease);
+	to_dmasim_chan(chan->dma)->latency_us = 0;
+	WRITE_ONCE(dcbm_share_on, true);
+	stream->elsewhere_ns_per_mib = 0;
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
+	job = list_first_entry(&stream->jobs, struct dcbm_job, node);
+	KUNIT_ASSERT_EQ(test, job->share, batch->bytes / 2);
+	/* Without ever waiting: who waits would copy the share. */
+	while (!test_done(batch)) {
+		KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
+		dcbm_ops.reap(&ctx->streams[0], 0);
+		for (i = 0; i < nr; i++)
+			if (batch->pairs[i].done)
+				test_grow(batch->pairs[i].src);
+		usleep_range(1000, 2000);
+	}
+	KUNIT_EXPECT_EQ(test, batch->pairs[0].nth_done, last);
+	for (i = 0; i < nr; i++) {
+		void *src = folio_address(batch->pairs[i].src);
+		void *dst = folio_address(batch->pairs[i].dst);
+
+		KUNIT_EXPECT_EQ(test, batch->pairs[i].result, 0);
+		KUNIT_EXPECT_MEMEQ(test, dst, src, PAGE_SIZE);
+		KUNIT_EXPECT_PTR_EQ(test,
+				    memchr_inv(dst + PAGE_SIZE, 0xee, behind),
+				    NULL);
+	}
+}
+
+/* Who comes later gets his share, and who stays gets it back. */
+static void dcbm_stream_fair(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	unsigned long end = jiffies + TEST_TIMEOUT;
+	struct migrate_copy_batch *a, *b;
+
+	test_set_rate(ctx, TEST_SLOW_MBPS);
+	a = test_batch(test, 0, 1, TEST_LARGE_ORDER);
+	b = test_batch(test, 1, 1, TEST_LARGE_ORDER);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], a), 0);
+	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
+	KUNIT_EXPECT_FALSE(test, dcbm_ops.wants(first_memory_node, SZ_2M));
+	test_reap(test, 0, a);
+	/* Asked again, as that is soon forgotten.  It leaves half of them. */
+	dcbm_ops.wants(first_memory_node, SZ_2M);
+	dcbm_ops.reap(&ctx->streams[0], 1);
+	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS / 2);
+	KUNIT_EXPECT_TRUE(test, dcbm_ops.wants(first_memory_node, SZ_2M));
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 1, SZ_2M), 0);
+	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 1), TEST_CHANS / 2);
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[1], b), 0);
+	test_reap(test, 1, b);
+	KUNIT_EXPECT_EQ(test, test_check(test, b, 0), 0);
+	test_close(ctx, 1);
+
+	while (test_nr_chans(ctx, 0) < TEST_CHANS) {
+		KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
+		msleep(20);
+		dcbm_ops.reap(&ctx->streams[0], 1);
+	}
+	KUNIT_EXPECT_EQ(test, test_check(test, a, 0), 0);
+}
+
+static int test_open_thread(void *arg)
+{
+	struct test_ctx *ctx = arg;
+
+	ctx->opened_rc = test_open(ctx, 1, SZ_2M);
+	complete(&ctx->opened);
+	return 0;
+}
+
+/* All channels are busy: wait for one, if that is worth it. */
+static void dcbm_stream_wait(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct task_struct *thread;
+
+	init_completion(&ctx->opened);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	thread = kthread_run(test_open_thread, ctx, "dcbm_test");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	msleep(20);
+	KUNIT_EXPECT_FALSE(test, completion_done(&ctx->opened));
+	test_close(ctx, 0);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&ctx->opened,
+							    TEST_TIMEOUT));
+	KUNIT_EXPECT_EQ(test, ctx->opened_rc, 0);
+}
+
+static int dcbm_stream_test_init(struct kunit *test)
+{
+	struct test_ctx *ctx = kunit_kzalloc(test, sizeof(*ctx), GFP_KERNEL);
+	struct dcbm_chan *chan;
+	int i = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, ctx);
+	/* Nobody else changes the list while we are here. */
+	list_for_each_entry(chan, &dcbm_chans, node) {
+		struct device_driver *driver = chan->provider->driver;
+
+		if (i == TEST_CHANS || !driver ||
+		    strcmp(driver->name, DMASIM_NAME))
+			return -ENODEV;
+		ctx->chans[i] = chan;
+		ctx->sim[i++] = to_dmasim_chan(chan->dma);
+	}
+	if (i < TEST_CHANS)
+		return -ENODEV;
+	test->priv = ctx;
+	return 0;
+}
+
+static void dcbm_stream_test_exit(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	int i;
+
+	if (!ctx)
+		return;
+	test_set_rate(ctx, 0);
+	WRITE_ONCE(dcbm_share_on, false);
+	for (i = 0; i < TEST_CHANS; i++) {
+		WRITE_ONCE(ctx->sim[i]->latency_us, 0);
+		memset(ctx->sim[i]->triggers, 0, sizeof(ctx->sim[i]->triggers));
+		WRITE_ONCE(ctx->chans[i]->stops, false);
+	}
+	for (i = 0; i < 2; i++)
+		test_close(ctx, i);
+	for (i = 0; i < TEST_BATCHES; i++)
+		test_batch_free(ctx->batches[i]);
+	test_batch_grown_free(ctx->growing);
+	/* Until it is forgotten that some had too few. */
+	msleep(500);
+}
+
+static struct kunit_case dcbm_stream_cases[] = {
+	KUNIT_CASE(dcbm_stream_two_batches),
+	KUNIT_CASE(dcbm_stream_order),
+	KUNIT_CASE(dcbm_stream_recovers),
+	KUNIT_CASE(dcbm_stream_fail),
+	KUNIT_CASE(dcbm_stream_stall),
+	KUNIT_CASE(dcbm_stream_reported),
+	KUNIT_CASE(dcbm_stream_fair),
+	KUNIT_CASE(dcbm_stream_wait),
+	{}
+};
+
+static struct kunit_suite dcbm_stream_suite = {
+	.name = "migrate_dcbm_streams",
+	.init = dcbm_stream_test_init,
+	.exit = dcbm_stream_test_exit,
+	.test_cases = dcbm_stream_cases,
+};
+
+kunit_test_suite(dcbm_stream_suite);
+
+MODULE_DESCRIPTION("Unit tests of dcbm's streams");
+MODULE_LICENSE("GPL");

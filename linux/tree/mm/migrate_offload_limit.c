@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How many folios may be out of reach at once, so that none is for long.
+ *
+ * An administrator says how long a folio may be out of reach, max_unmapped_us.
+ * What that means in folios is found out while they migrate, for each engine and
+ * size of folio, and remembered: a window that came back sooner than it had to
+ * is followed by a larger one, up to twice the size, and one that was late by a
+ * smaller one.  Two times are kept for that:
+ *
+ *	own	how long the folio of a window that was worst off was out of
+ *		reach, but for what the engine had to do for earlier windows
+ *	copy	how long the engine was at the window
+ *
+ * With a full set of windows under way, each waits for the copies of the others
+ * and then takes its own time; that is to be within the limit.  A window is not
+ * begun before what the engine has yet to do, and its own time, are.
+ *
+ * Nor is it begun earlier than it has to be for the engine to go on: what lies
+ * ready for long is out of reach for nothing.  How early that is follows from
+ * the time that it takes to unmap and flush a window, and from how often the
+ * engine was found without anything to do.
+ *
+ * An engine that takes longer than that for a single folio is left out, if the
+ * CPU does not, but for a folio now and then.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/kstrtox.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/nodemask.h>
+#include <linux/sizes.h>
+#include <linux/sort.h>
+#include <linux/sysfs.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+/* As much as is ever in one window: the largest cap that makes sense. */
+#define MIGRATE_MAX_BATCH_PAGES (SZ_1G >> PAGE_SHIFT)
+
+#define MIGRATE_MEASURE_ROUNDS 7
+
+static unsigned int max_unmapped_us;	/* by an administrator */
+static u64 usual_copy_ns;		/* or, if this is set, what is usual */
+static struct migrate_rate usual_rest_ns;
+static unsigned int max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
+static unsigned int max_windows = 2;
+static bool streaming = true;
+
+/* Serialises changes of the limit. */
+static DEFINE_MUTEX(limit_lock);
+static bool limit_is_set;
+static unsigned int nr_limits_set;
+
+/* Of windows that the CPU copies. */
+static struct migrate_pace cpu_pace[NR_PAGE_ORDERS];
+
+/* Longer windows are not planned: something is left for what was not foreseen. */
+#define MIGRATE_LIMIT_PERCENT 90
+
+/*
+ * An engine that is late with so many windows in a row, and would be if they had
+ * only one folio, is too slow for the limit.  It gets another chance when so many
+ * windows were left to the CPU.
+ */
+#define MIGRATE_LATE_WINDOWS 4
+#define MIGRATE_LEFT_WINDOWS 32
+
+/*
+ * A window that was held back is begun when the engine has that many times as
+ * much to do as it takes to prepare one, in 1/256: once or more.  When it came too
+ * late half as much again, or else a bit less: that makes one too late in ten.
+ */
+#define MIGRATE_EARLY_PART 3	/* nor less than that of a window's copy */
+#define MIGRATE_EARLY_ONCE 256
+#define MIGRATE_EARLY_MOST (32 * MIGRATE_EARLY_ONCE)
+#define MIGRATE_EARLY_LESS 24
+
+/*
+ * When two samples in a row are longer than expected, the shorter of them is
+ * what is expected from now on: so that something has become slower is noticed
+ * at once, and a single one that was held up by something else does not count.
+ * Shorter ones count for a quarter.  Lost updates do no harm.
+ */
+static void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
+{
+	u64 old_ns = READ_ONCE(rate->ns);
+	u64 last_ns = READ_ONCE(rate->last_ns);
+
+	sample_ns = max(sample_ns, 1ULL);
+	WRITE_ONCE(rate->last_ns, sample_ns);
+	if (!old_ns)
+		WRITE_ONCE(rate->ns, sample_ns);
+	else if (sample_ns < old_ns)
+		WRITE_ONCE(rate->ns, old_ns - DIV_ROUND_UP(old_ns - sample_ns, 4));
+	else if (last_ns > old_ns)
+		WRITE_ONCE(rate->ns, min(sample_ns, last_ns));
+}
+
+/*
+ * What is known of windows of folios of this order.  When somebody sets the limit,
+ * all of it is forgotten: an engine that was left out is tried again.
+ */
+static struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
+					    unsigned int order)
+{
+	struct migrate_pace *pace = paces ? &paces[order] : &cpu_pace[order];
+	unsigned int since = READ_ONCE(nr_limits_set);
+
+	if (READ_ONCE(pace->since) != since)
+		*pace = (struct migrate_pace){ .since = since };
+	return pace;
+}
+
+/* How many folios are to be in the next window, if this one had @nr? */
+static unsigned int migrate_pace_next(const struct migrate_plan *plan,
+				      unsigned int nr, u64 own_ns, u64 copy_ns)
+{
+	u64 wanted_ns = div_u64(plan->limit_ns * MIGRATE_LIMIT_PERCENT, 100);
+	u64 ns = own_ns + (plan->max_windows - 1) * copy_ns;
+	u64 next;
+
+	/* By division twice: the product may be too large. */
+	next = div64_u64(wanted_ns, max(div_u64(ns, nr), 1ULL));
+	return clamp_t(u64, next, 1, 2 * nr);
+}
+
+/* Windows of @next folios take less than those of @was, or up to so much more. */
+static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
+				unsigned int next)
+{
+	WRITE_ONCE(pace->own.ns,
+		   max(mul_u64_u64_div_u64(pace->own.ns, next, was), 1ULL));
+	WRITE_ONCE(pace->own.last_ns,
+		   mul_u64_u64_div_u64(pace->own.last_ns, next, was));
+	WRITE_ONCE(pace->folios, next);
+}
+
+/*
+ * The limit may have become shorter, or more windows may be under way, since the
+ * last one was planned.  Do not wait until some are late.
+ */
+static void migrate_pace_fit(struct migrate_pace *pace,
+			     const struct migrate_plan *plan)
+{
+	unsigned int was = READ_ONCE(pace->folios), next;
+
+	if (!plan->limit_ns || was <= 1)
+		return;
+	next = migrate_pace_next(plan, was, READ_ONCE(pace->own.ns),
+				 READ_ONCE(pace->copy.ns) * was);
+	if (next < was)
+		migrate_pace_resize(pace, was, next);
+}
+
+/*
+ * A window of @nr folios is over.  @own_ns and @copy_ns are as above.  @plan is
+ * that of its time or newer.
+ */
+static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
+				const struct migrate_plan *plan,
+				unsigned int nr, u64 own_ns, u64 copy_ns)
+{
+	struct migrate_pace *pace = migrate_pace_of(paces, order);
+	unsigned int was = max(READ_ONCE(pace->folios), 1U), next = was;
+
+	/* What one folio takes alone is no less than its part of this. */
+	if (plan->limit_ns && div_u64(own_ns, nr) > plan->limit_ns)
+		WRITE_ONCE(pace->nr_late, READ_ONCE(pace->nr_late) + 1);
+	else if (nr == 1 || own_ns <= plan->limit_ns)
+		WRITE_ONCE(pace->nr_late, 0);
+	/* One that was not filled says little about one that is. */
+	if (nr < was && own_ns < READ_ONCE(pace->own.ns))
+		return;
+	migrate_rate_note(&pace->own, own_ns);
+	migrate_rate_note(&pace->copy, div_u64(copy_ns, nr));
+	/* It broke the limit.  Whatever the cause, be careful at once. */
+	if (plan->limit_ns && own_ns > plan->limit_ns) {
+		WRITE_ONCE(pace->own.ns, max(pace->own.ns, own_ns));
+		WRITE_ONCE(pace->copy.ns,
+			   max(pace->copy.ns, div_u64(copy_ns, nr)));
+	}
+
+	if (plan->limit_ns)
+		next = migrate_pace_next(plan, was, pace->own.ns,
+					 pace->copy.ns * was);
+	if (next != was)
+		migrate_pace_resize(pace, was, next);
+}
+
+/*
+ * Two sides of how long a folio is out of reach that are the same with and
+ * without an engine: for 2M folios they are part of the default limit.
+ */
+static void migrate_note_rest(unsigned int order, u64 rest_ns)
+{
+	if (order == get_order(SZ_2M))
+		migrate_rate_note(&usual_rest_ns, rest_ns);
+}
+
+/* Add what is known of some folios of a window to what is known of others. */
+void migrate_times_merge(struct migrate_times *all,
+			 const struct migrate_times *some)
+{
+	if (!some->nr)
+		return;
+	if (!all->nr) {
+		*all = *some;
+		return;
+	}
+	if (some->launched_ns < all->launched_ns) {
+		all->launched_ns = some->launched_ns;
+		all->backlog_ns = some->backlog_ns;
+	}
+	all->copied_ns = max(all->copied_ns, some->copied_ns);
+	all->worst_ns = max(all->worst_ns, some->worst_ns);
+	all->nr += some->nr;
+	all->nr_by_engine += some->nr_by_engine;
+}
+
+/* The whole window is over: learn from it, for those after it. */
+void migrate_times_learn(struct migrate_windows *w, unsigned int order,
+			 const struct migrate_times *all)
+{
+	bool by_engine = all->nr_by_engine;
+
+	/* Some of it was declined.  That says little about the others. */
+	if (by_engine && all->nr_by_engine != all->nr)
+		return;
+	migrate_note_window(by_engine ? w->paces : NULL, order, &w->plan,
+			    all->nr, all->worst_ns - all->backlog_ns,
+			    by_engine ? all->copied_ns - all->launched_ns -
+					all->backlog_ns : 0);
+	if (by_engine && all->nr == 1)
+		migrate_note_rest(order, all->worst_ns -
+				  (all->copied_ns - all->launched_ns));
+}
+
+/*
+ * For how long may a folio be out of reach?  Unless somebody has said so, for as
+ * long as a 2M folio is without any engine: while the CPU unmaps, copies and
+ * moves it.
+ */
+static u64 migrate_limit_ns(void)
+{
+	u64 copy_ns = READ_ONCE(usual_copy_ns);
+
+	if (!copy_ns)
+		return (u64)READ_ONCE(max_unmapped_us) * NSEC_PER_USEC;
+	return copy_ns + READ_ONCE(usual_rest_ns.ns);
+}
+
+/* Begin while it is at this: some channels are through long before the last. */
+static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
+				 const struct migrate_plan *plan)
+{
+	u64 prep_ns = div_u64(READ_ONCE(pace->prep.ns) *
+			      READ_ONCE(pace->early), MIGRATE_EARLY_ONCE);
+
+	return plan->folios *
+		max(prep_ns, div_u64(plan->copy_ns, MIGRATE_EARLY_PART));
+}
+
+/*
+ * The limits as they are now, and what is known of folios of this size.
+ * @paces: the engine's, or NULL if the CPU copies.
+ */
+void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
+		       unsigned int order)
+{
+	struct migrate_pace *pace = migrate_pace_of(paces, order);
+	unsigned int max_folios = max(READ_ONCE(max_batch_pages) >> order, 1U);
+
+	plan->limit_ns = migrate_limit_ns();
+	plan->max_windows = READ_ONCE(max_windows);
+	plan->streaming = READ_ONCE(streaming);
+	migrate_pace_fit(pace, plan);
+	plan->own_ns = READ_ONCE(pace->own.ns);
+	plan->copy_ns = READ_ONCE(pace->copy.ns);
+	plan->early_ns = 0;
+	plan->folios = max_folios;
+	if (!plan->limit_ns)
+		return;
+	/* Find out with as little as possible. */
+	plan->folios = clamp(READ_ONCE(pace->folios), 1U, max_folios);
+	if (paces)
+		plan->early_ns = migrate_pace_early_ns(pace, plan);
+}
+
+/* Without an engine nothing is bounded but the pages of a batch, as ever. */
+void migrate_plan_stock(struct migrate_plan *plan, unsigned int order)
+{
+	plan->limit_ns = 0;
+	plan->folios = max(MIGRATE_STOCK_BATCH_PAGES >> order, 1);
+	plan->max_windows = 1;
+	plan->streaming = true;
+}
+
+/*
+ * By how much would a window be late that is begun now, when the engine has yet
+ * to do so much?  0: it would not.
+ */
+u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns)
+{
+	u64 ns = backlog_ns + plan->own_ns;
+
+	return plan->limit_ns && ns > plan->limit_ns ? ns - plan->limit_ns : 0;
+}
+
+/* For how long is a window not to be begun, for the limit or for no good? */
+u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
+{
+	u64 late_ns = migrate_plan_late_ns(plan, backlog_ns);
+
+	if (!plan->early_ns || backlog_ns <= plan->early_ns)
+		return late_ns;
+	return max(late_ns, backlog_ns - plan->early_ns);
+}
+
+/* A window is flushed, after @prep_ns.  @idle: the engine has nothing to do. */
+void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
+{
+	struct migrate_pace *pace;
+	unsigned int early;
+
+	if (!w->plan.limit_ns || !w->paces || w->too_slow || w->declined)
+		return;
+	pace = migrate_pace_of(w->paces, w->order);
+	migrate_rate_note(&pace->prep, div_u64(prep_ns, w->fill_folios));
+	early = READ_ONCE(pace->early) ?: 2 * MIGRATE_EARLY_ONCE;
+	/* Only where waiting made the difference. */
+	if (w->held_back && idle)
+		early += early / 2;
+	else if (w->held_back)
+		early -= early / MIGRATE_EARLY_LESS;
+	WRITE_ONCE(pace->early, clamp(early, MIGRATE_EARLY_ONCE,
+				      MIGRATE_EARLY_MOST));
+}
+
+/* Do folios take longer than the limit even one by one? */
+static bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns)
+{
+	return limit_ns && READ_ONCE(pace->own.ns) > limit_ns &&
+		READ_ONCE(pace->nr_late) >= MIGRATE_LATE_WINDOWS;
+}
+
+/*
+ * Plan the window that begins with a folio of @w->order.  Where the engine
+ * cannot keep the limit, and the CPU can or has not been tried, the CPU copies.
+ */
+void migrate_windows_plan(struct migrate_windows *w)
+{
+	struct migrate_pace *paces = w->declined ? NULL : w->paces;
+	const struct migrate_pace *pace = migrate_pace_of(paces, w->order);
+	const struct migrate_pace *cpu = migrate_pace_of(NULL, w->order);
+	u64 limit_ns = migrate_limit_ns();
+
+	w->too_slow = paces && migrate_pace_is_late(pace, limit_ns) &&
+		READ_ONCE(pace->nr_left) < MIGRATE_LEFT_WINDOWS &&
+		!migrate_pace_is_late(cpu, limit_ns);
+	migrate_plan_init(&w->plan, w->too_slow ? NULL : paces, w->order);
+	if (!w->engine)
+		migrate_plan_stock(&w->plan, w->order);
+}
+
+/* The window that was planned begins.  Will the engine have a chance again? */
+void migrate_windows_planned(struct migrate_windows *w)
+{
+	struct migrate_pace *pace = w->paces ? &w->paces[w->order] : NULL;
+
+	if (pace && w->too_slow)
+		WRITE_ONCE(pace->nr_left, READ_ONCE(pace->nr_left) + 1);
+	else if (pace && READ_ONCE(pace->nr_left))
+		WRITE_ONCE(pace->nr_left, 0);
+}
+
+/* How long will the engine be busy with what it has? */
+u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
+{
+	u64 expected_ns, elapsed_ns;
+
+	/* Not known yet: wait until it is. */
+	if (w->flying_bytes && !w->plan.copy_ns)
+		return w->plan.limit_ns;
+	if (!w->flying_bytes)
+		return 0;
+	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, w->flying_bytes,
+					  PAGE_SIZE << w->order);
+	elapsed_ns = w->now_ns - w->progress_ns;
+	/* Overdue: it has become slower.  Who knows by how much? */
+	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
+					  elapsed_ns;
+}
+
+/* The time that the CPU takes to copy a folio of this order, once. */
+static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
+{
+	u64 start_ns = ktime_get_ns();
+
+	folio_mc_copy(dst, src);
+	return ktime_get_ns() - start_ns;
+}
+
+static int migrate_cmp_ns(const void *a, const void *b)
+{
+	u64 a_ns = *(const u64 *)a, b_ns = *(const u64 *)b;
+
+	return a_ns < b_ns ? -1 : a_ns > b_ns;
+}
+
+/*
+ * Time the copy of a 2M folio by the CPU.  Other folios in each round, as those
+ * that migrate are not in the caches either.  Returns the median, or 0 if there
+ * is no memory to find out.
+ */
+static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
+{
+	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NOWARN | __GFP_NORETRY;
+	struct folio *src[MIGRATE_MEASURE_ROUNDS], *dst[MIGRATE_MEASURE_ROUNDS];
+	unsigned int order = get_order(SZ_2M);
+	u64 ns[MIGRATE_MEASURE_ROUNDS];
+	int i, nr;
+
+	/* Smaller ones will do if there is nothing else. */
+	do {
+		for (nr = 0; nr < MIGRATE_MEASURE_ROUNDS; nr++) {
+			src[nr] = __folio_alloc_node(gfp, order, src_nid);
+			if (!src[nr])
+				break;
+			dst[nr] = __folio_alloc_node(gfp, order, dst_nid);
+			if (dst[nr])
+				continue;
+			folio_put(src[nr]);
+			break;
+		}
+	} while (!nr && order--);
+
+	for (i = 0; i < nr; i++)
+		ns[i] = migrate_measure_copy_ns(dst[i], src[i]);
+	for (i = 0; i < nr; i++) {
+		folio_put(src[i]);
+		folio_put(dst[i]);
+	}
+	if (!nr)
+		return 0;
+	sort(ns, nr, sizeof(ns[0]), migrate_cmp_ns, NULL);
+	return ns[nr / 2] << (get_order(SZ_2M) - order);
+}
+
+static u64 migrate_measure_usual_ns(void)
+{
+	int src_nid = first_memory_node, dst_nid;
+	u64 ns = 0;
+
+	for_each_node_state(dst_nid, N_MEMORY)
+		if (dst_nid != src_nid || num_node_state(N_MEMORY) == 1)
+			ns = max(ns, migrate_measure_2m_ns(src_nid, dst_nid));
+	return ns;
+}
+
+/*
+ * Unless an administrator has chosen a limit, find out what is usual here: when
+ * an engine becomes active, or somebody asks.  May sleep.
+ */
+void migrate_limit_prepare(void)
+{
+	mutex_lock(&limit_lock);
+	if (!limit_is_set) {
+		WRITE_ONCE(usual_copy_ns, migrate_measure_usual_ns());
+		limit_is_set = true;
+	}
+	mutex_unlock(&limit_lock);
+}
+
+static ssize_t max_unmapped_us_show(struct kobject *kobj,
+				    struct kobj_attribute *attr, char *buf)
+{
+	u64 limit_ns;
+
+	migrate_limit_prepare();
+	limit_ns = migrate_limit_ns();
+	return sysfs_emit(buf, "%llu\n",
+			  div_u64(limit_ns + NSEC_PER_USEC - 1, NSEC_PER_USEC));
+}
+
+static ssize_t max_unmapped_us_store(struct kobject *kobj,
+				     struct kobj_attribute *attr,
+				     const char *buf, size_t count)
+{
+	bool measured = sysfs_streq(buf, "default");
+	unsigned int us = 0;
+	int ret;
+
+	ret = measured ? 0 : kstrtouint(buf, 0, &us);
+	if (ret)
+		return ret;
+	mutex_lock(&limit_lock);
+	if (!measured)
+		WRITE_ONCE(max_unmapped_us, us);
+	WRITE_ONCE(usual_copy_ns, measured ? migrate_measure_usual_ns() : 0);
+	limit_is_set = true;
+	WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
+	mutex_unlock(&limit_lock);
+	return count;
+}
+
+static struct kobj_attribute max_unmapped_us_attr =
+	__ATTR_RW(max_unmapped_us);
+
+static ssize_t store_uint(const char *buf, size_t count, unsigned int *value,
+			  unsigned int max)
+{
+	unsigned int new;
+	int ret = kstrtouint(buf, 0, &new);
+
+	if (ret)
+		return ret;
+	if (!new || new > max)
+		return -EINVAL;
+	WRITE_ONCE(*value, new);
+	return count;
+}
+
+static ssize_t max_batch_pages_show(struct kobject *kobj,
+				    struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(max_batch_pages));
+}
+
+static ssize_t max_batch_pages_store(struct kobject *kobj,
+				     struct kobj_attribute *attr,
+				     const char *buf, size_t count)
+{
+	return store_uint(buf, count, &max_batch_pages,
+			  MIGRATE_MAX_BATCH_PAGES);
+}
+
+static struct kobj_attribute max_batch_pages_attr =
+	__ATTR_RW(max_batch_pages);
+
+static ssize_t max_windows_show(struct kobject *kobj,
+				struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(max_windows));
+}
+
+static ssize_t max_windows_store(struct kobject *kobj,
+				 struct kobj_attribute *attr,
+				 const char *buf, size_t count)
+{
+	return store_uint(buf, count, &max_windows, MIGRATE_MAX_WINDOWS);
+}
+
+static struct kobj_attribute max_windows_attr = __ATTR_RW(max_windows);
+
+static ssize_t streaming_show(struct kobject *kobj,
+			      struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", READ_ONCE(streaming) ? "true" : "false");
+}
+
+static ssize_t streaming_store(struct kobject *kobj,
+			       struct kobj_attribute *attr, const char *buf,
+			       size_t count)
+{
+	bool new;
+	int ret = kstrtobool(buf, &new);
+
+	if (ret)
+		return ret;
+	WRITE_ONCE(streaming, new);
+	return count;
+}
+
+static struct kobj_attribute streaming_attr = __ATTR_RW(streaming);
+
+static struct attribute *migrate_limit_attrs[] = {
+	&max_unmapped_us_attr.attr,
+	&max_batch_pages_attr.attr,
+	&max_windows_attr.attr,
+	&streaming_attr.attr,
+	NULL
+};
+
+const struct attribute_group migrate_limit_group = {
+	.attrs = migrate_limit_attrs,
+};
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_limit_kunit.c"
+#endif

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Windows: a long list of folios is migrated a few at a time.
+ *
+ * migrate_pages_batch() unmaps all folios of a list, flushes the TLBs, and then
+ * copies and moves them.  While an engine copies the CPU has nothing to do, and
+ * the other way round, and a folio is out of reach until its turn comes.  Here
+ * the list is cut into windows.  While the engine is at one, the CPU moves what
+ * is copied, and unmaps the next:
+ *
+ *	unmap 1 | flush | unmap 2 | flush | move 1, unmap 3 | flush | move 2 ...
+ *	               copy 1            copy 2                   copy 3 ...
+ *
+ * A folio moves as soon as its own copy is done.  Only so many windows are under
+ * way at once, and the next one is not begun before the engine will get to it
+ * in time: migrate_offload_limit.c says what that means.
+ *
+ * For each window, things are as they are for the one batch of
+ * migrate_pages_batch(): it is flushed before anything is copied, a folio whose
+ * move fails with -EAGAIN is tried again as often, and what is left then is put
+ * back.  Folios of several windows are locked at the same time, as those of one
+ * batch are: only with MIGRATE_ASYNC, which does not wait for locks.
+ *
+ * Everything is done by the task that migrates: there is no lock.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/ktime.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+/* Has the engine not reported all of it yet, or have we not looked? */
+static bool migrate_part_is_flying(const struct migrate_part *part)
+{
+	return part->nr_collected < part->copy.nr_pairs;
+}
+
+static void migrate_windows_clock(struct migrate_windows *w)
+{
+	w->now_ns = ktime_get_ns();
+}
+
+/* The folio is back where programs find it, or where they found it before. */
+static void migrate_pair_reachable(struct migrate_windows *w,
+				   struct migrate_part *part,
+				   struct migrate_copy_pair *pair,
+				   size_t bytes, int rc)
+{
+	u64 unmapped_ns = w->now_ns - pair->unmapped_ns;
+
+	migrate_offload_forget_reason(pair->src);
+	migrate_offload_note_unmapped(w->reason, unmapped_ns);
+	part->took.worst_ns = max(part->took.worst_ns, unmapped_ns);
+	pair->src = NULL;
+	part->nr_open--;
+	if (unlikely(w->traced))
+		migrate_trace_folio(w, bytes, unmapped_ns,
+				    pair->content == MIGRATE_CONTENT_DST, rc);
+}
+
+/* Move a pair once.  It stays if this has to be tried again. */
+static void migrate_part_move(struct migrate_windows *w,
+			      struct migrate_part *part,
+			      struct migrate_copy_pair *pair)
+{
+	size_t bytes = folio_size(pair->src);
+	int rc;
+
+	cond_resched();
+	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
+	migrate_windows_clock(w);
+	if (rc == -EAGAIN) {
+		if (pair->content == MIGRATE_CONTENT_DST)
+			part->outcome.folios[MO_RETRIED_FOLIOS]++;
+		part->nr_retry += !pair->tried;
+		pair->tried = true;
+		/* A reference that made this fail may have written to it. */
+		if (!migrate_offload_broken(MO_RULE_RETRY))
+			pair->content = MIGRATE_CONTENT_SRC;
+		return;
+	}
+	part->nr_retry -= pair->tried;
+	migrate_pair_reachable(w, part, pair, bytes, rc);
+}
+
+/* Try once more what failed, and put back what did so too often. */
+static void migrate_part_retry(struct migrate_windows *w,
+			       struct migrate_part *part)
+{
+	bool last = ++part->pass >= w->nr_pass;
+	unsigned int i;
+
+	for (i = 0; i < part->nr_all && part->nr_retry; i++) {
+		struct migrate_copy_pair *pair = &part->copy.pairs[i];
+		size_t bytes;
+
+		if (!pair->src || !pair->tried)
+			continue;
+		if (!last) {
+			migrate_part_move(w, part, pair);
+			continue;
+		}
+		bytes = folio_size(pair->src);
+		migrate_windows_undo_folio(w, pair->src, pair->dst);
+		migrate_windows_clock(w);
+		part->nr_retry--;
+		migrate_pair_reachable(w, part, pair, bytes, -EAGAIN);
+	}
+}
+
+/* What became of a pair that the engine had, and where its content is now. */
+static void migrate_part_judge(struct migrate_part *part,
+			       struct migrate_copy_pair *pair,
+			       enum migrate_offload_counter why)
+{
+	enum migrate_offload_counter end = migrate_pair_judge(pair, why);
+
+	part->outcome.folios[end]++;
+	if (end == MO_ENGINE_FOLIOS) {
+		pair->content = MIGRATE_CONTENT_DST;
+		part->outcome.engine_bytes += folio_size(pair->src);
+	} else if (end == MO_HELD_FOLIOS) {
+		pair->content = MIGRATE_CONTENT_HELD;
+	} else {
+		pair->content = MIGRATE_CONTENT_SRC;
+		part->outcome.cpu_bytes += folio_size(pair->src);
+	}
+}
+
+/* Somebody has touched it, and sleeps until it is back. */
+static bool migrate_pair_is_awaited(const struct migrate_copy_pair *pair)
+{
+	return folio_test_waiters(pair->src);
+}
+
+/*
+ * Move pairs that nobody has tried to move yet: those awaited come first.  But
+ * what the engine does not have is moved as it ever was, and is only timed.
+ */
+static void migrate_part_move_range(struct migrate_windows *w,
+				    struct migrate_part *part,
+				    unsigned int from, unsigned int to)
+{
+	struct migrate_copy_pair *pairs = part->copy.pairs;
+	unsigned int i;
+
+	for (i = from; i < to && part->by_engine; i++)
+		if (migrate_pair_is_awaited(&pairs[i]))
+			migrate_part_move(w, part, &pairs[i]);
+	for (i = from; i < to; i++)
+		if (pairs[i].src && !pairs[i].tried)
+			migrate_part_move(w, part, &pairs[i]);
+}
+
+/* Move what the engine has reported since we last looked. */
+static void migrate_part_collect(struct migrate_windows *w,
+				 struct migrate_part *part)
+{
+	struct migrate_copy_batch *copy = &part->copy;
+	unsigned int i, from = part->nr_collected, to = copy->nr_done;
+	bool again = false;
+
+	for (i = from; i < to; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		w->flying_bytes -= folio_size(pair->src);
+		migrate_part_judge(part, pair, MO_ENGINE_FOLIOS);
+		again |= migrate_pair_is_awaited(pair);
+	}
+	part->nr_collected = to;
+	if (from != to)
+		w->progress_ns = w->now_ns;
+	if (from != to && to == copy->nr_pairs) {
+		if (w->copied_ns > part->took.launched_ns)
+			part->took.backlog_ns =
+				w->copied_ns - part->took.launched_ns;
+		part->took.copied_ns = w->now_ns;
+		w->copied_ns = w->now_ns;
+	}
+
+	for (i = from; i < to && again; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		if (migrate_pair_is_awaited(pair))
+			migrate_part_move(w, part, pair);
+	}
+	for (i = from; i < to; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		if (pair->src && !pair->tried)
+			migrate_part_move(w, part, pair);
+	}
+}
+
+/* Another part of the same window. */
+static struct migrate_part *migrate_part_sibling(struct list_head *parts,
+						 const struct migrate_part *part)
+{
+	struct migrate_part *other;
+
+	list_for_each_entry(other, parts, node)
+		if (other != part && other->window == part->window)
+			return other;
+	return NULL;
+}
+
+/* A part is over, and with the last of them its window. */
+static void migrate_part_learn(struct migrate_windows *w,
+			       struct migrate_part *part)
+{
+	struct migrate_part *other;
+
+	part->took.nr = part->nr_all;
+	part->took.nr_by_engine = part->by_engine ? part->nr_all : 0;
+	migrate_times_merge(&part->took, &part->before);
+	if (!part->took.nr || !w->engine)
+		return;
+	other = migrate_part_sibling(&w->flying, part) ?:
+		migrate_part_sibling(&w->filling, part);
+	if (other)
+		migrate_times_merge(&other->before, &part->took);
+	else
+		migrate_times_learn(w, part->order, &part->took);
+}
+
+static void migrate_part_retire(struct migrate_windows *w,
+				struct migrate_part *part)
+{
+	migrate_part_learn(w, part);
+	list_del(&part->node);
+	w->nr_parts_of[part->window]--;
+	if (!w->nr_parts_of[part->window])
+		w->nr_windows--;
+	migrate_part_count(w, part);
+	migrate_trace_part(w, part);
+	/* To get one anew for each window costs more than all else here. */
+	if (w->spare)
+		migrate_part_free(part);
+	else
+		w->spare = part;
+}
+
+/* As posted, a window goes back as a whole.  Is all of it copied? */
+static bool migrate_windows_all_copied(const struct migrate_windows *w)
+{
+	struct migrate_part *part;
+
+	list_for_each_entry(part, &w->flying, node)
+		if (part->copy.nr_done < part->copy.nr_pairs)
+			return false;
+	return true;
+}
+
+/*
+ * Take everything that is under way a step forward.  Waits for up to @wait_ns
+ * for the engine, if there is nothing else to do.
+ */
+static void migrate_windows_progress(struct migrate_windows *w, u64 wait_ns)
+{
+	struct migrate_part *part, *next;
+
+	if (w->flying_bytes)
+		migrate_engine_reap(w->engine, &w->stream, wait_ns);
+	migrate_windows_clock(w);
+	if (!w->plan.streaming && !migrate_windows_all_copied(w))
+		return;
+
+	list_for_each_entry_safe(part, next, &w->flying, node) {
+		if (part->copy.nr_done != part->nr_collected)
+			migrate_part_collect(w, part);
+		else if (!migrate_part_is_flying(part) && part->nr_retry)
+			migrate_part_retry(w, part);
+		if (!part->nr_open)
+			migrate_part_retire(w, part);
+	}
+}
+
+/* Is there anything to do but to wait for the engine? */
+static bool migrate_windows_must_wait(const struct migrate_windows *w)
+{
+	struct migrate_part *part;
+
+	list_for_each_entry(part, &w->flying, node) {
+		if (part->nr_retry && !migrate_part_is_flying(part))
+			return false;
+		/* It was reported while the engine was given more. */
+		if (w->plan.streaming &&
+		    part->copy.nr_done != part->nr_collected)
+			return false;
+	}
+	return true;
+}
+
+static void migrate_windows_wait(struct migrate_windows *w, u64 wait_ns)
+{
+	migrate_windows_progress(w, migrate_windows_must_wait(w) ? wait_ns : 0);
+}
+
+/*
+ * Have the engine start with a part.  Returns MO_ENGINE_FOLIOS if it did, else
+ * why not.
+ */
+static enum migrate_offload_counter
+migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
+{
+	struct migrate_copy_batch *copy = &part->copy;
+	int rc = 0;
+
+	if (!migrate_engine_streams(w->engine)) {
+		rc = migrate_engine_copy(copy);
+		return migrate_copy_why(rc);
+	}
+	if (!w->open) {
+		w->stream.reason = w->reason;
+		w->stream.mode = w->mode;
+		w->stream.dst_nid = copy->dst_nid;
+		w->stream.bytes = w->total_bytes;
+		rc = migrate_engine_open(w->engine, &w->stream);
+		w->open = !rc;
+	}
+	if (!rc)
+		rc = migrate_engine_submit(w->engine, &w->stream, copy);
+	if (!rc) {
+		if (!w->flying_bytes)
+			w->progress_ns = ktime_get_ns();
+		w->flying_bytes += copy->bytes;
+	}
+	return migrate_copy_why(rc);
+}
+
+/* Nothing is asked of the engine: all pairs are the CPU's, and this is why. */
+static void migrate_part_leave(struct migrate_part *part,
+			       enum migrate_offload_counter why)
+{
+	part->outcome.folios[why] += part->nr_all;
+	part->outcome.cpu_bytes += part->bytes;
+	part->copy.nr_pairs = 0;
+}
+
+/*
+ * The TLBs are flushed.  Give the engine what it may copy, and move the rest,
+ * which it may take its time for.
+ */
+static void migrate_part_launch(struct migrate_windows *w,
+				struct migrate_part *part)
+{
+	enum migrate_offload_counter why;
+	unsigned int i;
+
+	part->flushed_ns = w->now_ns;
+	why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
+	if (why != MO_ENGINE_FOLIOS) {
+		migrate_part_leave(part, why);
+	} else {
+		migrate_part_sort(part);
+		why = part->copy.nr_pairs ? migrate_part_submit(w, part) :
+					    MO_ENGINE_FOLIOS;
+	}
+	migrate_windows_clock(w);
+	/* One without any folio for the engine says nothing about it. */
+	part->by_engine = why == MO_ENGINE_FOLIOS && part->copy.nr_pairs;
+	/* Without a stream the engine is done by now. */
+	part->took.launched_ns = w->open ? w->now_ns : part->flushed_ns;
+
+	if (!part->by_engine || !w->open) {
+		/* Declined, or copied already. */
+		for (i = 0; i < part->copy.nr_pairs; i++)
+			migrate_part_judge(part, &part->copy.pairs[i], why);
+		part->nr_collected = part->copy.nr_pairs;
+		part->copy.nr_done = part->nr_collected;
+		part->took.copied_ns = w->now_ns;
+		migrate_part_move_range(w, part, 0, part->nr_all);
+	} else {
+		migrate_part_move_range(w, part, part->copy.nr_pairs,
+					part->nr_all);
+	}
+	/* The windows after it are planned with what it said. */
+	if (why != MO_TOO_SLOW_FOLIOS)
+		w->declined = why != MO_ENGINE_FOLIOS;
+}
+
+/* How long did it take until the engine can have them, and had it to wait? */
+static void migrate_windows_note_prepared(struct migrate_windows *w)
+{
+	const struct migrate_part *first;
+	bool idle = false;
+
+	first = list_first_entry(&w->filling, struct migrate_part, node);
+	if (w->held_back) {
+		if (w->flying_bytes)
+			migrate_engine_reap(w->engine, &w->stream, 0);
+		idle = migrate_windows_all_copied(w);
+	}
+	migrate_windows_prepared(w, w->now_ns - first->start_ns, idle);
+}
+
+static void migrate_windows_launch(struct migrate_windows *w)
+{
+	struct migrate_part *part, *next;
+	u64 full_ns;
+
+	if (!w->fill_folios)
+		return;
+	migrate_windows_clock(w);
+	full_ns = w->now_ns;
+	/* Not before this: until then a CPU may write to the folios. */
+	try_to_unmap_flush();
+	migrate_windows_clock(w);
+	migrate_windows_note_prepared(w);
+
+	w->fill_folios = 0;
+	w->fill_pages = 0;
+	list_for_each_entry_safe(part, next, &w->filling, node) {
+		part->full_ns = full_ns;
+		list_move_tail(&part->node, &w->flying);
+		/* Begun for a folio that was not to be had. */
+		if (part->nr_all)
+			migrate_part_launch(w, part);
+		if (!part->nr_open)
+			migrate_part_retire(w, part);
+	}
+}
+
+/* Somebody wants the engine to go: nothing more is given to it. */
+static void migrate_windows_check_engine(struct migrate_windows *w)
+{
+	if (w->engine && !migrate_engine_stays(w->engine))
+		w->leaving = true;
+}
+
+/*
+ * Begin a window with @folio, when it is time for that.  Until then see to what
+ * is under way.
+ */
+static void migrate_windows_start(struct migrate_windows *w,
+				  const struct folio *folio)
+{
+	migrate_windows_check_engine(w);
+	w->order = folio_order(folio);
+	w->held_back = false;
+	for (;;) {
+		const struct migrate_plan *plan = &w->plan;
+		u64 backlog_ns, hold_ns;
+
+		migrate_windows_plan(w);
+		if (list_empty(&w->flying))
+			break;
+		/* An empty one may be left from a folio that was not to be had. */
+		if (w->nr_windows - !list_empty(&w->filling) >=
+		    plan->max_windows) {
+			migrate_windows_wait(w, U64_MAX);
+			continue;
+		}
+		backlog_ns = migrate_windows_backlog_ns(w);
+		hold_ns = migrate_plan_hold_ns(plan, backlog_ns);
+		if (!hold_ns)
+			break;
+		/* Not before so much of the backlog is done. */
+		w->held_back = true;
+		migrate_windows_wait(w, min(hold_ns, backlog_ns));
+	}
+	migrate_windows_planned(w);
+	if (w->plan.folios == 1 && migrate_plan_late_ns(&w->plan, 0))
+		migrate_windows_count_over(w);
+
+	/* There is a free place: at most all of them but one are taken. */
+	while (list_empty(&w->filling) && w->nr_parts_of[w->window])
+		w->window = (w->window + 1) % MIGRATE_NR_WINDOW_IDS;
+}
+
+/* A part with room for one more pair, or NULL. */
+static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
+{
+	struct migrate_part *part;
+
+	part = list_empty(&w->filling) ? NULL :
+		list_last_entry(&w->filling, struct migrate_part, node);
+	if (part && !part->nr_all) {
+		part->start_ns = w->now_ns;
+		part->order = w->order;
+	}
+	if (part && part->nr_all < MIGRATE_PART_MAX_PAIRS)
+		return part;
+	part = w->spare ?: migrate_part_alloc();
+	if (!part)
+		return NULL;
+	w->spare = NULL;
+	migrate_part_init(part);
+	part->copy.reason = w->reason;
+	part->copy.mode = w->mode;
+	part->start_ns = w->now_ns;
+	part->order = w->order;
+	part->window = w->window;
+	w->nr_windows += !w->nr_parts_of[w->window]++;
+	list_add_tail(&part->node, &w->filling);
+	return part;
+}
+
+/*
+ * As the ordinary path does, fill a window until it has so many pages or more.
+ * When unmapping takes long, leave some time for the rest.
+ */
+static bool migrate_windows_is_full(const struct migrate_windows *w)
+{
+	const struct migrate_plan *plan = &w->plan;
+	struct migrate_part *first;
+
+	if (!w->fill_folios)
+		return false;
+	if (w->fill_folios >= plan->folios ||
+	    w->fill_pages >= (unsigned long)plan->folios << w->order)
+		return true;
+	first = list_first_entry(&w->filling, struct migrate_part, node);
+	return plan->limit_ns &&
+		w->now_ns - first->start_ns > plan->limit_ns / 2;
+}
+
+/* The last one could not be unmapped.  It may be gone by now. */
+static void migrate_windows_forget_admitted(struct migrate_windows *w)
+{
+	if (w->admitted)
+		migrate_offload_forget_reason(w->admitted);
+	w->admitted = NULL;
+}
+
+/* Called before each folio is unmapped. */
+void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
+{
+	migrate_windows_clock(w);
+	if (!list_empty(&w->flying))
+		migrate_windows_progress(w, 0);
+	if (migrate_windows_is_full(w))
+		migrate_windows_launch(w);
+	if (!w->fill_folios)
+		migrate_windows_start(w, folio);
+
+	w->part = migrate_windows_part(w);
+	while (!w->part && (w->fill_folios || !list_empty(&w->flying))) {
+		/* Make do with what we have. */
+		migrate_windows_launch(w);
+		if (!list_empty(&w->flying))
+			migrate_windows_wait(w, U64_MAX);
+		w->part = migrate_windows_part(w);
+	}
+	migrate_windows_forget_admitted(w);
+	migrate_offload_note_reason(folio, w->reason);
+	w->admitted = folio;
+	w->unmap_ns = w->now_ns;
+}
+
+/* The folio that was admitted is unmapped. */
+void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
+			   struct folio *dst)
+{
+	w->admitted = NULL;
+	if (!w->part) {
+		migrate_windows_move_now(w, src, dst);
+		return;
+	}
+	migrate_part_add(w->part, src, dst, w->unmap_ns);
+	w->fill_folios++;
+	w->fill_pages += folio_nr_pages(src);
+}
+
+/*
+ * All folios have been unmapped, or there is no memory to go on.  Returns how
+ * many could not be moved.
+ */
+int __migrate_windows_finish(struct migrate_windows *w)
+{
+	struct migrate_part *part, *next;
+
+	migrate_windows_forget_admitted(w);
+	migrate_windows_launch(w);
+	while (!list_empty(&w->flying))
+		migrate_windows_wait(w, U64_MAX);
+	/* One that was begun, and whose first folio was not to be had. */
+	list_for_each_entry_safe(part, next, &w->filling, node)
+		migrate_part_retire(w, part);
+	if (w->spare)
+		migrate_part_free(w->spare);
+	if (w->open)
+		migrate_engine_close(w->engine, &w->stream);
+	if (w->engine)
+		migrate_engine_exit(w->srcu_idx);
+	migrate_trace_last(w);
+	w->on = false;
+	return w->nr_failed;
+}

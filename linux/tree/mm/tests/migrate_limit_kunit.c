@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of planning windows.  Included by mm/migrate_offload_limit.c, so
+ * that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+
+static const struct migrate_plan mo_plan = {
+	.limit_ns = 1000000,
+	.max_windows = 2,
+	.streaming = true,
+};
+
+/* One window after the other, of folios that take so long each, and together. */
+static unsigned int mo_run_windows(struct kunit *test,
+				   struct migrate_pace *paces,
+				   const struct migrate_plan *plan,
+				   unsigned int nr_windows, u64 fixed_ns,
+				   u64 folio_ns)
+{
+	unsigned int nr = max(paces[0].folios, 1U);
+
+	while (nr_windows--) {
+		u64 copy_ns = fixed_ns + nr * folio_ns;
+
+		/* To unmap and to move takes a quarter as long. */
+		migrate_note_window(paces, 0, plan, nr, copy_ns * 5 / 4,
+				    copy_ns);
+		KUNIT_ASSERT_LE(test, paces[0].folios, 2 * nr);
+		/* 0: nothing had to be written yet. */
+		nr = max(paces[0].folios, 1U);
+	}
+	return nr;
+}
+
+static u64 mo_window_ns(unsigned int nr, u64 fixed_ns, u64 folio_ns)
+{
+	u64 copy_ns = fixed_ns + nr * folio_ns;
+
+	/* Behind another one of the same size. */
+	return copy_ns + copy_ns * 5 / 4;
+}
+
+/* From one folio on, windows grow until the limit is used, and no further. */
+static void mo_test_pace_grows(struct kunit *test)
+{
+	static const u64 fixed_ns[] = { 0, 20000, 100000 };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(fixed_ns); i++) {
+		struct migrate_pace pace = {};
+		unsigned int nr = mo_run_windows(test, &pace, &mo_plan, 60,
+						 fixed_ns[i], 2000);
+		u64 ns = mo_window_ns(nr, fixed_ns[i], 2000);
+
+		KUNIT_EXPECT_LE(test, ns, mo_plan.limit_ns);
+		KUNIT_EXPECT_GE(test, ns, mo_plan.limit_ns * 3 / 4);
+	}
+}
+
+/* The engine becomes ten times slower: a few windows later, all is well. */
+static void mo_test_pace_shrinks(struct kunit *test)
+{
+	struct migrate_pace pace = {};
+	unsigned int nr;
+
+	mo_run_windows(test, &pace, &mo_plan, 60, 1000, 2000);
+	nr = mo_run_windows(test, &pace, &mo_plan, 5, 10000, 20000);
+	KUNIT_EXPECT_LE(test, mo_window_ns(nr, 10000, 20000), mo_plan.limit_ns);
+	nr = mo_run_windows(test, &pace, &mo_plan, 60, 10000, 20000);
+	KUNIT_EXPECT_LE(test, mo_window_ns(nr, 10000, 20000), mo_plan.limit_ns);
+	KUNIT_EXPECT_GT(test, nr, 10);
+}
+
+/* What is expected of a window follows the engine, also while sizes change. */
+static void mo_test_pace_own(struct kunit *test)
+{
+	struct migrate_pace pace = {};
+	unsigned int nr;
+	int i;
+
+	for (i = 0; i < 30; i++) {
+		nr = max(pace.folios, 1U);
+		/* No two windows are the same. */
+		migrate_note_window(&pace, 0, &mo_plan, nr,
+				    nr * (2500 + 10 * (i % 3)), nr * 2000);
+	}
+	for (i = 0; i < 4; i++) {
+		nr = max(pace.folios, 1U);
+		migrate_note_window(&pace, 0, &mo_plan, nr,
+				    nr * (25000 + 100 * (i % 3)), nr * 20000);
+	}
+	KUNIT_EXPECT_GE(test, pace.own.ns, pace.folios * 24000);
+	KUNIT_EXPECT_LE(test, pace.own.ns, pace.folios * 26000);
+}
+
+/* One folio is the least; that it takes too long can be told. */
+static void mo_test_pace_least(struct kunit *test)
+{
+	struct migrate_plan plan = mo_plan;
+	struct migrate_pace pace = {};
+
+	plan.limit_ns = 1000;
+	KUNIT_EXPECT_EQ(test, 1, mo_run_windows(test, &pace, &plan, 10, 0, 2000));
+	plan.own_ns = pace.own.ns;
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 0), 2500 - 1000);
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 700), 2500 - 300);
+	plan.limit_ns = 2500;
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 0), 0);
+	/* Without a limit it is never too late. */
+	plan.limit_ns = 0;
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, U64_MAX / 2), 0);
+}
+
+/* Whatever the times and the limit, nothing overflows, and no time becomes 0. */
+static void mo_test_pace_extremes(struct kunit *test)
+{
+	static const u64 times_ns[] = { 0, 1, 1000, 3600 * NSEC_PER_SEC };
+	static const u64 limits_us[] = { 1, 1000, UINT_MAX };
+	struct migrate_plan plan = mo_plan;
+	int t, l, i;
+
+	for (l = 0; l < ARRAY_SIZE(limits_us); l++) {
+		for (t = 0; t < ARRAY_SIZE(times_ns); t++) {
+			struct migrate_pace pace = {};
+
+			plan.limit_ns = limits_us[l] * NSEC_PER_USEC;
+			for (i = 0; i < 18; i++) {
+				unsigned int nr = max(pace.folios, 1U);
+
+				migrate_note_window(&pace, 0, &plan, nr,
+						    times_ns[t], times_ns[t]);
+				KUNIT_ASSERT_GE(test, pace.own.ns, 1);
+				KUNIT_ASSERT_LE(test, pace.folios, 2 * nr);
+			}
+			/* All that the limit allows, or as little as there is. */
+			if (times_ns[t] * 4 > plan.limit_ns)
+				KUNIT_EXPECT_LE(test, pace.folios, 1);
+			else
+				KUNIT_EXPECT_GT(test, pace.folios, 1);
+		}
+	}
+}
+
+/* Plan a window for an engine, and say that it begins. */
+static bool mo_engine_is_left_out(struct migrate_windows *w)
+{
+	migrate_windows_plan(w);
+	migrate_windows_planned(w);
+	return w->too_slow;
+}
+
+/*
+ * An engine that is late with one folio after the other is left out, but for a
+ * window now and then; not when the CPU is late, too, or nobody minds.
+ */
+static void mo_test_too_slow(struct kunit *test)
+{
+	struct migrate_plan plan = { .limit_ns = 1000000, .max_windows = 2 };
+	struct migrate_pace *paces, cpu = cpu_pace[0];
+	unsigned int limit_us = max_unmapped_us;
+	u64 copy_ns = usual_copy_ns;
+	struct migrate_windows *w;
+	int i;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*paces), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	KUNIT_ASSERT_NOT_NULL(test, paces);
+	/* Only compared with NULL. */
+	w->engine = (struct migrate_engine *)w;
+	w->paces = paces;
+	usual_copy_ns = 0;
+	max_unmapped_us = 1000;
+	memset(&cpu_pace[0], 0, sizeof(cpu_pace[0]));
+
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++) {
+		KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+		migrate_note_window(paces, 0, &plan, 1, 2000000, 1500000);
+	}
+	for (i = 0; i < MIGRATE_LEFT_WINDOWS; i++)
+		KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	/* Still late. */
+	migrate_note_window(paces, 0, &plan, 1, 2000000, 1500000);
+	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
+	/* Nobody minds any more. */
+	max_unmapped_us = 3000;
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	max_unmapped_us = 0;
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	/* The CPU is no better. */
+	max_unmapped_us = 1000;
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(NULL, 0, &plan, 1, 2000000, 0);
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	/* It is, but the engine is in time again. */
+	cpu_pace[0] = (struct migrate_pace){ .since = nr_limits_set };
+	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
+	migrate_note_window(paces, 0, &plan, 1, 500000, 400000);
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	/* Windows of two that are late with each of them, and not only with both. */
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(paces, 0, &plan, 2, 1900000, 1500000);
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(paces, 0, &plan, 2, 2100000, 1500000);
+	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
+	/* One that is in time shows that one of them would be. */
+	paces[0].own.ns = 2100000;
+	migrate_note_window(paces, 0, &plan, 2, 900000, 800000);
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	/* Late again, and then somebody sets the limit, if to the same. */
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(paces, 0, &plan, 1, 2000000, 1500000);
+	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
+	nr_limits_set++;
+	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+
+	cpu_pace[0] = cpu;
+	max_unmapped_us = limit_us;
+	usual_copy_ns = copy_ns;
+}
+
+/* A window of so many folios is ready, which took so long.  For how long next? */
+static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
+		       u64 prep_ns, bool held_back, bool idle)
+{
+	w->paces[0].folios = folios;
+	w->fill_folios = folios;
+	w->held_back = held_back;
+	migrate_windows_prepared(w, prep_ns, idle);
+	migrate_plan_init(&w->plan, w->paces, 0);
+	return w->plan.early_ns;
+}
+
+/*
+ * Windows are begun so early that the engine seldom waits, and not much earlier:
+ * but never so early that they break the limit, and without one at once.
+ */
+static void mo_test_early(struct kunit *test)
+{
+	unsigned int limit_us = max_unmapped_us;
+	u64 copy_ns = usual_copy_ns, last_ns;
+	struct migrate_windows *w;
+	int i;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	usual_copy_ns = 0;
+	max_unmapped_us = 1000;
+
+	/* Nothing is known yet: as early as the limit allows. */
+	migrate_plan_init(&w->plan, w->paces, 0);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 1000000), 0);
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, false, false), 20000);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 20000), 0);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 50000), 30000);
+	w->plan.own_ns = 990000;
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 15000), 5000);
+	/* In a larger window, each folio adds to it. */
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 8, 80000, false, true), 160000);
+
+	/* The engine had nothing to do. */
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 30000);
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 45000);
+	for (i = 0; i < 20; i++)
+		last_ns = mo_early_ns(w, 1, 10000, true, true);
+	KUNIT_EXPECT_EQ(test, last_ns, 320000);
+	/* It had, all the time: to where to be on time is all but luck. */
+	for (i = 0; i < 10; i++) {
+		u64 ns = mo_early_ns(w, 1, 10000, true, false);
+
+		KUNIT_EXPECT_LT(test, ns, last_ns);
+		last_ns = ns;
+	}
+	KUNIT_EXPECT_GT(test, last_ns, 160000);
+	for (i = 0; i < 200; i++)
+		last_ns = mo_early_ns(w, 1, 10000, true, false);
+	KUNIT_EXPECT_EQ(test, last_ns, 10000);
+	/* But not less than a part of its copy. */
+	w->paces[0].copy.ns = 100000;
+	last_ns = mo_early_ns(w, 1, 10000, true, false);
+	KUNIT_EXPECT_EQ(test, last_ns, 33333);
+
+	max_unmapped_us = 0;
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 0);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, U64_MAX / 2), 0);
+	max_unmapped_us = limit_us;
+	usual_copy_ns = copy_ns;
+}
+
+/* A window that was not filled says nothing about those that are. */
+static void mo_test_pace_partial(struct kunit *test)
+{
+	struct migrate_pace pace = {};
+	unsigned int nr = mo_run_windows(test, &pace, &mo_plan, 60, 0, 2000);
+	struct migrate_pace before = pace;
+
+	migrate_note_window(&pace, 0, &mo_plan, nr / 4, 2500, 2000);
+	KUNIT_EXPECT_EQ(test, pace.folios, before.folios);
+	KUNIT_EXPECT_EQ(test, pace.own.ns, before.own.ns);
+}
+
+/*
+ * A limit that has become shorter, or windows that have become more, hold for the
+ * next window, before any was late.
+ */
+static void mo_test_pace_fits(struct kunit *test)
+{
+	struct migrate_plan plan = mo_plan;
+	struct migrate_pace pace = {};
+	unsigned int nr = mo_run_windows(test, &pace, &plan, 60, 0, 2000);
+
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+	plan.limit_ns /= 10;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_LE(test, mo_window_ns(pace.folios, 0, 2000),
+			plan.limit_ns);
+	KUNIT_EXPECT_GE(test, mo_window_ns(pace.folios, 0, 2000),
+			plan.limit_ns * 3 / 4);
+	KUNIT_EXPECT_LE(test, pace.own.ns, plan.limit_ns);
+
+	nr = pace.folios;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+	plan.max_windows = 8;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_LT(test, pace.folios, nr / 2);
+	/* A longer one is tried out, and none is none. */
+	nr = pace.folios;
+	plan.limit_ns *= 10;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+	plan.limit_ns = 0;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+}
+
+/* What parts of a window took adds up, in whichever order they are over. */
+static void mo_test_times(struct kunit *test)
+{
+	const struct migrate_times none = {}, parts[] = {
+		{ 512, 512, 1000, 5000, 300, 6000 },
+		{ 100, 100, 1010, 7000, 3990, 5500 },
+		{ 7, 0, 1020, 1020, 0, 9000 },
+	};
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct migrate_times all = {};
+
+		migrate_times_merge(&all, &none);
+		migrate_times_merge(&all, &parts[i]);
+		migrate_times_merge(&all, &none);
+		migrate_times_merge(&all, &parts[!i]);
+		KUNIT_EXPECT_EQ(test, all.nr, 612);
+		KUNIT_EXPECT_EQ(test, all.nr_by_engine, 612);
+		KUNIT_EXPECT_EQ(test, all.launched_ns, 1000);
+		KUNIT_EXPECT_EQ(test, all.backlog_ns, 300);
+		KUNIT_EXPECT_EQ(test, all.copied_ns, 7000);
+		KUNIT_EXPECT_EQ(test, all.worst_ns, 6000);
+		migrate_times_merge(&all, &parts[2]);
+		KUNIT_EXPECT_EQ(test, all.nr, 619);
+		KUNIT_EXPECT_EQ(test, all.nr_by_engine, 612);
+		KUNIT_EXPECT_EQ(test, all.worst_ns, 9000);
+	}
+}
+
+/*
+ * Ten times slower is noticed with the second window; one slow window in between
+ * does not count; ten times faster is believed after some more.
+ */
+static void mo_test_rates(struct kunit *test)
+{
+	struct migrate_rate rate = {};
+	int i;
+
+	migrate_rate_note(&rate, 0);
+	KUNIT_EXPECT_EQ(test, rate.ns, 1);
+	rate.ns = 0;
+	migrate_rate_note(&rate, 1000);
+	KUNIT_EXPECT_EQ(test, rate.ns, 1000);
+	migrate_rate_note(&rate, 50000);
+	KUNIT_EXPECT_EQ(test, rate.ns, 1000);
+	migrate_rate_note(&rate, 1000);
+	KUNIT_EXPECT_EQ(test, rate.ns, 1000);
+	migrate_rate_note(&rate, 11000);
+	migrate_rate_note(&rate, 10000);
+	KUNIT_EXPECT_EQ(test, rate.ns, 10000);
+	migrate_rate_note(&rate, 1000);
+	KUNIT_EXPECT_GT(test, rate.ns, 5000);
+	for (i = 0; i < 16; i++)
+		migrate_rate_note(&rate, 1000);
+	KUNIT_EXPECT_LT(test, rate.ns, 1200);
+}
+
+/* The copy of a 2M folio is timed, whatever memory there is to do it with. */
+static void mo_test_measure(struct kunit *test)
+{
+	KUNIT_EXPECT_GT(test, migrate_measure_usual_ns(), 0);
+}
+
+static struct kunit_case migrate_limit_test_cases[] = {
+	KUNIT_CASE(mo_test_pace_grows),
+	KUNIT_CASE(mo_test_pace_shrinks),
+	KUNIT_CASE(mo_test_pace_own),
+	KUNIT_CASE(mo_test_pace_least),
+	KUNIT_CASE(mo_test_pace_extremes),
+	KUNIT_CASE(mo_test_early),
+	KUNIT_CASE(mo_test_pace_partial),
+	KUNIT_CASE(mo_test_pace_fits),
+	KUNIT_CASE(mo_test_times),
+	KUNIT_CASE(mo_test_too_slow),
+	KUNIT_CASE(mo_test_rates),
+	KUNIT_CASE(mo_test_measure),
+	{}
+};
+
+static struct kunit_suite migrate_limit_test_suite = {
+	.name = "migrate_limit",
+	.test_cases = migrate_limit_test_cases,
+};
+
+kunit_test_suite(migrate_limit_test_suite);

@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# dcbm copies batches side by side, and several tasks share its channels: its
+# unit tests, on simulated channels that complete in order and others that do
+# not.
+#
+# They need kunit.enable=1 on the kernel command line.
+
+dcbm=/sys/module/dcbm
+nr=0
+failed=0
+
+# result STATUS NAME: one line of the report.
+result()
+{
+	nr=$((nr + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $nr $2"
+	else
+		echo "not ok $nr $2"
+		failed=1
+	fi
+}
+
+# unit_tests NAME [PARAMETER...]: with these parameters of dmasim.
+unit_tests()
+{
+	name=$1
+	shift
+	modprobe dmasim channels=4 "$@" || echo "# dmasim $* cannot be loaded"
+	modprobe dcbm cpu_share=0 wait_us=20000000
+	echo 1 >$dcbm/threshold
+	echo 1 >$dcbm/offloading
+	modprobe dcbm_stream_test
+	report=$(cat /sys/kernel/debug/kunit/migrate_dcbm_streams/results)
+	rmmod dcbm_stream_test
+	echo "$report" | grep -q '^ok '
+	status=$?
+	[ $status -eq 0 ] || echo "$report" | sed 's/^/# /'
+	result $status "$name: unit tests"
+	echo none >/sys/kernel/mm/migrate_offload/engine
+	[ "$(cat $dcbm/held_folios_now)" -eq 0 ]
+	result $? "$name: nothing is held"
+	rmmod dcbm dmasim
+	result $? "$name: removed"
+}
+
+if [ ! -d /sys/kernel/debug/kunit ]; then
+	echo "1..0 # SKIP needs KUnit, and kunit.enable=1"
+	exit 4
+fi
+echo "TAP version 13"
+unit_tests "in order"
+unit_tests "out of order" out_of_order=1
+unit_tests "narrow" descriptors=4 max_seg_bytes=12288
+unit_tests "on a CPU of its own" cpu=1
+echo "1..$nr"
+exit $failed
