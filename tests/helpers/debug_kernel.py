@@ -40,6 +40,7 @@ _STEPS = {
     "kselftest": "./migrate_offload",
     # An engine with a result per folio and no stream is what hazards use.
     "fallback": "./fallback -v posted -v stream -f streams",
+    "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
     # Last: they poison pages, and damage data where a rule is switched off.
     "hazards": f"./hazards {_HAZARDS}",
     "hazards of streams": f"./hazards -s {_HAZARDS}",

@@ -29,6 +29,7 @@ KUNIT_SUITES = (
     "migrate_hist",
     "migrate_limit",
     "migrate_dcbm",
+    "migrate_damon",
 )
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 

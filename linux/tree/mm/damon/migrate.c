@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Migrating what a scheme finds, in lists that are as long as possible.
+ *
+ * A region is walked, and what is not where it belongs is isolated into one list
+ * for each destination.  Each list goes to migrate_pages() as a whole: what can
+ * be done for many folios at once, flushing TLBs and copying above all, is done
+ * for as many as there are.
+ *
+ * Whatever is in a list is isolated from the LRU, accounted as such, and holds a
+ * reference.  migrate_pages() leaves what it could not move in the list, and
+ * that is put back right away.  Between damos_migration_begin() and _end() there
+ * is no way out, so nothing is forgotten.
+ */
+
+#include <linux/damon.h>
+#include <linux/jiffies.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/nodemask.h>
+#include <linux/sched/mm.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/swap.h>
+#include <linux/vmstat.h>
+
+#include "../internal.h"
+#include "dests.h"
+#include "migrate.h"
+
+/*
+ * Who waits for memory waits for isolated folios, too, and so does whoever wants
+ * this kdamond to stop: there is an end to what is isolated at once.
+ */
+#define DAMOS_MUCH_PAGES (SZ_1G >> PAGE_SHIFT)
+
+/* To bring all folios to the LRU keeps other CPUs from their work. */
+#define DAMOS_DRAIN_JIFFIES (HZ / 10)
+
+static bool damos_can_have(unsigned int nid)
+{
+	return nid < MAX_NUMNODES && node_state(nid, N_MEMORY);
+}
+
+bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
+{
+	unsigned int i;
+
+	/* Nobody would put back what was isolated. */
+	if (!IS_ENABLED(CONFIG_MIGRATION))
+		return false;
+
+	*m = (struct damos_migration) {
+		.target = { .nid = s->target_nid, .weight = 1 },
+		.dests = s->dests,
+	};
+	if (!m->dests.nr) {
+		m->dests.arr = &m->target;
+		m->dests.nr = 1;
+		/* Do not walk the region for nothing. */
+		if (!damos_can_have(m->target.nid))
+			return false;
+	}
+	m->total_weight = damos_dests_total_weight(&m->dests);
+	if (!m->total_weight)
+		return false;
+
+	m->lists = kmalloc_array(m->dests.nr, sizeof(*m->lists), GFP_KERNEL);
+	if (!m->lists)
+		return false;
+	for (i = 0; i < m->dests.nr; i++)
+		INIT_LIST_HEAD(&m->lists[i]);
+	lru_add_drain();
+	return true;
+}
+
+int damos_migration_dest(const struct damos_migration *m, struct folio *folio)
+{
+	unsigned int i, nid;
+
+	i = damos_dests_choose(&m->dests, m->total_weight,
+			       damos_dests_turn(folio));
+	nid = m->dests.arr[i].nid;
+	if (nid == folio_nid(folio) || !damos_can_have(nid))
+		return -1;
+	return i;
+}
+
+void damos_migration_add(struct damos_migration *m, struct folio *folio,
+			 int dest)
+{
+	/* To isolate, unmap and put back what is pinned only costs time. */
+	if (folio_maybe_dma_pinned(folio))
+		return;
+	if (!folio_isolate_lru(folio)) {
+		m->missed = true;
+		return;
+	}
+	node_stat_add_folio(folio, NR_ISOLATED_ANON +
+			    folio_is_file_lru(folio));
+	list_add_tail(&folio->lru, &m->lists[dest]);
+	m->nr_pages += folio_nr_pages(folio);
+}
+
+static void damos_migration_flush_list(struct damos_migration *m,
+				       struct list_head *folios,
+				       unsigned int nid)
+{
+	struct migration_target_control mtc = {
+		/*
+		 * There, or not at all.  This is to make better use of memory,
+		 * not to take it away from others.
+		 */
+		.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
+			GFP_NOWAIT | __GFP_NOWARN | __GFP_NOMEMALLOC |
+			__GFP_THISNODE,
+		.nid = nid,
+		.reason = MR_DAMON,
+	};
+	unsigned int nr_succeeded = 0;
+
+	if (list_empty(folios))
+		return;
+	migrate_pages(folios, alloc_migration_target, NULL,
+		      (unsigned long)&mtc, MIGRATE_ASYNC, MR_DAMON,
+		      &nr_succeeded);
+	m->nr_moved += nr_succeeded;
+	putback_movable_pages(folios);
+}
+
+static void damos_migration_flush(struct damos_migration *m)
+{
+	unsigned int i, noreclaim_flag;
+
+	/* Huge pages may be compacted for, but nobody's memory is reclaimed. */
+	noreclaim_flag = memalloc_noreclaim_save();
+	for (i = 0; i < m->dests.nr; i++)
+		damos_migration_flush_list(m, &m->lists[i],
+					   m->dests.arr[i].nid);
+	memalloc_noreclaim_restore(noreclaim_flag);
+	m->nr_pages = 0;
+	/* What has moved should be found when weights change. */
+	lru_add_drain();
+}
+
+void damos_migration_flush_much(struct damos_migration *m)
+{
+	if (m->nr_pages >= DAMOS_MUCH_PAGES)
+		damos_migration_flush(m);
+	cond_resched();
+}
+
+bool damos_migration_again(struct damos_migration *m)
+{
+	static unsigned long drained = INITIAL_JIFFIES;
+	unsigned long last = READ_ONCE(drained);
+
+	/* It may be in a list already, or never be on the LRU. */
+	if (!m->missed || m->again ||
+	    time_before(jiffies, last + DAMOS_DRAIN_JIFFIES))
+		return false;
+	WRITE_ONCE(drained, jiffies);
+	lru_add_drain_all();
+	m->again = true;
+	return true;
+}
+
+unsigned long damos_migration_end(struct damos_migration *m)
+{
+	damos_migration_flush(m);
+	kfree(m->lists);
+	return m->nr_moved * PAGE_SIZE;
+}
+
+#include "tests/migrate-kunit.h"

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Migrating what a scheme finds, in lists that are as long as possible. */
+#ifndef _DAMON_MIGRATE_H
+#define _DAMON_MIGRATE_H
+
+#include <linux/damon.h>
+#include <linux/list.h>
+
+struct folio;
+struct mm_struct;
+
+/**
+ * struct damos_migration - folios of a region on their way to other nodes
+ * @dests: where to; one destination stands for a scheme without any.
+ * @target: that one.
+ * @total_weight: of all destinations.
+ * @lists: for each destination, the folios that were isolated for it.
+ * @nr_pages: how much is in the lists.
+ * @nr_moved: how many pages moved.
+ * @missed: a folio was not on the LRU.
+ * @again: that is why the region is walked again.
+ */
+struct damos_migration {
+	struct damos_dests dests;
+	struct damos_dest target;
+	u64 total_weight;
+	struct list_head *lists;
+	unsigned long nr_pages;
+	unsigned long nr_moved;
+	bool missed;
+	bool again;
+};
+
+/* False if nothing can move; then the others must not be called. */
+bool damos_migration_begin(struct damos_migration *m, const struct damos *s);
+
+/*
+ * Where does a folio have to go?  The number of its destination, or -1 if it can
+ * stay, or has to.  The caller has a reference, or the lock of a page table that
+ * maps it.
+ */
+int damos_migration_dest(const struct damos_migration *m, struct folio *folio);
+
+/* Isolate a folio for that destination.  The caller as above. */
+void damos_migration_add(struct damos_migration *m, struct folio *folio,
+			 int dest);
+
+/* Migrate what was isolated if it is a lot.  May sleep. */
+void damos_migration_flush_much(struct damos_migration *m);
+
+/*
+ * Should the region be walked again?  Folios that somebody has just made wait on
+ * the CPU where he did, and are not found on the LRU before: up to a few dozen on
+ * each CPU, which would else be found when more were made there.  May sleep.
+ */
+bool damos_migration_again(struct damos_migration *m);
+
+/* Migrate the rest.  Returns how many bytes moved. */
+unsigned long damos_migration_end(struct damos_migration *m);
+
+#ifdef CONFIG_DAMON_VADDR
+/* Migrate a region of an address space.  Returns how many bytes moved. */
+unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
+			       struct damos *s);
+#endif
+
+#endif /* _DAMON_MIGRATE_H */

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * KUnit tests of where folios belong, and of keeping destinations.  Included by
+ * mm/damon/migrate.c.
+ */
+#ifdef CONFIG_DAMON_MIGRATE_KUNIT_TEST
+
+#ifndef _DAMON_MIGRATE_TEST_H
+#define _DAMON_MIGRATE_TEST_H
+
+#include <kunit/test.h>
+
+#define DAMOS_TEST_ORDER 4
+
+/* Each destination gets as many turns in a row as its weight says. */
+static void damos_test_shares(struct kunit *test)
+{
+	struct damos_dest arr[] = { { 0, 3 }, { 1, 0 }, { 2, 1 }, { 0, 2 } };
+	static const unsigned int expected[] = { 0, 0, 0, 2, 3, 3 };
+	struct damos_dests dests = { .arr = arr, .nr = ARRAY_SIZE(arr) };
+	u64 total = damos_dests_total_weight(&dests);
+	unsigned int i;
+
+	KUNIT_ASSERT_EQ(test, total, 6ULL);
+	for (i = 0; i < 10 * ARRAY_SIZE(expected); i++)
+		KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, i),
+				expected[i % ARRAY_SIZE(expected)]);
+}
+
+/* From 1:1 to 3:1, a quarter moves, and all of it to the first. */
+static void damos_test_change(struct kunit *test)
+{
+	struct damos_dest even_arr[] = { { 0, 1 }, { 1, 1 } };
+	struct damos_dest uneven_arr[] = { { 0, 3 }, { 1, 1 } };
+	struct damos_dests even = { .arr = even_arr, .nr = 2 };
+	struct damos_dests uneven = { .arr = uneven_arr, .nr = 2 };
+	unsigned int turn, from, to, moved = 0;
+
+	for (turn = 0; turn < 1024; turn++) {
+		from = damos_dests_choose(&even, 2, turn);
+		to = damos_dests_choose(&uneven, 4, turn);
+		if (from == to)
+			continue;
+		KUNIT_EXPECT_EQ(test, to, 0);
+		moved++;
+	}
+	KUNIT_EXPECT_EQ(test, moved, 256);
+}
+
+/* Weights may be as large as their files take. */
+static void damos_test_large_weights(struct kunit *test)
+{
+	struct damos_dest arr[] = { { 0, UINT_MAX }, { 1, UINT_MAX }, { 2, 2 } };
+	struct damos_dests dests = { .arr = arr, .nr = ARRAY_SIZE(arr) };
+	u64 total = damos_dests_total_weight(&dests);
+
+	KUNIT_ASSERT_EQ(test, total, 1ULL << 33);
+	KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, 0), 0);
+	KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, UINT_MAX), 1);
+	KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, total - 3), 1);
+	KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, total - 1), 2);
+	KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, total), 0);
+	KUNIT_EXPECT_EQ(test, damos_dests_choose(&dests, total, U64_MAX), 2);
+}
+
+static void damos_test_no_weight(struct kunit *test)
+{
+	struct damos_dest arr[] = { { 0, 0 }, { 1, 0 } };
+	struct damos scheme = {
+		.target_nid = 0,
+		.dests = { .arr = arr, .nr = ARRAY_SIZE(arr) },
+	};
+	struct damos_migration m;
+
+	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
+}
+
+/* A folio counts in units of its own size. */
+static void damos_test_turn(struct kunit *test)
+{
+	struct folio *folio = folio_alloc(GFP_KERNEL, DAMOS_TEST_ORDER);
+	struct folio *page = folio_alloc(GFP_KERNEL, 0);
+
+	if (folio && page) {
+		folio->index = 5 << DAMOS_TEST_ORDER;
+		KUNIT_EXPECT_EQ(test, damos_dests_turn(folio), 5ULL);
+		folio->index = 6 << DAMOS_TEST_ORDER;
+		KUNIT_EXPECT_EQ(test, damos_dests_turn(folio), 6ULL);
+		page->index = 77;
+		KUNIT_EXPECT_EQ(test, damos_dests_turn(page), 77ULL);
+		folio->index = 0;
+		page->index = 0;
+	}
+	if (folio)
+		folio_put(folio);
+	if (page)
+		folio_put(page);
+	if (!folio || !page)
+		kunit_skip(test, "no memory");
+}
+
+/* What is there already, or has nowhere to go, or is not on the LRU, stays. */
+static void damos_test_stays(struct kunit *test)
+{
+	struct damos_dest arr[] = { { 0, 1 }, { MAX_NUMNODES, 1 } };
+	struct folio *folio = folio_alloc(GFP_KERNEL, 0);
+	struct damos_migration m;
+	struct damos scheme = {};
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	folio->index = 0;
+
+	scheme.target_nid = NUMA_NO_NODE;
+	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
+	scheme.target_nid = MAX_NUMNODES;
+	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
+
+	/* Destinations come before that. */
+	arr[0].nid = folio_nid(folio);
+	scheme.dests = (struct damos_dests) { .arr = arr, .nr = 2 };
+	for (i = 0; i < 4; i++) {
+		folio->index = i;
+		KUNIT_ASSERT_TRUE(test, damos_migration_begin(&m, &scheme));
+		KUNIT_EXPECT_EQ(test, damos_migration_dest(&m, folio), -1);
+		damos_migration_add(&m, folio, 0);
+		KUNIT_EXPECT_TRUE(test, list_empty(&m.lists[0]));
+		KUNIT_EXPECT_EQ(test, m.nr_pages, 0UL);
+		KUNIT_EXPECT_EQ(test, damos_migration_end(&m), 0UL);
+	}
+	folio->index = 0;
+	KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 1);
+	folio_put(folio);
+}
+
+/* Copies are independent, and none and no memory look the same. */
+static void damos_test_copy(struct kunit *test)
+{
+	struct damos_dest arr[] = { { 0, 3 }, { 1, 1 } };
+	struct damos_dests src = { .arr = arr, .nr = 2 }, none = {}, dst;
+
+	KUNIT_ASSERT_EQ(test, damos_dests_copy(&dst, &src), 0);
+	arr[1].weight = 7;
+	KUNIT_EXPECT_EQ(test, dst.nr, 2);
+	KUNIT_EXPECT_EQ(test, dst.arr[1].nid, 1);
+	KUNIT_EXPECT_EQ(test, dst.arr[1].weight, 1);
+	damos_dests_free(&dst);
+	KUNIT_EXPECT_NULL(test, dst.arr);
+	KUNIT_EXPECT_EQ(test, dst.nr, 0);
+	damos_dests_free(&dst);
+
+	KUNIT_EXPECT_EQ(test, damos_dests_copy(&dst, &none), 0);
+	KUNIT_EXPECT_NULL(test, dst.arr);
+	KUNIT_EXPECT_EQ(test, damos_dests_total_weight(&dst), 0ULL);
+}
+
+static struct damos *damos_test_new_scheme(struct damon_ctx *ctx,
+					   struct damos_dests *dests)
+{
+	struct damos_access_pattern pattern = {};
+	struct damos_watermarks wmarks = {};
+	struct damos_quota quota = {};
+	struct damos *s;
+
+	s = damon_new_scheme(&pattern, DAMOS_MIGRATE_HOT, 0, &quota, &wmarks,
+			     0);
+	if (!s)
+		return NULL;
+	damon_add_scheme(ctx, s);
+	return damos_dests_copy(&s->dests, dests) ? NULL : s;
+}
+
+/* To commit is to have what the other has, more or less than before, or none. */
+static void damos_test_commit(struct kunit *test)
+{
+	struct damos_dest arr[] = { { 0, 3 }, { 1, 1 }, { 2, 5 } };
+	static const unsigned int nrs[] = { 1, 3, 2, 0, 2 };
+	struct damos_dests dests = { .arr = arr, .nr = 2 };
+	struct damon_ctx *ctx = damon_new_ctx(), *src;
+	struct damos *running = NULL, *s;
+	unsigned int i;
+
+	if (ctx)
+		running = damos_test_new_scheme(ctx, &dests);
+	for (i = 0; running && i < ARRAY_SIZE(nrs); i++) {
+		src = damon_new_ctx();
+		if (!src)
+			break;
+		dests.nr = nrs[i];
+		s = damos_test_new_scheme(src, &dests);
+		if (s)
+			KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
+		damon_destroy_ctx(src);
+		KUNIT_EXPECT_EQ(test, running->dests.nr, nrs[i]);
+		if (nrs[i])
+			KUNIT_EXPECT_MEMEQ(test, running->dests.arr, arr,
+					   nrs[i] * sizeof(*arr));
+	}
+	if (ctx)
+		damon_destroy_ctx(ctx);
+	KUNIT_EXPECT_EQ(test, i, ARRAY_SIZE(nrs));
+}
+
+static struct kunit_case damos_migrate_test_cases[] = {
+	KUNIT_CASE(damos_test_shares),
+	KUNIT_CASE(damos_test_change),
+	KUNIT_CASE(damos_test_large_weights),
+	KUNIT_CASE(damos_test_no_weight),
+	KUNIT_CASE(damos_test_turn),
+	KUNIT_CASE(damos_test_stays),
+	KUNIT_CASE(damos_test_copy),
+	KUNIT_CASE(damos_test_commit),
+	{},
+};
+
+static struct kunit_suite damos_migrate_test_suite = {
+	.name = "migrate_damon",
+	.test_cases = damos_migrate_test_cases,
+};
+
+kunit_test_suite(damos_migrate_test_suite);
+
+#endif /* _DAMON_MIGRATE_TEST_H */
+
+#endif /* CONFIG_DAMON_MIGRATE_KUNIT_TEST */

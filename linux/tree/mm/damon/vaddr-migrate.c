@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Finding the folios that a region of an address space has, to migrate them.
+ *
+ * The walk takes huge pages as they are: with no callback for single entries,
+ * the walker does not split anything on its way there.
+ */
+
+#include <linux/damon.h>
+#include <linux/huge_mm.h>
+#include <linux/hugetlb.h>
+#include <linux/memcontrol.h>
+#include <linux/mempolicy.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/page_idle.h>
+#include <linux/pagewalk.h>
+#include <linux/sizes.h>
+
+#include "../internal.h"
+#include "migrate.h"
+#include "ops-common.h"
+
+/* Whoever wants to change the address space waits for no more than that. */
+#define DAMOS_VA_PIECE SZ_128M
+
+struct damos_va_walk {
+	struct damos_migration migration;
+	const struct damos *scheme;
+};
+
+/* How a page table maps (a part of) a folio: by one entry of @pmd, or @nr of @pte. */
+struct damos_va_mapping {
+	struct vm_area_struct *vma;
+	unsigned long addr;
+	pmd_t *pmd;
+	pte_t *pte;
+	int nr;
+	bool young;
+};
+
+/* Was it accessed, and not only by way of this mapping? */
+static bool damos_va_is_young(const struct damos_va_mapping *map,
+			      struct folio *folio)
+{
+	return map->young || !folio_test_idle(folio) ||
+	       mmu_notifier_test_young(map->vma->vm_mm, map->addr);
+}
+
+static void damos_va_make_old(const struct damos_va_mapping *map)
+{
+	int i;
+
+	if (map->pmd)
+		damon_pmdp_mkold(map->pmd, map->vma, map->addr);
+	for (i = 0; i < map->nr; i++)
+		damon_ptep_mkold(map->pte + i, map->vma,
+				 map->addr + i * PAGE_SIZE);
+}
+
+static bool damos_va_in_memcg(struct folio *folio, unsigned short id)
+{
+	struct mem_cgroup *memcg;
+	bool matched;
+
+	rcu_read_lock();
+	memcg = folio_memcg_check(folio);
+	matched = memcg && mem_cgroup_id(memcg) == id;
+	rcu_read_unlock();
+	return matched;
+}
+
+/* What goes by address or target was left out of the region by the core. */
+static bool damos_va_filter_out(const struct damos *s, struct folio *folio,
+				const struct damos_va_mapping *map)
+{
+	struct damos_filter *filter;
+	bool matched;
+
+	damos_for_each_filter(filter, s) {
+		switch (filter->type) {
+		case DAMOS_FILTER_TYPE_ANON:
+			matched = folio_test_anon(folio);
+			break;
+		case DAMOS_FILTER_TYPE_MEMCG:
+			matched = damos_va_in_memcg(folio, filter->memcg_id);
+			break;
+		case DAMOS_FILTER_TYPE_YOUNG:
+			matched = damos_va_is_young(map, folio);
+			if (matched)
+				damos_va_make_old(map);
+			break;
+		default:
+			continue;
+		}
+		if (matched == filter->matching)
+			return true;
+	}
+	return false;
+}
+
+static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
+			  const struct damos_va_mapping *map)
+{
+	int dest;
+
+	/* Device memory is not the kernel's to place. */
+	if (folio_is_zone_device(folio))
+		return;
+	dest = damos_migration_dest(&w->migration, folio);
+	if (dest < 0)
+		return;
+	if (damos_va_filter_out(w->scheme, folio, map))
+		return;
+	damos_migration_add(&w->migration, folio, dest);
+}
+
+/* Called with the lock of the page table. */
+static void damos_va_take_pmd(struct damos_va_walk *w, pmd_t *pmd,
+			      struct vm_area_struct *vma, unsigned long addr)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	struct damos_va_mapping map = { .vma = vma, .addr = addr, .pmd = pmd };
+	pmd_t pmde = pmdp_get(pmd);
+	struct folio *folio;
+
+	/* It may be migrating already. */
+	if (!pmd_present(pmde))
+		return;
+	folio = vm_normal_folio_pmd(vma, addr, pmde);
+	if (!folio)
+		return;
+	map.young = pmd_young(pmde);
+	damos_va_take(w, folio, &map);
+#endif
+}
+
+/* Is there a huge page, or one on its way?  Then that is all there is. */
+static bool damos_va_take_huge(struct mm_walk *walk, pmd_t *pmd,
+			       unsigned long addr)
+{
+	spinlock_t *ptl;	/* of the page table */
+	bool huge;
+
+	ptl = pmd_lock(walk->mm, pmd);
+	huge = pmd_trans_huge(*pmd) || pmd_devmap(*pmd) || is_swap_pmd(*pmd);
+	if (huge)
+		damos_va_take_pmd(walk->private, pmd, walk->vma, addr);
+	spin_unlock(ptl);
+	return huge;
+}
+
+static int damos_va_pmd_entry(pmd_t *pmd, unsigned long addr,
+			      unsigned long end, struct mm_walk *walk)
+{
+	const fpb_t flags = FPB_IGNORE_DIRTY | FPB_IGNORE_SOFT_DIRTY;
+	struct damos_va_mapping map = { .vma = walk->vma };
+	pte_t *start_pte, *pte;
+	struct folio *folio;
+	spinlock_t *ptl;	/* of the page table */
+	pte_t ptent;
+
+	if (damos_va_take_huge(walk, pmd, addr))
+		return 0;
+
+	start_pte = pte_offset_map_lock(walk->mm, pmd, addr, &ptl);
+	if (!start_pte) {
+		walk->action = ACTION_AGAIN;
+		return 0;
+	}
+	for (pte = start_pte; addr < end;
+	     pte += map.nr, addr += map.nr * PAGE_SIZE) {
+		bool any_young = false;
+
+		map.nr = 1;
+		ptent = ptep_get(pte);
+		if (!pte_present(ptent))
+			continue;
+		folio = vm_normal_folio(walk->vma, addr, ptent);
+		if (!folio)
+			continue;
+		if (folio_test_large(folio))
+			map.nr = folio_pte_batch(folio, addr, pte, ptent,
+						 (end - addr) >> PAGE_SHIFT,
+						 flags, NULL, &any_young, NULL);
+		map.addr = addr;
+		map.pte = pte;
+		map.young = pte_young(ptent) || any_young;
+		damos_va_take(walk->private, folio, &map);
+	}
+	pte_unmap_unlock(start_pte, ptl);
+	cond_resched();
+	return 0;
+}
+
+static const struct mm_walk_ops damos_va_walk_ops = {
+	.pmd_entry = damos_va_pmd_entry,
+	.walk_lock = PGWALK_RDLOCK,
+};
+
+/* Walk a piece of the next area.  Returns where it ends. */
+static unsigned long damos_va_walk_piece(struct damos_va_walk *w,
+					 struct mm_struct *mm,
+					 unsigned long start, unsigned long end)
+{
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(mm);
+	vma = find_vma(mm, start);
+	if (!vma || vma->vm_start >= end)
+		goto out;
+	start = max(start, vma->vm_start);
+	end = min(end, vma->vm_end);
+	/* This knows device memory, too, which the walker would split. */
+	if (!vma_migratable(vma) || is_vm_hugetlb_page(vma))
+		goto out;
+	end = min(end, ALIGN(start + 1, DAMOS_VA_PIECE));
+	walk_page_range_vma(vma, start, end, &damos_va_walk_ops, w);
+out:
+	mmap_read_unlock(mm);
+	return end;
+}
+
+unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
+			       struct damos *s)
+{
+	unsigned long addr, start = PAGE_ALIGN_DOWN(r->ar.start);
+	unsigned long end = PAGE_ALIGN(r->ar.end);
+	struct damos_va_walk w = { .scheme = s };
+
+	if (!damos_migration_begin(&w.migration, s))
+		return 0;
+	do {
+		for (addr = start; addr < end;) {
+			addr = damos_va_walk_piece(&w, mm, addr, end);
+			damos_migration_flush_much(&w.migration);
+		}
+	} while (damos_migration_again(&w.migration));
+	return damos_migration_end(&w.migration);
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mo_damon.h"
+#include "mo_util.h"
+
+#define SAMPLE_US 5000
+#define AGGREGATION_US 20000
+/* Kernels that are full of debugging take their time. */
+#define WAIT_TRIES 6000
+#define WAIT_US 10000
+
+const char *mo_damon_cannot_run(void)
+{
+	if (!mo_exists(PATH_DAMON "nr_kdamonds"))
+		return "this kernel has no DAMON";
+	if (mo_read_number(PATH_DAMON "nr_kdamonds"))
+		return "somebody uses DAMON";
+	return NULL;
+}
+
+static void set_context(const char *file, const char *value)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), PATH_CONTEXT "%s", file);
+	mo_write(path, value);
+}
+
+static void set_context_number(const char *file, unsigned long value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lu", value);
+	set_context(file, text);
+}
+
+void mo_damon_set_target(pid_t pid)
+{
+	set_context_number("targets/0/pid_target", pid);
+}
+
+void mo_damon_set(const char *file, const char *value)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), PATH_SCHEME "%s", file);
+	mo_write(path, value);
+}
+
+void mo_damon_set_number(const char *file, long long value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", value);
+	mo_damon_set(file, text);
+}
+
+void mo_damon_setup(const char *ops, const char *action, unsigned long start,
+		    unsigned long end)
+{
+	mo_write(PATH_DAMON "nr_kdamonds", "1");
+	mo_write(PATH_DAMON "0/contexts/nr_contexts", "1");
+	set_context("operations", ops);
+	set_context_number("monitoring_attrs/intervals/sample_us", SAMPLE_US);
+	set_context_number("monitoring_attrs/intervals/aggr_us", AGGREGATION_US);
+	set_context_number("monitoring_attrs/intervals/update_us",
+			   10 * AGGREGATION_US);
+	/* Of each region a page is made old now and then, to see who uses it. */
+	set_context_number("monitoring_attrs/nr_regions/min", 3);
+	set_context_number("monitoring_attrs/nr_regions/max", 6);
+
+	set_context("targets/nr_targets", "1");
+	if (strcmp(ops, "paddr"))
+		mo_damon_set_target(getpid());
+	if (start < end) {
+		set_context("targets/0/regions/nr_regions", "1");
+		set_context_number("targets/0/regions/0/start", start);
+		set_context_number("targets/0/regions/0/end", end);
+	}
+
+	set_context("schemes/nr_schemes", "1");
+	mo_damon_set("action", action);
+	mo_damon_set("access_pattern/sz/max", "18446744073709551615");
+	mo_damon_set("access_pattern/nr_accesses/max", "4294967295");
+	mo_damon_set("access_pattern/age/max", "4294967295");
+}
+
+void mo_damon_set_dests(unsigned int nr, const int *nodes,
+			const unsigned int *weights)
+{
+	char file[64];
+	unsigned int i;
+
+	mo_damon_set_number("dests/nr_dests", nr);
+	for (i = 0; i < nr; i++) {
+		snprintf(file, sizeof(file), "dests/%u/id", i);
+		mo_damon_set_number(file, nodes[i]);
+		snprintf(file, sizeof(file), "dests/%u/weight", i);
+		mo_damon_set_number(file, weights[i]);
+	}
+}
+
+/* The files answer -EBUSY while the kdamond is at an earlier command. */
+int mo_damon_command(const char *command)
+{
+	int tries, ret = -EBUSY;
+
+	for (tries = 0; tries < WAIT_TRIES && ret == -EBUSY; tries++) {
+		ret = mo_try_write(PATH_DAMON "0/state", command);
+		if (ret == -EBUSY)
+			usleep(WAIT_US);
+	}
+	return ret;
+}
+
+bool mo_damon_is_on(void)
+{
+	char state[16];
+
+	mo_read(PATH_DAMON "0/state", state, sizeof(state));
+	return !strcmp(state, "on\n");
+}
+
+void mo_damon_stats(struct mo_damon_stats *stats)
+{
+	if (mo_damon_command("update_schemes_stats"))
+		mo_die("the kdamond gives no statistics");
+	stats->nr_tried = mo_read_number(PATH_SCHEME "stats/nr_tried");
+	stats->sz_tried = mo_read_number(PATH_SCHEME "stats/sz_tried");
+	stats->nr_applied = mo_read_number(PATH_SCHEME "stats/nr_applied");
+	stats->sz_applied = mo_read_number(PATH_SCHEME "stats/sz_applied");
+	stats->qt_exceeds = mo_read_number(PATH_SCHEME "stats/qt_exceeds");
+}
+
+bool mo_damon_stops(void)
+{
+	int tries;
+
+	for (tries = 0; tries < WAIT_TRIES && mo_damon_is_on(); tries++)
+		usleep(WAIT_US);
+	return tries < WAIT_TRIES;
+}
+
+/* A kdamond takes a tenth of a second to answer, so do not ask twice. */
+bool mo_damon_settles_at(size_t bytes, struct mo_damon_stats *now)
+{
+	struct mo_damon_stats since;
+	int tries;
+
+	mo_damon_stats(&since);
+	for (tries = 0; tries < WAIT_TRIES; tries++) {
+		mo_damon_stats(now);
+		if (now->sz_applied != since.sz_applied)
+			since = *now;
+		else if (now->sz_tried >= since.sz_tried + 2 * (long long)bytes)
+			return true;
+	}
+	return false;
+}
+
+bool mo_damon_settles(size_t bytes)
+{
+	struct mo_damon_stats now;
+
+	return mo_damon_settles_at(bytes, &now);
+}
+
+bool mo_damon_moves_nothing(size_t bytes)
+{
+	struct mo_damon_stats since, now;
+
+	mo_damon_stats(&since);
+	return mo_damon_settles_at(bytes, &now) &&
+	       now.sz_applied == since.sz_applied;
+}
+
+void mo_damon_remove(void)
+{
+	if (!mo_exists(PATH_DAMON "nr_kdamonds") ||
+	    !mo_read_number(PATH_DAMON "nr_kdamonds"))
+		return;
+	if (mo_damon_is_on())
+		mo_damon_command("off");
+	mo_write(PATH_DAMON "nr_kdamonds", "0");
+}
