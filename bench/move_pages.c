@@ -9,7 +9,6 @@
  * is asked from the kernel and every byte is compared: a wrong one ends the
  * program with status 1.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
@@ -24,7 +23,6 @@
 #define MAX_VARIANTS 32
 #define MAX_ROUNDS 10000
 #define MAX_MODULES 8
-#define ALLOCATION_TRIES 3
 
 enum busy_mode { BUSY_NO, BUSY_ONLY, BUSY_BOTH };
 
@@ -80,29 +78,13 @@ static const char usage_text[] =
 	"\n"
 	"example: move_pages --sizes 64K,2M --variants stock,mtcopy:threads=2\n";
 
-_Noreturn static void bad_value(const char *option, const char *value)
-{
-	bench_die(BENCH_USAGE, "--%s: '%s' is not valid (see --help)", option,
-		  value);
-}
-
-static uint64_t number(const char *option, const char *text, uint64_t min,
-		       uint64_t max)
-{
-	uint64_t value;
-
-	if (!parse_u64(text, &value) || value < min || value > max)
-		bad_value(option, text);
-	return value;
-}
-
 static void parse_sizes(struct options *o, const char *text)
 {
 	char words[MAX_SIZES][64];
 
 	o->nr_sizes = parse_list(text, words, MAX_SIZES);
 	if (!o->nr_sizes)
-		bad_value("sizes", text);
+		option_invalid("sizes", text);
 	for (size_t i = 0; i < o->nr_sizes; i++) {
 		uint64_t bytes;
 
@@ -121,11 +103,11 @@ static void parse_variants(struct options *o, const char *text)
 	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
 
 	if (!nr)
-		bad_value("variants", text);
+		option_invalid("variants", text);
 	o->nr_variants = 0;
 	for (size_t i = 0; i < nr; i++)
 		if (!variant_parse(words[i], &o->variants[o->nr_variants++]))
-			bad_value("variants", words[i]);
+			option_invalid("variants", words[i]);
 }
 
 /* Limits come after --variants, whatever the order on the command line. */
@@ -138,11 +120,11 @@ static void parse_limits(struct options *o, const char *text)
 		return;
 	nr = parse_list(text, words, ARRAY_SIZE(words));
 	if (!nr)
-		bad_value("limit", text);
+		option_invalid("limit", text);
 	for (size_t i = 0; i < nr; i++)
 		o->variants[o->nr_variants++] = (struct variant){
 			.engine = "limit",
-			.threads = (unsigned int)number("limit", words[i], 1,
+			.threads = (unsigned int)option_u64("limit", words[i], 1,
 							64),
 			.limit = true,
 		};
@@ -158,7 +140,7 @@ static void parse_busy(struct options *o, const char *text)
 			return;
 		}
 	}
-	bad_value("busy", text);
+	option_invalid("busy", text);
 }
 
 static void parse_options(struct options *o, int argc, char **argv)
@@ -186,20 +168,20 @@ static void parse_options(struct options *o, int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
 		switch (c) {
 		case 'f':
-			o->from = (int)number("from", optarg, 0, 1023);
+			o->from = (int)option_u64("from", optarg, 0, 1023);
 			break;
 		case 't':
-			o->to = (int)number("to", optarg, 0, 1023);
+			o->to = (int)option_u64("to", optarg, 0, 1023);
 			break;
 		case 's':
 			parse_sizes(o, optarg);
 			break;
 		case 'b':
 			if (!parse_bytes(optarg, &o->total_bytes))
-				bad_value("total-bytes", optarg);
+				option_invalid("total-bytes", optarg);
 			break;
 		case 'r':
-			o->rounds = (unsigned int)number("rounds", optarg, 1,
+			o->rounds = (unsigned int)option_u64("rounds", optarg, 1,
 							 MAX_ROUNDS);
 			break;
 		case 'v':
@@ -212,7 +194,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 			parse_busy(o, optarg);
 			break;
 		case 'c':
-			o->cpu = (int)number("cpu", optarg, 0, CPU_SETSIZE - 1);
+			o->cpu = (int)option_u64("cpu", optarg, 0, CPU_SETSIZE - 1);
 			break;
 		case 'm':
 			if (o->nr_modules == MAX_MODULES)
@@ -221,7 +203,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'x':
 			if (strcmp(optarg, "content") && strcmp(optarg, "node"))
-				bad_value("sabotage", optarg);
+				option_invalid("sabotage", optarg);
 			o->sabotage = optarg;
 			break;
 		case 'h':
@@ -270,91 +252,10 @@ static void count_split_or_unknown(const struct region *r, struct sample *s)
 	s->split_known = region_count_split(r, &s->nr_split);
 }
 
-/*
- * Memory on the source node in folios of the wanted size.  Page faults fall
- * back to smaller folios when the node is fragmented; asking for compaction
- * and starting again is worth a try, measuring the wrong size never is.
- */
-static void allocate(struct region *r, const struct options *o,
-		     struct sample *s, uint64_t seed)
-{
-	folio_size_select(s->folio_bytes);
-	for (int try = 1;; try++) {
-		int found;
-		size_t offset;
-
-		region_map(r, o->total_bytes, s->folio_bytes, o->from);
-		region_fill(r, seed);
-		count_split_or_unknown(r, s);
-		if (!s->split_known || !s->nr_split) {
-			if (region_on_node(r, o->from, &offset, &found))
-				return;
-			bench_die(BENCH_FAILED,
-				  "byte %zu was allocated on node %d instead of %d",
-				  offset, found, o->from);
-		}
-		if (try == ALLOCATION_TRIES)
-			bench_die(BENCH_LACKING,
-				  "node %d gave %zu of %zu folios of %zu bytes in another size: its memory is fragmented, use a smaller --total-bytes",
-				  o->from, s->nr_split,
-				  (size_t)o->total_bytes / s->folio_bytes,
-				  s->folio_bytes);
-		region_unmap(r);
-		file_write("/proc/sys/vm/compact_memory", "1");
-	}
-}
-
 static void verify(const struct region *r, int node, uint64_t seed,
 		   const struct sample *s)
 {
-	size_t offset;
-	int found;
-
-	if (!region_on_node(r, node, &offset, &found))
-		bench_die(BENCH_FAILED,
-			  "%s, %zu-byte folios, round %u: the page at byte %zu is on node %d, not %d",
-			  s->variant->engine, s->folio_bytes, s->round, offset,
-			  found, node);
-	if (!region_verify(r, seed, &offset))
-		bench_die(BENCH_FAILED,
-			  "%s, %zu-byte folios, round %u: byte %zu has the wrong content",
-			  s->variant->engine, s->folio_bytes, s->round, offset);
-}
-
-/* Spoils the last page, to prove that the check looks at all of them. */
-static void sabotage(const struct options *o, struct region *r)
-{
-	struct region last = *r;
-	uint64_t ignored;
-
-	if (!o->sabotage)
-		return;
-	if (!strcmp(o->sabotage, "content")) {
-		r->base[r->bytes - 1] ^= 1;
-		return;
-	}
-	last.base += r->bytes - r->folio_bytes;
-	last.bytes = r->folio_bytes;
-	region_move(&last, o->from, &ignored);
-}
-
-/*
- * Takes a little memory on the target node, another amount each time, until
- * the measurement is over.  Without it the same pages would be source and
- * target in every round, and whether their addresses clash, in the cache of a
- * real CPU or in the software TLB of an emulated one, would be settled once
- * for a whole run instead of evening out over its rounds.
- */
-static void spacer_take(struct region *r, const struct options *o,
-			size_t folio_bytes)
-{
-	static unsigned int turn;
-	/* All of 1 to 8, in an order in which no variant keeps one of them. */
-	size_t nr_pmds = 1 + (turn * 5 + turn / 8 * 3) % 8;
-
-	turn++;
-	region_map(r, nr_pmds * PMD_BYTES, folio_bytes, o->to);
-	region_fill(r, turn);
+	region_check(r, node, seed, s->variant->engine, s->round);
 }
 
 static void measure_move(const struct options *o, struct sample *s,
@@ -364,8 +265,8 @@ static void measure_move(const struct options *o, struct sample *s,
 	struct region r, spacer;
 	long ret;
 
-	allocate(&r, o, s, seed);
-	spacer_take(&spacer, o, s->folio_bytes);
+	region_allocate(&r, o->total_bytes, s->folio_bytes, o->from, seed);
+	spacer_take(&spacer, s->folio_bytes, o->to);
 	engine_select(s->variant);
 	s->engine_bytes_known = engine_copied_bytes(s->variant, &before);
 	if (s->busy) {
@@ -382,7 +283,7 @@ static void measure_move(const struct options *o, struct sample *s,
 			  s->variant->engine, strerror((int)-ret));
 	if (engine_copied_bytes(s->variant, &after))
 		s->engine_bytes = after - before;
-	sabotage(o, &r);
+	region_sabotage(&r, o->sabotage, o->from);
 	verify(&r, o->to, seed, s);
 	count_split_or_unknown(&r, s);
 	region_unmap(&spacer);
@@ -499,22 +400,6 @@ static void drop_unsupported_sizes(struct options *o)
 			  "this kernel has no anonymous folios of any of the sizes asked for");
 }
 
-static void choose_cpu(struct options *o)
-{
-	if (sched_getaffinity(0, sizeof(o->cpus), &o->cpus))
-		bench_die(BENCH_FAILED, "sched_getaffinity: %s",
-			  strerror(errno));
-	if (o->cpu < 0)
-		o->cpu = node_first_cpu(o->from);
-	if (o->cpu < 0)
-		o->cpu = node_first_cpu(o->to);
-	if (o->cpu < 0 || !CPU_ISSET(o->cpu, &o->cpus)) {
-		o->cpu = 0;
-		while (!CPU_ISSET(o->cpu, &o->cpus))
-			o->cpu++;
-	}
-}
-
 int main(int argc, char **argv)
 {
 	struct options o = {
@@ -532,7 +417,7 @@ int main(int argc, char **argv)
 		module_load(o.modules[i]);
 	for (size_t i = 0; i < o.nr_variants; i++)
 		engine_check(&o.variants[i]);
-	choose_cpu(&o);
+	o.cpu = caller_cpu(&o.cpus, o.cpu, o.from, o.to);
 
 	settings_restore_on_exit();
 	settings_on_interrupt(hogs_kill);

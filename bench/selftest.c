@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/bench.h"
-#include "common/engine.h"
+#include "common/latency.h"
 #include "common/limit.h"
 
 #define PAGE 4096
@@ -111,6 +111,95 @@ static void test_variants(void)
 	      "variant: the rest is refused");
 }
 
+static void test_cases(void)
+{
+	static const char *const bad[] = {
+		"", "engine", "engine=", "folio=3K", "folio=4M", "total=0",
+		"folio=2M,total=1M", "cap=0", "cap=262145", "windows=17",
+		"streaming=yes", "limit=-1", "limit=soon", "touch=poke",
+		"slow=50", "slow=50:10", "slow=0:10,mbps=4", "warp=9",
+		"mbps=", "engine=stock,",
+	};
+	struct test_case t;
+	bool refused = true;
+
+	check(case_parse("engine=dcbm:channels=16,folio=4K,total=4K,cap=8192",
+			 &t) && t.variant.channels == 16 &&
+		      t.folio_bytes == PAGE && t.total_bytes == PAGE &&
+		      t.cap_pages == 8192 && t.max_windows == 2 &&
+		      t.streaming && t.limit_us == LIMIT_DEFAULT &&
+		      !t.has_rate,
+	      "case: what is not said has its default");
+	check(case_parse("windows=1,streaming=false,limit=0,mbps=8,slow=50:10,touch=write",
+			 &t) && t.max_windows == 1 && !t.streaming &&
+		      !t.limit_us && t.has_rate && t.mbps == 8 &&
+		      t.slow_percent == 50 && t.slow_factor == 10 &&
+		      t.touch == TOUCH_WRITE,
+	      "case: the posted design, slowed down");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		refused &= !case_parse(bad[i], &t);
+	check(refused, "case: everything else is refused");
+}
+
+static void test_histograms(void)
+{
+	static struct histogram h, before;
+	bool tight = true;
+
+	check(histogram_parse("0 3\n1024 5\n1152 1\n", &h) && h.nr == 3 &&
+		      h.lower[2] == 1152 && h.count[1] == 5,
+	      "histogram: lines are read");
+	check(histogram_parse("", &before) && !before.nr,
+	      "histogram: an empty one is one");
+	check(!histogram_parse("1 2 3\n", &before) &&
+		      !histogram_parse("12\n", &before) &&
+		      !histogram_parse("-1 2\n", &before),
+	      "histogram: the rest is refused");
+	histogram_parse("0 3\n1024 2\n", &before);
+	histogram_subtract(&h, &before);
+	check(h.nr == 2 && h.lower[0] == 1024 && h.count[0] == 3 &&
+		      h.lower[1] == 1152 && h.count[1] == 1,
+	      "histogram: what was there before is taken out");
+	h.nr = 0;
+	histogram_add(&h, 5000);
+	histogram_add(&h, 7);
+	histogram_add(&h, 5001);
+	check(h.nr == 2 && h.lower[0] == 7 && h.count[1] == 2,
+	      "histogram: times are counted in order");
+	for (uint64_t ns = 1; ns < 1ULL << 40; ns += ns / 5 + 1) {
+		uint64_t lower = histogram_lower(ns);
+
+		tight &= lower <= ns && ns - lower <= ns / 8;
+	}
+	check(tight, "histogram: buckets are an eighth of an octave");
+}
+
+static void test_touching(void)
+{
+	struct toucher t = { .mode = TOUCH_WRITE };
+	size_t offset = 0;
+	struct region r;
+	cpu_set_t cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	while (!CPU_ISSET(t.cpu, &cpus))
+		t.cpu++;
+	region_map(&r, PMD_BYTES, page_bytes(), 0);
+	region_fill(&r, 3);
+	t.region = &r;
+	toucher_start(&t);
+	toucher_moving(&t);
+	usleep(20000);
+	check(!region_verify(&r, 3, &offset), "touch: memory is written to");
+	toucher_stop(&t);
+	check(region_verify(&r, 3, &offset),
+	      "touch: the writes are taken back");
+	check(t.touches > 0 && t.quiet_ns > 0 &&
+		      t.slowest_ns >= t.quiet_ns / 2,
+	      "touch: each one was timed");
+	region_unmap(&r);
+}
+
 static void test_settings(void)
 {
 	char path[] = "/tmp/pageferry-selftest-XXXXXX", value[64];
@@ -190,6 +279,9 @@ int main(void)
 	test_numbers();
 	test_lists();
 	test_variants();
+	test_cases();
+	test_histograms();
+	test_touching();
 	test_settings();
 	test_limit();
 	printf("1..%d\n", nr_tests);

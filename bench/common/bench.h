@@ -42,6 +42,11 @@ void json_end(void);
 bool parse_u64(const char *text, uint64_t *value);
 bool parse_bytes(const char *text, uint64_t *bytes);
 size_t parse_list(const char *text, char (*words)[64], size_t max);
+/* Ends the program: what --OPTION was given is no good. */
+_Noreturn void option_invalid(const char *option, const char *value);
+/* A number from @min to @max, or the end of the program. */
+uint64_t option_u64(const char *option, const char *text, uint64_t min,
+		    uint64_t max);
 
 /* pattern.c: content that says which page and which round it belongs to */
 void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index);
@@ -81,6 +86,15 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 		    int *found);
 bool region_count_split(const struct region *r, size_t *nr_split);
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
+
+/* moving.c: memory that a measurement moves, and the check after it */
+void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
+		     int node, uint64_t seed);
+void region_check(const struct region *r, int node, uint64_t seed,
+		  const char *engine, unsigned int round);
+void spacer_take(struct region *r, size_t folio_bytes, int node);
+void region_sabotage(struct region *r, const char *what, int node);
+int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);
 
 /* machine.c: nodes, CPUs, and what else may move pages */
 void node_list(char *buf, size_t size);

@@ -9,7 +9,6 @@
 #include "bench.h"
 #include "engine.h"
 
-#define OFFLOAD_DIR "/sys/kernel/mm/migrate_offload"
 #define THREADS_PARAM "/sys/module/mtcopy/parameters/max_threads"
 #define DCBM_DIR "/sys/module/dcbm"
 
@@ -47,8 +46,8 @@ bool variant_parse(const char *text, struct variant *v)
 	return false;
 }
 
-/* No engine active: "off" is what cost.c calls it on a patched kernel. */
-static bool is_stock(const struct variant *v)
+/* True where no engine is active: "off" is what cost.c calls it on a patched kernel. */
+bool is_stock(const struct variant *v)
 {
 	return !strcmp(v->engine, "stock") || !strcmp(v->engine, "off");
 }
@@ -189,6 +188,10 @@ void engine_report(void)
 	report_file("available_engines", OFFLOAD_DIR "/available_engines");
 	report_file("reasons_found", OFFLOAD_DIR "/reasons");
 	report_file("min_batch_bytes", OFFLOAD_DIR "/min_batch_bytes");
+	report_file("max_unmapped_us_found", OFFLOAD_DIR "/max_unmapped_us");
+	report_file("max_batch_pages_found", OFFLOAD_DIR "/max_batch_pages");
+	report_file("max_windows_found", OFFLOAD_DIR "/max_windows");
+	report_file("streaming_found", OFFLOAD_DIR "/streaming");
 	report_file("mtcopy_max_threads_found", THREADS_PARAM);
 	report_file("mtcopy_min_thread_bytes",
 		    "/sys/module/mtcopy/parameters/min_thread_bytes");

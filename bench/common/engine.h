@@ -4,6 +4,8 @@
 
 #include "bench.h"
 
+#define OFFLOAD_DIR "/sys/kernel/mm/migrate_offload"
+
 /*
  * One column of a result.  "stock" is a kernel with no engine active, "limit"
  * is not a migration at all but plain memcpy.
@@ -17,6 +19,7 @@ struct variant {
 };
 
 bool variant_parse(const char *text, struct variant *v);
+bool is_stock(const struct variant *v);
 void engine_check(const struct variant *v);
 void engine_prepare(void);
 void engine_select(const struct variant *v);

@@ -67,3 +67,19 @@ size_t parse_list(const char *text, char (*words)[64], size_t max)
 		text += len + 1;
 	}
 }
+
+_Noreturn void option_invalid(const char *option, const char *value)
+{
+	bench_die(BENCH_USAGE, "--%s: '%s' is not valid (see --help)", option,
+		  value);
+}
+
+uint64_t option_u64(const char *option, const char *text, uint64_t min,
+		    uint64_t max)
+{
+	uint64_t value;
+
+	if (!parse_u64(text, &value) || value < min || value > max)
+		option_invalid(option, text);
+	return value;
+}

@@ -23,6 +23,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("kernel", "kernel_build"),
     ("vm", "vm_run"),
     ("bench", "bench_move_pages"),
+    ("bench", "bench_latency"),
     ("bench", "bench_cost"),
     (None, "fault_campaign"),
     (None, "model"),

@@ -13,6 +13,7 @@ from pageferry.cli import main
 
 MOVE = ["bench", "move-pages"]
 COST = ["bench", "cost"]
+LATENCY = ["bench", "latency"]
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,38 @@ COST = ["bench", "cost"]
         ([*MOVE, "--busy", "no"], "busy"),
         ([*MOVE, "--wings"], "wings"),
         ([*MOVE, "--", "true"], "--"),
+        ([*LATENCY, "--engines", "warp"], "warp"),
+        ([*LATENCY, "--sizes", "3K"], "3K"),
+        ([*LATENCY, "--total", "1M"], "whole number of folios"),
+        ([*LATENCY, "--total", "much"], "much"),
+        ([*LATENCY, "--caps", "0"], "a cap"),
+        ([*LATENCY, "--caps", "512,262145"], "262145"),
+        ([*LATENCY, "--windows", "17"], "17"),
+        ([*LATENCY, "--streaming", "yes"], "--streaming"),
+        ([*LATENCY, "--limits-us", "soon"], "soon"),
+        ([*LATENCY, "--channels", "65"], "65"),
+        ([*LATENCY, "--channel-mbps", "fast"], "--channel-mbps"),
+        ([*LATENCY, "--touch", "poke"], "poke"),
+        ([*LATENCY, "--pause-us", "-1"], "--pause-us"),
+        ([*LATENCY, "--posted", "--windows", "2"], "--posted"),
+        ([*LATENCY, "--slow-after-percent", "100"], "--slow-after-percent"),
+        ([*LATENCY, "--slow-after-percent", "50", "--slow-factor", "1"], "factor"),
+        ([*LATENCY, "--slow-after-percent", "50", "--channel-mbps", "0"], "rate"),
+        ([*LATENCY, "--skip-windows", "few"], "--skip-windows"),
+        ([*LATENCY, "--check", "speed"], "speed"),
+        ([*LATENCY, "--check", "limit,limit"], "twice"),
+        ([*LATENCY, "--check", "--caps", "512"], "says itself"),
+        ([*LATENCY, "--check", "--published", "caps"], "two runs"),
+        ([*LATENCY, "--published", "all"], "all"),
+        ([*LATENCY, "--published", "caps", "--sizes", "4K"], "says itself"),
+        ([*LATENCY, "--published", "caps", "--total", "3M"], "multiple of 2M"),
+        ([*LATENCY, "--published", "caps", "--total", "2M,4M"], "one --total"),
+        ([*LATENCY, "--caps", ",".join(map(str, range(1, 200)))], "combinations"),
+        ([*LATENCY, "--to-node", "0"], "nothing would move"),
+        ([*LATENCY, "--rounds", "0"], "--rounds"),
+        ([*LATENCY, "--vm", "--live"], "not allowed with"),
+        ([*LATENCY, "--topology", "moebius"], "moebius"),
+        ([*LATENCY, "--timeout", "soon"], "soon"),
         ([*COST, "--engines", "none"], "none"),
         ([*COST, "--layouts", "0"], "--layouts"),
         ([*COST, "--jobs", "many"], "--jobs"),
@@ -63,6 +96,9 @@ def test_bad_usage(
         ([*MOVE, "--vm", "--to-node", "7"], "no node 7"),
         ([*MOVE, "--vm", "--total", "64G"], "without enough memory"),
         ([*MOVE, "--live", "--to-node", "1023"], "no node 1023"),
+        ([*LATENCY, "--vm", "--to-node", "7"], "no node 7"),
+        ([*LATENCY, "--vm", "--total", "64G"], "without enough memory"),
+        ([*LATENCY, "--live", "--to-node", "1023"], "no node 1023"),
     ],
 )
 def test_what_the_machine_lacks(
@@ -99,7 +135,7 @@ def test_json_also_on_failure(
     assert error["what"]
 
 
-@pytest.mark.parametrize("argv", [MOVE, COST, ["demo"]])
+@pytest.mark.parametrize("argv", [MOVE, LATENCY, COST, ["demo"]])
 def test_help_fits_a_screen(
     argv: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +145,23 @@ def test_help_fits_a_screen(
     said = capsys.readouterr().out
     assert said.startswith("usage: pageferry")
     assert len(said.splitlines()) <= 60
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--engines", "stock,dcbm"], "--module=dmasim.ko channels=16"),
+        (["--published", "caps"], "cap=32768,windows=1,streaming=false,limit=0"),
+        (["--published", "workload"], "engine=stock,folio=2097152,total=2097152"),
+        (["--check"], "twice more"),
+        (["--engines", "stock", "--topology", "versal"], "boot topology versal"),
+    ],
+)
+def test_latency_says_what_it_would_do(
+    argv: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*LATENCY, "--vm", "--dry-run", *argv]) == 0
+    assert named in capsys.readouterr().out
 
 
 def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def test_selftest(programs: Path) -> None:
     assert done.stdout.count("\nok ") >= 25
 
 
-@pytest.mark.parametrize("program", ["move_pages", "cost"])
+@pytest.mark.parametrize("program", ["move_pages", "latency", "cost"])
 def test_help(programs: Path, program: str) -> None:
     done = run(programs / program, "--help")
     assert done.returncode == 0
@@ -66,6 +66,18 @@ def test_help(programs: Path, program: str) -> None:
         ("move_pages", "--to=0", "nothing would move"),
         ("move_pages", "--sabotage=clock", "clock"),
         ("move_pages", "stray", "stray"),
+        ("latency", "--rounds=2", "nothing to measure"),
+        ("latency", "--case=", "case"),
+        ("latency", "--case=engine=dcbm:channels=65", "channels=65"),
+        ("latency", "--case=folio=3K", "3K"),
+        ("latency", "--case=total=1M,folio=2M", "total=1M"),
+        ("latency", "--case=cap=262145", "262145"),
+        ("latency", "--case=windows=0", "windows=0"),
+        ("latency", "--case=slow=50:10", "slow=50:10"),
+        ("latency", "--case=warp=9", "warp=9"),
+        ("latency", "--pause-us=-1", "-1"),
+        ("latency", "--sabotage=clock", "clock"),
+        ("latency", "stray", "stray"),
         ("cost", "--passes=3", "even"),
         ("cost", "--base-pages=0", "base-pages"),
         ("cost", "--engine=:", "engine"),
@@ -82,17 +94,18 @@ def test_bad_options(programs: Path, program: str, option: str, named: str) -> N
     assert error.exit == 2
 
 
-@pytest.mark.parametrize("program", ["move_pages", "cost"])
+@pytest.mark.parametrize("program", ["move_pages", "latency", "cost"])
 def test_unknown_option(programs: Path, program: str) -> None:
     done = run(programs / program, "--wings")
     assert done.returncode == 2
     assert "wings" in done.stderr
 
 
-@pytest.mark.parametrize("program", ["move_pages", "cost"])
+@pytest.mark.parametrize("program", ["move_pages", "latency", "cost"])
 @pytest.mark.skipif(not ONE_NODE, reason="this machine has a second node")
 def test_one_node_is_not_enough(programs: Path, program: str) -> None:
-    done = run(programs / program)
+    words = ["--case=engine=stock"] if program == "latency" else []
+    done = run(programs / program, *words)
     assert done.returncode == 3
     assert "node 1 does not exist" in done.stderr
     line = parse_line(done.stdout)
@@ -150,3 +163,28 @@ def test_json_lines_are_json(programs: Path) -> None:
     done = run(programs / "move_pages", '--sizes="quoted\\"')
     assert done.returncode == 2
     assert '"quoted\\"' in json.loads(done.stdout)["message"]
+
+
+def test_hold_knows_what_it_has(programs: Path) -> None:
+    done = subprocess.run(
+        [programs / "hold", "-b", "4M"],
+        input="nodes\nverify\ntouch\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ready, nodes, verified, touched = map(json.loads, done.stdout.splitlines())
+    assert ready["pages"] == sum(nodes["pages"])
+    assert verified["ok"] is True
+    assert touched["type"] == "touched"
+    assert run(programs / "hold", "-b", "3M").returncode == 2
+
+
+def test_bandwidth_is_measured(programs: Path) -> None:
+    done = run(programs / "bandwidth", "-t", "50", "-b", "2M")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["bytes_per_s"] > 1_000_000
+    assert run(programs / "bandwidth", "-n", "999").returncode == 3
+    assert run(programs / "bandwidth", "-b", "1").returncode == 2

@@ -68,8 +68,17 @@ def test_contract_keys_are_there() -> None:
 def test_unknown_keys_are_ignored() -> None:
     document = json.loads(encode(result(some_rows())))
     document["added_later"] = 1
-    document["rows"][0]["unmapped_ns"] = {"first": 1, "mean": 2, "p99": 3, "last": 4}
+    document["rows"][0]["colour"] = {"red": 1}
     assert decode(json.dumps(document)) == result(some_rows())
+
+
+def test_unmapped_times_are_four_figures_at_least() -> None:
+    document = json.loads(encode(result(some_rows())))
+    times = {"first": 1, "mean": 2, "p99": 3, "last": 4}
+    document["rows"][0]["unmapped_ns"] = times
+    found = decode(json.dumps(document)).rows[0].unmapped_ns
+    assert found is not None
+    assert (found.first, found.mean, found.p99, found.last) == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(

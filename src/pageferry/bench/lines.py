@@ -33,6 +33,12 @@ class Environment(msgspec.Struct, tag_field="type", tag="environment", kw_only=T
     mtcopy_min_thread_bytes: str | None = None
     dmasim_bandwidth_mbps: str | None = None
     dmasim_latency_us: str | None = None
+    max_unmapped_us_found: str | None = None
+    max_batch_pages_found: str | None = None
+    max_windows_found: str | None = None
+    streaming_found: str | None = None
+    pause_us: int | None = None
+    skip_windows: int | None = None
     numa_balancing_found: str | None = None
     khugepaged_defrag_found: str | None = None
     ksm_run_found: str | None = None
@@ -68,6 +74,59 @@ class Cost(msgspec.Struct, tag_field="type", tag="cost", kw_only=True):
     verified: bool
 
 
+class Latency(msgspec.Struct, tag_field="type", tag="latency", kw_only=True):
+    """One call of move_pages(2), and how long folios were out of reach."""
+
+    case: int
+    engine: str
+    threads: int
+    channels: int = 0
+    folio_bytes: int
+    moved_bytes: int
+    round: int
+    elapsed_ns: int
+    # Without an engine there are none.
+    batch_cap_pages: int | None = None
+    max_windows: int | None = None
+    streaming: bool | None = None
+    max_unmapped_us: int | None = None
+    default_limit: bool | None = None
+    channel_mbps: int | None = None
+    cpu_share: bool | None = None
+    split_folios: int | None = None
+    engine_bytes: int | None = None
+    first_ns: int | None = None
+    # Not on a kernel without histograms.
+    windows: int | None = None
+    over_limit_folios: int | None = None
+    unmapped_folios: int | None = None
+    unmapped_sum_ns: int | None = None
+    unmapped_max_ns: int | None = None
+    unmapped_hist: list[int] | None = None
+    waited_threads: int | None = None
+    waited_sum_ns: int | None = None
+    waited_max_ns: int | None = None
+    waited_hist: list[int] | None = None
+    # Only where memory was touched.
+    touch: str | None = None
+    touches: int = 0
+    touch_quiet_ns: int = 0
+    touch_threshold_ns: int = 0
+    touch_slow: int = 0
+    touch_slept: int = 0
+    touch_slowest_ns: int = 0
+    touch_lost_ns: int = 0
+    touch_slept_ns: int = 0
+    touch_hist: list[int] | None = None
+    # Only where channels were slowed down.
+    slow_percent: int | None = None
+    slow_factor: int | None = None
+    slow_seen: bool = False
+    slow_at_folios: int = 0
+    slow_skipped_windows: int = 0
+    verified: bool
+
+
 class Skipped(msgspec.Struct, tag_field="type", tag="skipped", kw_only=True):
     """A folio size that this kernel does not have."""
 
@@ -89,7 +148,7 @@ class Done(msgspec.Struct, tag_field="type", tag="done", kw_only=True):
     passes: int = 0
 
 
-Line = Environment | Measurement | Cost | Skipped | Failure | Done
+Line = Environment | Measurement | Latency | Cost | Skipped | Failure | Done
 
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _START = '{"type": "'

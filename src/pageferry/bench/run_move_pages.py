@@ -7,30 +7,17 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pageferry import __version__, output
-from pageferry.bench import build
-from pageferry.bench.disturbance import Disturbance
-from pageferry.bench.lines import Line, Measurement, Skipped, settings
+from pageferry.bench.execute import Program, execute
+from pageferry.bench.lines import Environment, Line, Measurement, Skipped, settings
 from pageferry.bench.move_pages import Plan, make_rows
-from pageferry.bench.target import (
-    Place,
-    describe_built,
-    describe_live,
-    environment_of,
-    module_path,
-    run_lines,
-    run_live,
-    run_vm_lines,
-)
-from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
+from pageferry.bench.target import environment_of
+from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
 from pageferry.results import store
-from pageferry.results.schema import Kernel, Machine, Result
+from pageferry.results.schema import Result
 from pageferry.units import format_size
-from pageferry.vm import topology
-from pageferry.vm.run import VmRequest
 
 # A run that hangs must end; one that is merely slow must not. Emulation on a
 # busy host moves no less than this.
@@ -89,11 +76,19 @@ def run(job: Job) -> Result:
     begin = time.monotonic_ns()
     if job.plan.rounds < 5:
         output.warn(f"{job.plan.rounds} rounds are few: medians want at least 5")
-    if job.topology is None:
-        lines, kernel, machine = _run_live(job, build.build() / "move_pages")
-    else:
-        program = build.build(job.kernel.arch) / "move_pages"
-        lines, kernel, machine = _run_vm(job, program)
+    program = Program(
+        name="move_pages",
+        arguments=job.plan.arguments(),
+        modules=job.plan.modules(),
+        simulated=job.plan.simulated(),
+    )
+    progress, seen = _watch(job.plan)
+    try:
+        lines, kernel, machine = execute(
+            program, job.topology, job.kernel, job.limit_s(), seen
+        )
+    finally:
+        progress.finish()
     tables = published.move_pages_tables() if job.with_published else []
     return Result(
         command=list(job.command),
@@ -108,63 +103,14 @@ def run(job: Job) -> Result:
     )
 
 
-def _run_live(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
-    progress, seen = _watch(job.plan)
-    try:
-        with Disturbance() as others:
-            lines = run_lines(run_live, [str(program), *job.plan.arguments()], seen)
-    finally:
-        progress.finish()
-    environment = environment_of(lines)
-    place = Place(other_load=_say(others))
-    return lines, describe_live(environment), place.describe(environment)
-
-
-def _run_vm(job: Job, program: Path) -> tuple[list[Line], Kernel, Machine]:
-    assert job.topology is not None
-    kernel = build_kernel(job.kernel)
-    arguments = job.plan.arguments()
-    has_dma = bool(topology.load(job.topology).dma_channels)
-    simulated = {} if has_dma else job.plan.simulated()
-    for name, parameters in simulated.items():
-        arguments.append(f"--module={module_path(kernel, name)} {parameters}")
-    for name in job.plan.modules():
-        arguments.append(f"--module={module_path(kernel, name)}")
-    output.talk(f"booting {kernel.release}, topology {job.topology}")
-    progress, seen = _watch(job.plan)
-    request = VmRequest(
-        command=(str(program), *arguments),
-        image=kernel.image,
-        modules=kernel.modules,
-        topology=job.topology,
-        timeout_s=job.limit_s(),
-        # The guest's first touch of a page must not be the host's page fault.
-        preallocate=True,
-    )
-    try:
-        with Disturbance() as others:
-            lines, outcome = run_vm_lines(request, seen)
-    finally:
-        progress.finish()
-    environment = environment_of(lines)
-    place = Place(outcome.accel, job.topology, _say(others))
-    return lines, describe_built(kernel, environment), place.describe(environment)
-
-
-def _say(others: Disturbance) -> float | None:
-    if others.too_much and others.share is not None:
-        output.warn(
-            f"other work took {others.share * 100:.0f}% of this host's CPU time "
-            "meanwhile: the figures are worth little"
-        )
-    return others.share
-
-
 def _watch(plan: Plan) -> tuple[output.Progress, Callable[[Line], None]]:
     progress = output.Progress("measuring", plan.measurements())
 
     def seen(line: Line) -> None:
-        if isinstance(line, Measurement):
+        if isinstance(line, Environment):
+            # Until here a kernel was built, and a machine booted.
+            progress.start = time.monotonic()
+        elif isinstance(line, Measurement):
             progress.advance()
         elif isinstance(line, Skipped):
             progress.finish()

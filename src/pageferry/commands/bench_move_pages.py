@@ -11,13 +11,13 @@ from pageferry import output
 from pageferry.bench import move_pages
 from pageferry.bench.run_move_pages import Job, dry_run
 from pageferry.bench.run_move_pages import run as measure
-from pageferry.bench.target import live_obstacle
+from pageferry.commands.bench_where import choose_topology
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
-from pageferry.errors import unsupported, usage_error
+from pageferry.errors import usage_error
 from pageferry.report import published, tables
 from pageferry.results import store
 from pageferry.results.schema import Result, as_builtins
-from pageferry.units import format_size, parse_seconds, parse_size
+from pageferry.units import parse_seconds
 from pageferry.vm import topology
 
 if TYPE_CHECKING:
@@ -181,45 +181,6 @@ def make_plan(args: argparse.Namespace) -> move_pages.Plan:
     return plan
 
 
-def choose_topology(args: argparse.Namespace, plan: move_pages.Plan) -> str | None:
-    """Decide where to run, and say why; None is this machine."""
-    obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
-    if args.live:
-        if obstacle is not None:
-            raise unsupported(
-                "cannot measure on this machine",
-                reason=obstacle,
-                hint="pageferry bench move-pages --vm",
-            )
-        return None
-    if not args.vm and obstacle is None:
-        output.talk("measuring on this machine (--vm for a virtual one)")
-        return None
-    check_machine(args.topology, plan)
-    if not args.vm:
-        output.talk(f"measuring in a virtual machine: {obstacle}")
-    return str(args.topology)
-
-
-def check_machine(name: str, plan: move_pages.Plan) -> None:
-    """Refuse a plan that the virtual machine cannot hold, before it boots."""
-    machine = topology.load(name)
-    for node in (plan.from_node, plan.to_node):
-        if node >= len(machine.node):
-            raise unsupported(
-                f"topology {name} has no node {node}",
-                hint=f"its nodes: 0-{len(machine.node) - 1}",
-            )
-        memory = parse_size(machine.node[node].memory)
-        if plan.total_bytes > memory // 2:
-            raise unsupported(
-                "node without enough memory",
-                f"node {node} of topology {name} has {format_size(memory)}",
-                f"moving {format_size(plan.total_bytes)} at once takes twice as much",
-                f"--total {format_size(memory // 4)}",
-            )
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure, print the table, keep the result."""
     plan = make_plan(args)
@@ -231,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
     request = make_request(args, machine.architecture)
     job = Job(
         plan=plan,
-        topology=choose_topology(args, plan),
+        topology=choose_topology(args, plan, "move-pages"),
         kernel=request,
         command=("pageferry", *args.words),
         with_published=args.published,

@@ -96,7 +96,8 @@ def verified_line(rows: Sequence[Row]) -> str:
     )
 
 
-def _machine_line(result: Result) -> str:
+def machine_line(result: Result) -> str:
+    """Say which kernel ran on what."""
     machine = result.machine
     where = "this machine"
     if machine.where == "vm":
@@ -113,7 +114,7 @@ def render_move_pages(result: Result) -> str:
     first = moves[0]
     settings = result.settings
     parts = [
-        _machine_line(result),
+        machine_line(result),
         f"move_pages(2), {format_size(first.moved_bytes)} per call from node "
         f"{settings.get('from_node')} to node {settings.get('to_node')}, "
         f"median of {first.rounds} rounds; ratios are medians of each round's ratio",

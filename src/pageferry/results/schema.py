@@ -35,6 +35,61 @@ class RatioSpread(msgspec.Struct, frozen=True):
     max: float
 
 
+class Unmapped(msgspec.Struct, kw_only=True, frozen=True):
+    """How long folios were out of reach, in ns."""
+
+    first: Annotated[
+        Count | None,
+        Meta(description="from the first unmapping to the first folio back"),
+    ] = None
+    mean: Count
+    p50: Count | None = None
+    p99: Count
+    last: Annotated[Count, Meta(description="of the folio that took longest")]
+
+
+class Waited(msgspec.Struct, kw_only=True, frozen=True):
+    """Threads that waited for a folio to come back: medians of rounds."""
+
+    threads: Count
+    sum: Annotated[Count, Meta(description="ns that all of them waited")]
+    p99: Count | None = None
+    last: Count | None = None
+
+
+class Touch(msgspec.Struct, kw_only=True, frozen=True):
+    """What a thread got done that kept touching the memory that moved."""
+
+    mode: Literal["read", "write"]
+    touches: Annotated[Spread, Meta(description="in each round")]
+    quiet_ns: Annotated[Count, Meta(description="median touch when nothing moves")]
+    threshold_ns: Annotated[
+        Count, Meta(description="longer touches lose time: largest of all rounds")
+    ]
+    p99_ns: Count
+    slowest_ns: Annotated[Count, Meta(description="of all rounds")]
+    slow: Annotated[Count, Meta(description="touches that lost time, all rounds")]
+    slept: Annotated[
+        Count, Meta(description="of these, those that slept: they waited for a folio")
+    ]
+    lost_ns: Annotated[Spread, Meta(description="in each round")]
+    lost_ns_all: Annotated[Count, Meta(description="in all rounds")]
+    slept_ns_all: Annotated[Count, Meta(description="of that, in touches that slept")]
+
+
+class Slowed(msgspec.Struct, kw_only=True, frozen=True):
+    """Simulated channels got slower in the middle of each move.
+
+    The unmapped times are then those after that, without some first windows.
+    """
+
+    after_percent: Count
+    factor: Count
+    skipped_windows: Annotated[
+        Count, Meta(description="between the change and the first that counts")
+    ]
+
+
 class Row(msgspec.Struct, kw_only=True, frozen=True):
     """One engine with one folio size. What a benchmark does not say is null."""
 
@@ -67,6 +122,51 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     instructions_per_folio_max: Count | None = None
     copy_instructions: Count | None = None
     layouts: Count | None = None
+    # How long folios were out of reach: medians of rounds, and their range.
+    unmapped_ns: Unmapped | None = None
+    unmapped_ns_min: Unmapped | None = None
+    unmapped_ns_max: Unmapped | None = None
+    waited_ns: Waited | None = None
+    touch: Touch | None = None
+    slowed: Slowed | None = None
+    # The limits of an engine; null where none was active.
+    batch_cap_pages: Count | None = None
+    max_windows: Count | None = None
+    streaming: bool | None = None
+    max_unmapped_us: Annotated[
+        Count | None, Meta(description="0: no limit in time")
+    ] = None
+    default_limit: Annotated[
+        bool | None, Meta(description="the kernel measured the limit itself")
+    ] = None
+    windows: Annotated[
+        Spread | None, Meta(description="that each move was worked through in")
+    ] = None
+    over_limit_folios: Annotated[Count | None, Meta(description="in all rounds")] = None
+    channel_mbps: Annotated[
+        Count | None,
+        Meta(description="MB/s of each simulated channel; 0: as a CPU copies"),
+    ] = None
+    cpu_share: Annotated[
+        bool | None, Meta(description="the CPU copied a share beside the channels")
+    ] = None
+    knee: Annotated[
+        bool | None,
+        Meta(description="smallest cap with 90% of the best rate of its sweep"),
+    ] = None
+    role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
+        None
+    )
+
+
+class Check(msgspec.Struct, kw_only=True, frozen=True):
+    """Something that has to hold, and whether it does."""
+
+    name: str
+    ok: bool
+    measured: float
+    wanted: Annotated[str, Meta(description="what measured was compared with")]
+    detail: str
 
 
 class Kernel(msgspec.Struct, kw_only=True, frozen=True):
@@ -118,6 +218,8 @@ class Result(msgspec.Struct, kw_only=True, frozen=True):
     created: str | None = None
     pageferry_version: str | None = None
     elapsed_ns: Count | None = None
+    # What --check found.
+    checks: list[Check] | None = None
     # Figures of other people's machines, only when asked for.
     published: list[dict[str, Any]] | None = None
 
@@ -125,8 +227,9 @@ class Result(msgspec.Struct, kw_only=True, frozen=True):
 def as_builtins(result: Result) -> dict[str, Any]:
     """Give the document as json.dumps() takes it."""
     document: dict[str, Any] = msgspec.to_builtins(result)
-    if result.published is None:
-        del document["published"]
+    for name in ("published", "checks"):
+        if document[name] is None:
+            del document[name]
     return document
 
 

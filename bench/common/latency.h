@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What bench latency measures with: counters, first folio, a toucher, a rate. */
+#ifndef PF_BENCH_LATENCY_H
+#define PF_BENCH_LATENCY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine.h"
+
+/*
+ * More than the kernel has: 8 buckets for each octave from 1 us to 1 s, and one
+ * at each end; a touch may be as short as a few nanoseconds.
+ */
+#define HIST_BUCKETS 320
+
+struct histogram {
+	uint64_t lower[HIST_BUCKETS], count[HIST_BUCKETS];
+	size_t nr;		/* in use, in order of their lower bounds */
+};
+
+bool histogram_read(const char *path, struct histogram *h);
+bool histogram_parse(const char *text, struct histogram *h);
+void histogram_subtract(struct histogram *h, const struct histogram *before);
+void histogram_add(struct histogram *h, uint64_t ns);
+uint64_t histogram_lower(uint64_t ns);
+void json_histogram(const char *key, const struct histogram *h);
+
+/* How long something took: how often, how long in all, and the longest ever. */
+struct times {
+	struct histogram hist;
+	uint64_t nr, sum_ns, max_ns;
+};
+
+/* unmapped.c: the kernel's counters for move_pages(2) */
+struct unmapped_stats {
+	struct times unmapped, waited;
+	uint64_t windows, over_limit_folios;
+};
+
+bool unmapped_prepare(void);
+void unmapped_read(struct unmapped_stats *s);
+void unmapped_subtract(struct unmapped_stats *s,
+		       const struct unmapped_stats *before);
+void unmapped_report(const struct unmapped_stats *s);
+bool unmapped_progress(uint64_t *folios, uint64_t *windows);
+
+/* first.c: the tracepoint of the first folio, in an instance of its own */
+bool first_open(void);
+void first_arm(void);
+bool first_read(uint64_t *since_start_ns);
+void first_close(void);
+
+/* touch.c: a thread that keeps touching the memory that moves */
+enum touch_mode { TOUCH_NONE, TOUCH_READ, TOUCH_WRITE };
+
+struct toucher {
+	/* Set by the caller. */
+	struct region *region;
+	enum touch_mode mode;
+	int cpu;
+	uint64_t pause_ns;
+	/* The rest is touch.c's. */
+	pthread_t thread;
+	atomic_int phase;
+	uint32_t *written;	/* by page */
+	uint64_t random;
+	uint64_t quiet_ns, threshold_ns;
+	uint64_t touches, slow, slept, slowest_ns, lost_ns, slept_ns;
+	struct histogram hist;
+};
+
+void toucher_start(struct toucher *t);
+void toucher_moving(struct toucher *t);
+void toucher_stop(struct toucher *t);
+void toucher_report(const struct toucher *t);
+
+/* rate.c: the rate of simulated DMA channels, also in the middle of a move */
+bool rate_set(uint64_t mbps);
+void rate_restore(void);
+
+struct slowdown {
+	/* Set by the caller. */
+	int cpu;
+	uint64_t folios;	/* moved when it begins */
+	unsigned int skip_windows;
+	uint64_t mbps, slow_mbps;
+	/* The rest is rate.c's. */
+	pthread_t thread;
+	atomic_bool over;
+	bool seen;
+	uint64_t start, at_folios, skipped_windows;
+	struct unmapped_stats after;
+};
+
+void slowdown_start(struct slowdown *s);
+void slowdown_stop(struct slowdown *s);
+
+/* cases.c: what is measured */
+#define LIMIT_DEFAULT UINT64_MAX
+
+struct test_case {
+	struct variant variant;
+	size_t folio_bytes;
+	uint64_t total_bytes;
+	/* For engines only: without one, Linux does as it always did. */
+	uint64_t cap_pages, max_windows, limit_us;
+	bool streaming;
+	bool has_share;
+	bool share;		/* dcbm lets the CPU copy a share */
+	bool has_rate;
+	uint64_t mbps;		/* of each simulated channel */
+	enum touch_mode touch;
+	uint64_t slow_percent, slow_factor;	/* 0: not slowed down */
+};
+
+bool case_parse(const char *text, struct test_case *t);
+
+#endif /* PF_BENCH_LATENCY_H */

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The rate of simulated DMA channels (dmasim), by its files in debugfs: before
+ * a move, and while it goes on.
+ */
+#include <glob.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "latency.h"
+
+#define RATES "/sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps"
+#define LOADED "/sys/module/dmasim/parameters/bandwidth_mbps"
+#define POLL_NS 200000L
+
+static glob_t files;
+static char loaded[32];	/* what the module was loaded with; empty: untouched */
+
+static bool rate_write(const char *value)
+{
+	bool ok = files.gl_pathc > 0;
+
+	for (size_t i = 0; i < files.gl_pathc; i++)
+		ok &= file_write(files.gl_pathv[i], value);
+	return ok;
+}
+
+/* Async-signal-safe. */
+void rate_restore(void)
+{
+	if (loaded[0])
+		rate_write(loaded);
+}
+
+/* Of each channel, in MB/s; 0 is as fast as a CPU copies.  False: no dmasim. */
+bool rate_set(uint64_t mbps)
+{
+	char value[32];
+
+	if (!loaded[0]) {
+		if (!file_read(LOADED, loaded, sizeof(loaded)) ||
+		    glob(RATES, 0, NULL, &files)) {
+			loaded[0] = '\0';
+			return false;
+		}
+		if (atexit(rate_restore))
+			bench_die(BENCH_FAILED, "atexit failed");
+	}
+	snprintf(value, sizeof(value), "%llu", (unsigned long long)mbps);
+	return rate_write(value);
+}
+
+static void poll_sleep(void)
+{
+	struct timespec time = { .tv_nsec = POLL_NS };
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+}
+
+/*
+ * Waits until as much was moved as is wanted, slows all channels down, lets the
+ * windows pass that the kernel takes to notice, and reads the counters: what
+ * they grow by from then on is what came after the change.
+ */
+static void *slowdown_main(void *arg)
+{
+	struct slowdown *s = arg;
+	uint64_t folios, windows, at_windows;
+
+	pin_to_cpu(s->cpu);
+	do {
+		poll_sleep();
+		if (atomic_load(&s->over) ||
+		    !unmapped_progress(&folios, &windows))
+			return NULL;
+	} while (folios - s->start < s->folios);
+	if (!rate_set(s->slow_mbps))
+		return NULL;
+	s->at_folios = folios - s->start;
+	at_windows = windows;
+	do {
+		poll_sleep();
+		if (atomic_load(&s->over) ||
+		    !unmapped_progress(&folios, &windows))
+			return NULL;
+	} while (windows - at_windows < s->skip_windows);
+	unmapped_read(&s->after);
+	s->skipped_windows = windows - at_windows;
+	s->seen = true;
+	return NULL;
+}
+
+void slowdown_start(struct slowdown *s)
+{
+	uint64_t windows;
+
+	s->seen = false;
+	atomic_store(&s->over, false);
+	if (!unmapped_progress(&s->start, &windows))
+		bench_die(BENCH_LACKING,
+			  "this kernel does not say how far a move is");
+	if (pthread_create(&s->thread, NULL, slowdown_main, s))
+		bench_die(BENCH_LACKING,
+			  "cannot start the thread that slows channels down");
+}
+
+void slowdown_stop(struct slowdown *s)
+{
+	atomic_store(&s->over, true);
+	pthread_join(s->thread, NULL);
+	rate_set(s->mbps);
+}

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running a benchmark program, on this machine or in a virtual one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pageferry import output
+from pageferry.bench import build
+from pageferry.bench.disturbance import Disturbance
+from pageferry.bench.lines import Line
+from pageferry.bench.target import (
+    Place,
+    describe_built,
+    describe_live,
+    environment_of,
+    module_path,
+    run_lines,
+    run_live,
+    run_vm_lines,
+)
+from pageferry.kernel.build import BuildRequest, build_kernel
+from pageferry.results.schema import Kernel, Machine
+from pageferry.vm import topology
+from pageferry.vm.run import VmRequest
+
+Seen = Callable[[Line], None]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of bench/, with the modules that it loads in a virtual machine."""
+
+    name: str
+    arguments: Sequence[str]
+    modules: Sequence[str] = ()
+    # What stands in for hardware that the machine lacks, with its parameters.
+    simulated: Mapping[str, str] = field(default_factory=dict)
+    # What is simulated gets a CPU of its own, where that can be said.
+    simulated_apart: bool = False
+
+
+def execute(
+    program: Program,
+    where: str | None,
+    request: BuildRequest,
+    limit_s: float,
+    seen: Seen,
+) -> tuple[list[Line], Kernel, Machine]:
+    """Run it in the topology of that name, or on this machine where it is None."""
+    if where is None:
+        return _on_this_machine(program, seen)
+    return _in_vm(program, where, request, limit_s, seen)
+
+
+def _on_this_machine(
+    program: Program, seen: Seen
+) -> tuple[list[Line], Kernel, Machine]:
+    path = build.build() / program.name
+    with Disturbance() as others:
+        lines = run_lines(run_live, [str(path), *program.arguments], seen)
+    environment = environment_of(lines)
+    place = Place(other_load=_say(others))
+    return lines, describe_live(environment), place.describe(environment)
+
+
+def _in_vm(
+    program: Program,
+    where: str,
+    request: BuildRequest,
+    limit_s: float,
+    seen: Seen,
+) -> tuple[list[Line], Kernel, Machine]:
+    path = build.build(request.arch) / program.name
+    kernel = build_kernel(request)
+    arguments = list(program.arguments)
+    machine = topology.load(where)
+    apart = program.simulated_apart and machine.cpus > 1
+    simulated = {} if machine.dma_channels else program.simulated
+    for name, parameters in simulated.items():
+        module = module_path(kernel, name)
+        words = f"{parameters} cpu=1" if apart and _knows(module, "cpu") else parameters
+        arguments.append(f"--module={module} {words}")
+    for name in program.modules:
+        # A rate that is simulated is about the channels alone.
+        alone = " cpu_share=0" if name == "dcbm" and simulated else ""
+        arguments.append(f"--module={module_path(kernel, name)}{alone}")
+    output.talk(f"booting {kernel.release}, topology {where}")
+    vm = VmRequest(
+        command=(str(path), *arguments),
+        image=kernel.image,
+        modules=kernel.modules,
+        topology=where,
+        timeout_s=limit_s,
+        # The guest's first touch of a page must not be the host's page fault.
+        preallocate=True,
+    )
+    with Disturbance() as others:
+        lines, outcome = run_vm_lines(vm, seen)
+    environment = environment_of(lines)
+    place = Place(outcome.accel, where, _say(others))
+    return lines, describe_built(kernel, environment), place.describe(environment)
+
+
+def _knows(module: Path, parameter: str) -> bool:
+    """Say whether a module has this parameter."""
+    return f"parm={parameter}:".encode() in module.read_bytes()
+
+
+def _say(others: Disturbance) -> float | None:
+    if others.too_much and others.share is not None:
+        output.warn(
+            f"other work took {others.share * 100:.0f}% of this host's CPU time "
+            "meanwhile: the figures are worth little"
+        )
+    return others.share

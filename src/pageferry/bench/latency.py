@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench latency`: the cases of a run, as the program in bench/ takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pageferry.bench.move_pages import MAX_CHANNELS, MODULES, PMD_BYTES
+from pageferry.errors import usage_error
+from pageferry.units import format_size
+
+BENCH = "latency"
+ENGINES = ("stock", "cpu", "mtcopy", "dcbm")
+DEFAULT_ENGINES = ("stock", "mtcopy", "dcbm")
+# Linux moves at most so many pages in one batch.
+STOCK_CAP_PAGES = 512
+MAX_CAP_PAGES = 262144
+MAX_WINDOWS = 16
+MAX_LIMIT_US = 1_000_000_000
+MAX_CASES = 256
+# Near to what an emulated CPU copies with 16 channels, and not beyond it.
+DEFAULT_CHANNEL_MBPS = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table. The limits are for engines: stock has none."""
+
+    engine: str = "stock"
+    channels: int = 0
+    threads: int = 0
+    folio_bytes: int = PMD_BYTES
+    total_bytes: int = 64 << 20
+    cap_pages: int = STOCK_CAP_PAGES
+    max_windows: int = 2
+    streaming: bool = True
+    # None: what the kernel measures by itself.
+    limit_us: int | None = None
+    # Of each simulated channel; None: as the module was loaded.
+    mbps: int | None = None
+    # With simulated channels: the CPU copies a share beside them.
+    share: bool = False
+    touch: str = "none"
+    # (percent of the move, factor)
+    slow: tuple[int, int] | None = None
+    role: str | None = None
+
+    def variant(self) -> str:
+        """Name the engine for the program."""
+        if self.engine == "dcbm":
+            return f"dcbm:channels={self.channels}"
+        if self.engine == "mtcopy":
+            return f"mtcopy:threads={self.threads}"
+        return self.engine
+
+    def posted(self, cap_pages: int) -> Case:
+        """Make the engine behave as the posted design, with this cap."""
+        return replace(
+            self, cap_pages=cap_pages, max_windows=1, streaming=False, limit_us=0
+        )
+
+    def argument(self) -> str:
+        """Write it as the program reads it."""
+        words = [
+            f"engine={self.variant()}",
+            f"folio={self.folio_bytes}",
+            f"total={self.total_bytes}",
+        ]
+        if self.engine != "stock":
+            limit = "default" if self.limit_us is None else self.limit_us
+            words += [
+                f"cap={self.cap_pages}",
+                f"windows={self.max_windows}",
+                f"streaming={'true' if self.streaming else 'false'}",
+                f"limit={limit}",
+            ]
+        if self.engine == "dcbm" and self.mbps is not None:
+            words.append(f"mbps={self.mbps}")
+            words.append(f"share={'true' if self.share else 'false'}")
+        if self.touch != "none":
+            words.append(f"touch={self.touch}")
+        if self.slow is not None:
+            words.append(f"slow={self.slow[0]}:{self.slow[1]}")
+        return ",".join(words)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one run of the program measures."""
+
+    cases: tuple[Case, ...]
+    rounds: int = 5
+    from_node: int = 0
+    to_node: int = 1
+    pause_us: int = 100
+    # Two may be under way when channels become slow, and four late ones in a row are
+    # what the kernel takes to notice.
+    skip_windows: int = 6
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """List the engines, each once."""
+        return tuple(dict.fromkeys(case.engine for case in self.cases))
+
+    @property
+    def total_bytes(self) -> int:
+        """Give the size of the largest move."""
+        return max(case.total_bytes for case in self.cases)
+
+    def modules(self) -> list[str]:
+        """List the kernel modules that the engines live in."""
+        return [MODULES[name] for name in self.engines if name in MODULES]
+
+    def simulated(self) -> dict[str, str]:
+        """List the modules that stand in for hardware, with their parameters."""
+        dma = [case for case in self.cases if case.engine == "dcbm"]
+        if not dma:
+            return {}
+        rates = [case.mbps for case in dma if case.mbps is not None]
+        words = f"channels={max(case.channels for case in dma)}"
+        return {"dmasim": f"{words} bandwidth_mbps={max(rates, default=0)}"}
+
+    def arguments(self, *, simulated: bool = True) -> list[str]:
+        """Give the options of bench/latency; real channels have their own rate."""
+        cases = [c if simulated else replace(c, mbps=None) for c in self.cases]
+        return [
+            f"--from={self.from_node}",
+            f"--to={self.to_node}",
+            f"--rounds={self.rounds}",
+            f"--pause-us={self.pause_us}",
+            f"--skip-windows={self.skip_windows}",
+            *[f"--case={case.argument()}" for case in cases],
+        ]
+
+    def measurements(self) -> int:
+        """Count the lines that the program will print, for the progress bar."""
+        return len(self.cases) * (self.rounds + 1)
+
+    def seconds(self, slowest_bytes_per_s: int) -> float:
+        """Estimate what it takes on the slowest machine that is worth it."""
+        total = 0.0
+        for case in self.cases:
+            rate = float(slowest_bytes_per_s)
+            if case.engine == "dcbm" and case.mbps:
+                slower = case.slow[1] if case.slow else 1
+                rate = min(rate, case.channels * case.mbps * 1e6 / slower)
+            total += 1 + case.total_bytes / rate
+        return total * (self.rounds + 1)
+
+
+def parse_list(text: str, what: str, low: int, high: int) -> tuple[int, ...]:
+    """Read a list of numbers, none of them twice."""
+    found = []
+    for word in text.split(","):
+        digits = word.strip()
+        # Not int() alone: it reads "1_6".
+        if not (digits.isascii() and digits.isdigit() and low <= int(digits) <= high):
+            raise usage_error(f"not {what}", word, f"from {low} to {high}")
+        found.append(int(digits))
+    if len(set(found)) != len(found):
+        raise usage_error(f"{what} is listed twice", text)
+    return tuple(found)
+
+
+def parse_limits(text: str) -> tuple[int | None, ...]:
+    """Read a list of limits in microseconds, or `default`."""
+    words = [word.strip() for word in text.split(",")]
+    numbers = [word for word in words if word != "default"]
+    if len(words) - len(numbers) > 1:
+        raise usage_error("a limit is listed twice", text)
+    parsed = (
+        parse_list(",".join(numbers), "a limit", 0, MAX_LIMIT_US) if numbers else ()
+    )
+    values = iter(parsed)
+    return tuple(None if word == "default" else next(values) for word in words)
+
+
+def parse_streaming(text: str) -> tuple[bool, ...]:
+    """Read true, false, or both."""
+    words = [word.strip() for word in text.split(",")]
+    if not set(words) <= {"true", "false"} or len(set(words)) != len(words):
+        raise usage_error("not a value of --streaming", text, "true, false or both")
+    return tuple(word == "true" for word in words)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is varied: every combination is a case."""
+
+    sizes: tuple[int, ...]
+    totals: tuple[int, ...]
+    engines: tuple[str, ...]
+    channels: tuple[int, ...] = (16,)
+    threads: tuple[int, ...] = (2,)
+    mbps: int | None = DEFAULT_CHANNEL_MBPS
+    caps: tuple[int, ...] = (STOCK_CAP_PAGES,)
+    windows: tuple[int, ...] = (1, 2)
+    streaming: tuple[bool, ...] = (True,)
+    limits_us: tuple[int | None, ...] = (None,)
+    touch: str = "none"
+    slow: tuple[int, int] | None = None
+
+    def _engines(self) -> list[Case]:
+        found = []
+        for engine in self.engines:
+            if engine == "dcbm":
+                found += [
+                    Case(engine, channels=count, threads=1, mbps=self.mbps)
+                    for count in self.channels
+                ]
+            elif engine == "mtcopy":
+                found += [Case(engine, threads=count) for count in self.threads]
+            else:
+                found.append(Case(engine, threads=1))
+        return found
+
+    def _limits(self, case: Case) -> list[Case]:
+        if case.engine == "stock":
+            return [case]
+        return [
+            replace(
+                case,
+                cap_pages=cap,
+                max_windows=windows,
+                streaming=streaming,
+                limit_us=limit,
+                slow=self.slow if case.engine == "dcbm" else None,
+            )
+            for cap in self.caps
+            for windows in self.windows
+            for streaming in self.streaming
+            for limit in self.limits_us
+        ]
+
+    def cases(self) -> tuple[Case, ...]:
+        """List all cases."""
+        return tuple(
+            replace(limited, folio_bytes=size, total_bytes=total, touch=self.touch)
+            for size in self.sizes
+            for total in self.totals
+            for engine in self._engines()
+            for limited in self._limits(engine)
+        )
+
+
+def check_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Refuse what the program cannot do."""
+    if not 1 <= len(cases) <= MAX_CASES:
+        raise usage_error(
+            "too many combinations", str(len(cases)), f"at most {MAX_CASES}: list fewer"
+        )
+    for case in cases:
+        if case.total_bytes % case.folio_bytes or not case.total_bytes:
+            raise usage_error(
+                "total is no whole number of folios",
+                f"{format_size(case.total_bytes)} in {format_size(case.folio_bytes)}",
+            )
+        if not 0 <= case.channels <= MAX_CHANNELS:
+            raise usage_error("not a number of channels", str(case.channels))
+    return tuple(cases)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench latency --check`: what has to hold, judged from the rows of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pageferry.bench.move_pages import BASE_BYTES, PMD_BYTES
+from pageferry.errors import PageferryError
+from pageferry.results.schema import Check, Row, Unmapped
+from pageferry.units import format_rate, format_size
+
+# Of the rate of the largest cap.
+THROUGHPUT_SHARE = 0.95
+# Of the bytes.
+ENGINE_SHARE = 0.9
+# Of the unmapped time of one batch as it is today.
+UNMAPPED_TIMES = 1.5
+# Of the larger of copying and bookkeeping.
+OVERLAP_TIMES = 1.15
+# Of the limit.
+LIMIT_TIMES = 1.3
+# Folios one by one, which is the best that any limit can lead to.
+ALONE = "limit/alone"
+
+
+def judge(rows: Sequence[Row]) -> list[Check]:
+    """Make every check for which there are rows."""
+    roles = {row.role.partition("/")[0] for row in rows if row.role is not None}
+    made = {
+        "throughput": throughput,
+        "overlap": overlap,
+        "toucher": toucher,
+        "limit": limit,
+    }
+    return [
+        check for name, make in made.items() if name in roles for check in make(rows)
+    ]
+
+
+def _find(rows: Sequence[Row], role: str, folio_bytes: int | None = None) -> Row:
+    for row in rows:
+        if row.role == role and folio_bytes in (None, row.folio_bytes):
+            return row
+    raise PageferryError("a measurement is missing", value=role)
+
+
+def _rate(row: Row) -> int:
+    if row.bytes_per_s is None:
+        raise PageferryError("a row has no rate", value=row.role)
+    return row.bytes_per_s.median
+
+
+def _unmapped(row: Row) -> Unmapped:
+    if row.unmapped_ns is None:
+        raise PageferryError("a row has no unmapped times", value=row.role)
+    return row.unmapped_ns
+
+
+def _seconds(row: Row) -> float:
+    return row.moved_bytes / _rate(row)
+
+
+def throughput(rows: Sequence[Row]) -> list[Check]:
+    """At 2M: the rate of the largest cap, with the delays of one batch."""
+    largest = _find(rows, "throughput/largest-cap")
+    batch = _find(rows, "throughput/one-batch")
+    found = []
+    for role in ("throughput/windows",):
+        ours = _find(rows, role)
+        share = _rate(ours) / _rate(largest)
+        found.append(
+            Check(
+                name=f"{role}: rate",
+                ok=share >= THROUGHPUT_SHARE,
+                measured=share,
+                wanted=f">= {THROUGHPUT_SHARE} of the largest cap's",
+                detail=f"{format_rate(_rate(ours))}, largest cap "
+                f"{format_rate(_rate(largest))}, one batch {format_rate(_rate(batch))}",
+            )
+        )
+        found.append(_by_engine(ours, role))
+        for name in ("mean", "p99"):
+            one: int = getattr(_unmapped(batch), name)
+            mine: int = getattr(_unmapped(ours), name)
+            most: int = getattr(_unmapped(largest), name)
+            found.append(
+                Check(
+                    name=f"{role}: {name} unmapped time",
+                    ok=mine <= UNMAPPED_TIMES * one,
+                    measured=mine / one,
+                    wanted=f"<= {UNMAPPED_TIMES} x that of one batch",
+                    detail=f"{_us(mine)}, one batch {_us(one)}, "
+                    f"largest cap {_us(most)}",
+                )
+            )
+    return found
+
+
+def _by_engine(row: Row, role: str) -> Check:
+    """See to it that the engine is what was measured, and not the CPU."""
+    share = (row.engine_bytes or 0) / (row.moved_bytes * row.rounds)
+    return Check(
+        name=f"{role}: copied by the engine",
+        ok=share >= ENGINE_SHARE,
+        measured=share,
+        wanted=f">= {ENGINE_SHARE} of the bytes",
+        detail="what the engine is too slow for is the CPU's",
+    )
+
+
+def overlap(rows: Sequence[Row]) -> list[Check]:
+    """At 4K: copying and bookkeeping at the same time."""
+    ours = _find(rows, "overlap/windows")
+    posted = _find(rows, "overlap/posted")
+    books = _find(rows, "overlap/bookkeeping")
+    large = _find(rows, "overlap/copying")
+    ideal_s = 0.0
+    if ours.channel_mbps:
+        ideal_s = ours.moved_bytes / (ours.channels * ours.channel_mbps * 1e6)
+    # What channels reach with 2M folios has their own costs in it; what they are
+    # set to has not. The stricter one is the smaller one.
+    measured_s = _seconds(large) * ours.moved_bytes / large.moved_bytes
+    copying_s = min(ideal_s, measured_s) if ideal_s else measured_s
+    books_s = _seconds(books)
+    times = _seconds(ours) / max(copying_s, books_s)
+    return [
+        Check(
+            name="overlap: 4K in windows",
+            ok=times <= OVERLAP_TIMES,
+            measured=times,
+            wanted=f"<= {OVERLAP_TIMES} x the larger of copying and bookkeeping",
+            detail=f"{_ms(_seconds(ours))}; copying {_ms(copying_s)} (by the "
+            f"channels' rate {_ms(ideal_s)}, with 2M folios {_ms(measured_s)}), "
+            f"bookkeeping {_ms(books_s)}, sum {_ms(copying_s + books_s)}; "
+            f"posted design {_ms(_seconds(posted))}",
+        )
+    ]
+
+
+def toucher(rows: Sequence[Row]) -> list[Check]:
+    """A program that touches the memory loses no more time than on stock."""
+    found = []
+    sizes = {r.folio_bytes for r in rows if r.role == "toucher/windows"}
+    for size in sorted(sizes):
+        stock = _find(rows, "toucher/stock", size)
+        ours = _find(rows, "toucher/windows", size)
+        posted = _find(rows, "toucher/posted", size)
+        if stock.touch is None or ours.touch is None or posted.touch is None:
+            raise PageferryError("nobody touched the memory", value=ours.role)
+        if stock.moved_bytes * stock.rounds != ours.moved_bytes * ours.rounds:
+            raise PageferryError("not the same total was moved", value=ours.role)
+        # All rounds together: touches that wait are few in each.
+        mine, base = ours.touch.lost_ns_all, stock.touch.lost_ns_all
+        found.append(
+            Check(
+                name=f"toucher: {format_size(size)}",
+                ok=mine <= base,
+                measured=mine / base if base else float(mine),
+                wanted="<= 1 x the time lost on stock",
+                detail=f"lost {_us(mine)} in {ours.touch.slow} touches "
+                f"({ours.touch.slept} waited), slowest {_us(ours.touch.slowest_ns)}; "
+                f"stock {_us(base)} in {stock.touch.slow} ({stock.touch.slept}), "
+                f"slowest {_us(stock.touch.slowest_ns)}; posted design "
+                f"{_us(posted.touch.lost_ns_all)} in {posted.touch.slow} "
+                f"({posted.touch.slept})",
+            )
+        )
+    return found
+
+
+def too_slow(times: float, factor: int) -> bool:
+    """Say whether one folio, slowed down, takes longer than the limit."""
+    return times / factor < 1
+
+
+def limit(rows: Sequence[Row]) -> list[Check]:
+    """max_unmapped_us holds, or the kernel says that it cannot."""
+    found = []
+    for size in (BASE_BYTES, PMD_BYTES):
+        mine = [
+            row
+            for row in rows
+            if row.folio_bytes == size and (row.role or "").startswith("limit/")
+        ]
+        # In the same run, and by the same measure.
+        alone = _unmapped(_find(rows, ALONE, size)).p99 if mine else 0
+        found += [_limit(row, alone) for row in mine if row.role != ALONE]
+    return found
+
+
+def _limit(row: Row, alone_ns: int) -> Check:
+    _, times, *slowed = (row.role or "").split("/")
+    limit_ns = (row.max_unmapped_us or 0) * 1000
+    if not limit_ns:
+        raise PageferryError("a row has no limit in time", value=row.role)
+    p99 = _unmapped(row).p99
+    over = row.over_limit_folios or 0
+    factor = row.slowed.factor if row.slowed is not None else 1
+    # A host that stops the machine now and then makes single folios late.
+    hopeless = alone_ns > LIMIT_TIMES * limit_ns
+    may_say_so = too_slow(float(times), factor) or hopeless
+    holds = p99 <= LIMIT_TIMES * limit_ns
+    wanted = f"<= {LIMIT_TIMES} x the limit"
+    if may_say_so:
+        wanted += ", or counted as over it"
+    detail = f"p99 {_us(p99)}, mean {_us(_unmapped(row).mean)}, limit {_us(limit_ns)}"
+    detail += f" ({times} x one folio), {format_rate(_rate(row))}"
+    if hopeless:
+        detail += f"; without any limit, folios one by one have p99 {_us(alone_ns)}"
+    if over:
+        detail += f", {over} folios over the limit by plan"
+    if slowed and row.slowed is not None:
+        detail += f"; slowed down {row.slowed.factor} x in mid-run, "
+        detail += f"{row.slowed.skipped_windows} windows later"
+    name = f"limit: {format_size(row.folio_bytes)}, {times} x one folio"
+    return Check(
+        name=f"{name}, slowed down" if slowed else name,
+        ok=holds or (may_say_so and over > 0),
+        measured=p99 / limit_ns,
+        wanted=wanted,
+        detail=detail,
+    )
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1e3:,.0f} us"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.1f} ms"

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where a benchmark that moves memory runs: decided before anything boots."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+from pageferry import output
+from pageferry.bench.target import live_obstacle
+from pageferry.errors import unsupported
+from pageferry.units import format_size, parse_size
+from pageferry.vm import topology
+
+
+class Moves(Protocol):
+    """What has to be known about a plan."""
+
+    @property
+    def from_node(self) -> int:
+        """Where memory is."""
+
+    @property
+    def to_node(self) -> int:
+        """Where it goes."""
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Who copies."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the largest move."""
+
+
+def choose_topology(args: argparse.Namespace, plan: Moves, verb: str) -> str | None:
+    """Decide where to run, and say why; None is this machine."""
+    obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
+    if args.live:
+        if obstacle is not None:
+            raise unsupported(
+                "cannot measure on this machine",
+                reason=obstacle,
+                hint=f"pageferry bench {verb} --vm",
+            )
+        return None
+    if not args.vm and obstacle is None:
+        output.talk("measuring on this machine (--vm for a virtual one)")
+        return None
+    check_machine(args.topology, plan)
+    if not args.vm:
+        output.talk(f"measuring in a virtual machine: {obstacle}")
+    return str(args.topology)
+
+
+def check_machine(name: str, plan: Moves) -> None:
+    """Refuse a plan that the virtual machine cannot hold, before it boots."""
+    machine = topology.load(name)
+    for node in (plan.from_node, plan.to_node):
+        if node >= len(machine.node):
+            raise unsupported(
+                f"topology {name} has no node {node}",
+                hint=f"its nodes: 0-{len(machine.node) - 1}",
+            )
+        memory = parse_size(machine.node[node].memory)
+        if plan.total_bytes > memory // 2:
+            raise unsupported(
+                "node without enough memory",
+                f"node {node} of topology {name} has {format_size(memory)}",
+                f"moving {format_size(plan.total_bytes)} at once takes twice as much",
+                f"--total {format_size(memory // 4)}",
+            )

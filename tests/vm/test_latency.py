@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench latency`, run for real and small: what it measures and verifies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import RunInVm
+from pageferry.bench import build
+from pageferry.bench.lines import Failure, Latency, parse_line
+from pageferry.cli import main
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import Result, Row, decode
+
+pytestmark = pytest.mark.vm
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def result(kernel_vm: BuiltKernel, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Every engine, with few channels and little memory; one boot."""
+    path = tmp_path_factory.mktemp("latency") / "result.json"
+    code = main(
+        [
+            *("bench", "latency", "--vm", "--total", "16M", "--rounds", "2"),
+            *("--engines", "stock,cpu,mtcopy,dcbm", "--channels", "4"),
+            *("--windows", "1,2", "--touch", "write", "--output", str(path)),
+        ]
+    )
+    assert code == 0
+    return decode(path.read_bytes())
+
+
+def all_rows(result: Result) -> list[tuple[str, Row]]:
+    names = ("engine", "folio_bytes", "max_windows")
+    return [(str([getattr(r, n) for n in names]), r) for r in result.rows]
+
+
+def test_every_engine_is_measured(result: Result) -> None:
+    # Stock once, three engines with one and with two windows.
+    assert len(result.rows) == 2 * (1 + 3 * 2)
+    assert {row.engine for row in result.rows} == {"stock", "cpu", "mtcopy", "dcbm"}
+    for name, row in all_rows(result):
+        assert row.verified, name
+        assert row.rounds == 2
+        assert row.moved_bytes == 16 * MIB
+        assert row.split_folios == 0, name
+        assert row.bytes_per_s is not None
+        assert row.bytes_per_s.min > 0
+
+
+def test_folios_were_out_of_reach_for_a_while(result: Result) -> None:
+    for name, row in all_rows(result):
+        times, most = row.unmapped_ns, row.unmapped_ns_max
+        assert times is not None, name
+        assert most is not None
+        assert times.p50 is not None
+        assert 0 < times.p50 <= times.p99 <= times.last, name
+        assert 0 < times.mean <= times.last, name
+        # Nobody was away for longer than all of it took.
+        assert row.bytes_per_s is not None
+        all_of_it_ns = row.moved_bytes * 1e9 / row.bytes_per_s.min
+        assert most.last <= 1.2 * all_of_it_ns, name
+        # The first folio came back, and not before it had gone.
+        assert times.first is not None, name
+        assert 0 < times.first <= all_of_it_ns, name
+
+
+def test_limits_are_those_of_the_engine(result: Result) -> None:
+    for name, row in all_rows(result):
+        if row.engine == "stock":
+            assert row.max_windows is None
+            continue
+        assert row.batch_cap_pages == 512, name
+        assert row.streaming
+        assert row.default_limit
+        # The kernel has measured it.
+        assert row.max_unmapped_us, name
+        # mtcopy declines where no CPU is idle, and then none is counted.
+        assert row.windows is not None
+        if row.engine != "mtcopy":
+            assert row.windows.min >= row.moved_bytes // (512 * 4096), name
+
+
+def test_engines_did_the_copying(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
+    """Without a limit: one that the host makes too slow for it would be left out."""
+    path = tmp_path / "result.json"
+    code = main(
+        [
+            *("bench", "latency", "--vm", "--total", "4M", "--rounds", "1"),
+            *("--engines", "cpu,dcbm", "--channels", "4", "--windows", "2"),
+            *("--limits-us", "0", "--output", str(path)),
+        ]
+    )
+    assert code == 0
+    rows = decode(path.read_bytes()).rows
+    assert {row.engine for row in rows} == {"cpu", "dcbm"}
+    for row in rows:
+        assert row.engine_bytes, row.engine
+
+
+def test_a_program_touched_the_memory(result: Result) -> None:
+    for name, row in all_rows(result):
+        assert row.touch is not None, name
+        assert row.touch.touches.min > 0, name
+        assert row.touch.quiet_ns < row.touch.threshold_ns
+        assert row.touch.slowest_ns >= row.touch.quiet_ns, name
+        assert row.touch.lost_ns_all >= row.touch.slept_ns_all, name
+        assert row.waited_ns is not None
+
+
+def run_program(
+    in_vm: RunInVm, kernel: BuiltKernel, *arguments: str
+) -> tuple[int | None, list[str], str]:
+    program = build.build() / "latency"
+    done = in_vm(kernel, str(program), "--rounds=1", *arguments, insert=("mtcopy",))
+    return done.exit_code, done.stdout.splitlines(), done.stderr
+
+
+@pytest.mark.parametrize("what", ["content", "node"])
+def test_a_spoilt_page_fails_the_run(
+    in_vm: RunInVm, kernel_vm: BuiltKernel, what: str
+) -> None:
+    """The check is connected, though somebody wrote to the memory meanwhile."""
+    case = "engine=mtcopy:threads=2,folio=4K,total=4M,touch=write"
+    code, lines, said = run_program(
+        in_vm, kernel_vm, f"--case={case}", f"--sabotage={what}"
+    )
+    assert code == 1
+    last = parse_line(lines[-1])
+    assert isinstance(last, Failure)
+    assert f"{4 * MIB - 1}" in last.message or "on node 0, not 1" in last.message
+    assert "error: " in said
+
+
+def test_a_vanilla_kernel_has_rates_alone(
+    in_vm: RunInVm, kernel_vanilla: BuiltKernel
+) -> None:
+    program = build.build() / "latency"
+    case = "--case=engine=stock,folio=2M,total=4M,touch=read"
+    done = in_vm(kernel_vanilla, str(program), "--rounds=1", case)
+    assert done.exit_code == 0, done.stderr
+    lines = [parse_line(text) for text in done.stdout.splitlines()]
+    found = [line for line in lines if isinstance(line, Latency)]
+    assert len(found) == 2
+    assert found[1].unmapped_hist is None
+    assert found[1].first_ns is None
+    assert found[1].touches > 0
+
+
+def test_settings_come_back(in_vm: RunInVm, kernel_vm: BuiltKernel) -> None:
+    program = build.build() / "latency"
+    here = "/sys/kernel/mm/migrate_offload"
+    tracing = "/sys/kernel/tracing"
+    show = f"grep -H . {here}/* {tracing}/options/record-cmd; ls {tracing}/instances"
+    script = f"""
+        echo cpu >{here}/engine; echo 5 >{here}/max_windows
+        echo 77 >{here}/max_unmapped_us; echo false >{here}/streaming
+        {{ {show}; }} >/tmp/before 2>&1
+        {program} --rounds=1 --case=engine=mtcopy:threads=2,total=4M,limit=0 \
+            --case=engine=stock,total=4M >/tmp/lines; echo "status $?"
+        {{ {show}; }} >/tmp/after 2>&1
+        diff /tmp/before /tmp/after && echo same
+    """
+    done = in_vm(kernel_vm, "bash", "-c", script, insert=("mtcopy",))
+    assert done.stdout.splitlines() == ["status 0", "same"], done.stdout + done.stderr
+
+
+def test_channels_get_slower_in_mid_run(
+    kernel_vm: BuiltKernel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    fixed = ["bench", "latency", "--vm", "--engines", "dcbm", "--channels", "4"]
+    fixed += ["--sizes", "2M", "--total", "64M", "--rounds", "1", "--windows", "1"]
+    fixed += ["--limits-us", "0", "--channel-mbps", "200", "--output", str(path)]
+    assert main([*fixed, "--slow-after-percent", "40", "--json"]) == 0
+    capsys.readouterr()
+    (row,) = decode(path.read_bytes()).rows
+    assert row.slowed is not None
+    assert row.slowed.factor == 10
+    assert row.slowed.skipped_windows >= 6
+    assert row.unmapped_ns is not None
+    # 2M by four channels of 20 MB/s, or a good part of it.
+    assert row.unmapped_ns.mean > 5_000_000
+
+
+def test_the_limit_holds(
+    kernel_vm: BuiltKernel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also with channels that get slower; in instructions, so always the same."""
+    path = tmp_path / "result.json"
+    argv = ["bench", "latency", "--vm", "--topology", "counted", "--check", "limit"]
+    main([*argv, "--rounds", "1", "--output", str(path)])
+    assert path.exists(), capsys.readouterr().err
+    checks = decode(path.read_bytes()).checks
+    assert checks is not None
+    assert len(checks) == 2 * (5 + 4)
+    assert [check for check in checks if not check.ok] == []
