@@ -29,6 +29,8 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     (None, "model"),
     (None, "demo"),
     ("engine", "engine"),
+    ("interleave", "interleave"),
+    (None, "balance"),
     (None, "status"),
     (None, "off"),
     (None, "doctor"),
@@ -39,6 +41,7 @@ GROUPS = {
     "vm": "run commands in a virtual machine",
     "bench": "measure page migration",
     "engine": "see and choose what copies pages",
+    "interleave": "spread a process's memory over nodes by weight",
 }
 
 DESCRIPTION = "Make Linux move pages between NUMA nodes fast."

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pageferry import output, paths, proc
+from pageferry.balance import bandwidth, perf, sources
+from pageferry.damon.admin import Admin
 from pageferry.errors import ExitCode
+from pageferry.interleave.sessions import Store
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import Node, read_nodes
 from pageferry.sysfs.offload import Offload
-from pageferry.units import format_size
+from pageferry.units import format_rate, format_size
 from pageferry.vm import accel
 
 if TYPE_CHECKING:
@@ -51,7 +54,8 @@ def add_parser(sub: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at everything."""
-    checks = [*_machine_checks(), *_kernel_checks(Files())]
+    files = Files()
+    checks = [*_machine_checks(), *_kernel_checks(files), *_balance_checks(files)]
     healthy = all(check.ok for check in checks if check.needed)
     if args.json:
         rows = [
@@ -155,12 +159,50 @@ def _kernel_checks(files: Files) -> list[Check]:
             shown or "no NUMA",
             hint="pages need a second node to move to: pageferry vm run has two",
         ),
+        _damon_check(files),
         Check(
             "NUMA balancing off",
             balancing in ("", "0"),
             "not in this kernel" if balancing == "" else f"numa_balancing={balancing}",
             hint="it moves pages by itself while something is measured",
         ),
+    ]
+
+
+def _damon_check(files: Files) -> Check:
+    admin = Admin(files, Store(files).slots())
+    if not admin.is_present():
+        detail = "lacks CONFIG_DAMON_SYSFS: interleave works from user space"
+        return Check("DAMON", False, detail)
+    # Whether its schemes have destinations only a write would tell.
+    other = admin.others()
+    return Check("DAMON", other is None, other or "nobody else is using it")
+
+
+def _balance_checks(files: Files) -> list[Check]:
+    """Say where pageferry balance would have its figures from."""
+    rates = bandwidth.from_hmat(files)
+    told = "; ".join(f"{node}: {format_rate(rate)}" for node, rate in rates.items())
+    obstacles = {
+        "perf": perf.obstacle(files),
+        "resctrl": sources.resctrl_obstacle(files),
+    }
+    counted = {
+        "perf": "counters of memory controllers: "
+        + ", ".join(dict.fromkeys(device for device, _ in perf.events(files))),
+        "resctrl": "memory bandwidth monitoring, by L3 cache",
+    }
+    return [
+        Check(
+            "bandwidth of nodes",
+            bool(rates),
+            f"HMAT: {told}" if rates else "no HMAT that knows all nodes",
+            hint="pageferry balance --measure",
+        ),
+        *[
+            Check(f"use by {name}", why is None, why or counted[name])
+            for name, why in obstacles.items()
+        ],
     ]
 
 

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How much of each node's bandwidth is in use, from whoever counts it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pageferry.balance import perf, trace
+from pageferry.errors import unsupported
+from pageferry.interleave.weights import Weights
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
+from pageferry.units import parse_nodes
+
+_RESCTRL = "/sys/fs/resctrl"
+_CPUS = "/sys/devices/system/cpu"
+Clock = Callable[[], float]
+
+
+class UseSource(Protocol):
+    """Says what was in use since it was last asked."""
+
+    name: str
+
+    def read(self) -> dict[int, float]:
+        """Give bytes/s by node."""
+
+
+class Recorded:
+    """A recorded file, from its beginning, as the weights are now."""
+
+    name = "recorded"
+
+    def __init__(
+        self,
+        moments: Sequence[trace.Moment],
+        bandwidth: Mapping[int, float],
+        weights: Callable[[], Weights],
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.moments = moments
+        self.bandwidth = bandwidth
+        self.weights = weights
+        self.clock = clock
+        self._begin_s = clock()
+
+    def read(self) -> dict[int, float]:
+        """Look it up."""
+        now_s = self.clock() - self._begin_s + self.moments[0].time_s
+        moment = trace.at(self.moments, now_s)
+        return moment.seen(self.weights(), self.bandwidth)
+
+
+class Counting:
+    """Bytes that only grow, as a rate."""
+
+    def __init__(
+        self, name: str, count: Callable[[], dict[int, float]], clock: Clock
+    ) -> None:
+        self.name = name
+        self._count = count
+        self._clock = clock
+        self._before_s = clock()
+        self._before = count()
+
+    def read(self) -> dict[int, float]:
+        """Divide what came since the last time by the time since then."""
+        now_s, now = self._clock(), self._count()
+        passed_s = max(now_s - self._before_s, 1e-6)
+        rates = {
+            # A counter that wrapped, or was reset, says nothing this time.
+            node: max(value - self._before.get(node, value), 0.0) / passed_s
+            for node, value in now.items()
+        }
+        self._before_s, self._before = now_s, now
+        return rates
+
+
+class Resctrl:
+    """Memory bandwidth monitoring (MBM): bytes by L3 cache, local and in all."""
+
+    def __init__(self, files: Files, bandwidth: Mapping[int, float]) -> None:
+        self.files = files
+        self.bandwidth = bandwidth
+        self.nodes = _nodes_of_caches(files)
+
+    def count(self) -> dict[int, float]:
+        """Add up all groups: what is local, and what goes to other nodes."""
+        found = dict.fromkeys(self.bandwidth, 0.0)
+        for group in self._groups():
+            for name in self.files.names(f"{group}/mon_data"):
+                match = re.fullmatch(r"mon_L3_(\d+)", name)
+                if match is None or int(match[1]) not in self.nodes:
+                    continue
+                near = self.nodes[int(match[1])]
+                top = f"{group}/mon_data/{name}"
+                total = self._number(f"{top}/mbm_total_bytes")
+                local = min(self._number(f"{top}/mbm_local_bytes"), total)
+                found[near] = found.get(near, 0.0) + local
+                self._add_remote(found, near, total - local)
+        return found
+
+    def _add_remote(self, found: dict[int, float], near: int, size: float) -> None:
+        """Divide what is not local: which node it is on, nobody has counted."""
+        others = {n: rate for n, rate in self.bandwidth.items() if n != near}
+        for node, rate in others.items():
+            found[node] += size * rate / sum(others.values())
+
+    def _groups(self) -> list[str]:
+        # A control group counts for the monitoring groups in it, the root does
+        # not for control groups.
+        names = self.files.names(_RESCTRL)
+        below = [f"{_RESCTRL}/{n}" for n in names if n not in ("info", "mon_groups")]
+        groups = [path for path in below if self.files.exists(f"{path}/mon_data")]
+        return [_RESCTRL, *groups]
+
+    def _number(self, name: str) -> float:
+        # "Unavailable", now and then.
+        text = self.files.read_or(name, "0")
+        return float(text) if text.isdecimal() else 0.0
+
+
+def resctrl_obstacle(files: Files) -> str | None:
+    """Say why MBM cannot be used; None when it can."""
+    if not files.exists(_RESCTRL):
+        return "this kernel lacks CONFIG_X86_CPU_RESCTRL"
+    features = files.read_or(f"{_RESCTRL}/info/L3_MON/mon_features", "").split()
+    if not files.exists(f"{_RESCTRL}/info"):
+        return "not mounted: mount -t resctrl resctrl /sys/fs/resctrl"
+    if "mbm_total_bytes" not in features:
+        return "this CPU does not count memory bandwidth"
+    return None if _nodes_of_caches(files) else "the kernel does not number L3 caches"
+
+
+def _nodes_of_caches(files: Files) -> dict[int, int]:
+    """Find the node of each L3 cache, by the CPUs of both."""
+    nodes = {
+        cpu: node.number
+        for node in read_nodes(files)
+        if node.cpus
+        for cpu in parse_nodes(node.cpus)
+    }
+    found: dict[int, int] = {}
+    for cpu, node in sorted(nodes.items()):
+        text = files.read_or(f"{_CPUS}/cpu{cpu}/cache/index3/id", "")
+        if text.isdecimal():
+            found.setdefault(int(text), node)
+    return found
+
+
+def find(
+    files: Files, wanted: str, bandwidth: Mapping[int, float], clock: Clock
+) -> UseSource:
+    """Find a source that this machine has."""
+    obstacles = {"perf": perf.obstacle(files), "resctrl": resctrl_obstacle(files)}
+    for name in ("perf", "resctrl") if wanted == "auto" else (wanted,):
+        if obstacles[name] is None:
+            count = (
+                perf.Counters(files).count
+                if name == "perf"
+                else Resctrl(files, bandwidth).count
+            )
+            return Counting(name, count, clock)
+    reasons = "; ".join(f"{name}: {why}" for name, why in obstacles.items() if why)
+    raise unsupported(
+        "nobody counts how much of the memory bandwidth is in use",
+        reason=reasons,
+        hint="pageferry doctor; source = 'recorded' replays a file",
+    )

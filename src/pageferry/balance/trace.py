@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Recorded load, and what nodes would show of it at other weights."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pageferry.balance import rule
+from pageferry.balance.balancer import Balancer, Decision
+from pageferry.errors import PageferryError, usage_error
+from pageferry.interleave.weights import Weights
+
+
+@dataclass(frozen=True)
+class Moment:
+    """From when on what was used, or wanted; in bytes/s."""
+
+    time_s: float
+    # By node, as it was then, whatever the weights are now.
+    use: Mapping[int, float]
+    # What programs would use if nothing held them back. It is divided among
+    # the nodes by the weights.
+    demand: float
+
+    def seen(
+        self, weights: Weights, bandwidth: Mapping[int, float]
+    ) -> dict[int, float]:
+        """Say what the counters of the nodes would show."""
+        left = {n: max(b - self.use.get(n, 0.0), 0.0) for n, b in bandwidth.items()}
+        own = min(self.demand, rule.throughput(weights, left))
+        return {
+            node: min(self.use.get(node, 0.0) + own * weights.share(node), whole)
+            for node, whole in bandwidth.items()
+        }
+
+
+def load(path: Path) -> list[Moment]:
+    """Read a recorded file: CSV with the columns time_s, demand, node0, node1, ..."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise usage_error(f"cannot read the recorded load: {error}", path) from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str) -> list[Moment]:
+    """Read the text of such a file; lines that begin with # are for people."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    moments = []
+    for number, row in enumerate(csv.DictReader(lines), 1):
+        try:
+            moments.append(_moment(row))
+        except (KeyError, TypeError, ValueError) as error:
+            raise PageferryError(
+                "recorded load is damaged",
+                value=f"{source}, row {number}",
+                reason=f"{type(error).__name__}: {error}",
+            ) from error
+    times = [moment.time_s for moment in moments]
+    if not times or times != sorted(times):
+        raise PageferryError(
+            "recorded load is damaged",
+            value=source,
+            reason="times must grow" if times else "no rows",
+        )
+    return moments
+
+
+def _moment(row: Mapping[str, str]) -> Moment:
+    columns = dict(row)
+    time_s = float(columns.pop("time_s"))
+    demand = float(columns.pop("demand", "0") or 0)
+    use = {}
+    for name, value in columns.items():
+        if not (name.startswith("node") and name[4:].isdecimal()):
+            raise ValueError(f"unknown column {name!r}")
+        use[int(name[4:])] = float(value)
+    if demand < 0 or any(rate < 0 for rate in use.values()):
+        raise ValueError("a rate below 0")
+    return Moment(time_s, use, demand)
+
+
+def at(moments: Sequence[Moment], time_s: float) -> Moment:
+    """Find what holds at a time."""
+    past = [moment for moment in moments if moment.time_s <= time_s]
+    return past[-1] if past else moments[0]
+
+
+def replay(
+    balancer: Balancer,
+    moments: Sequence[Moment],
+    memory_bytes: int,
+    interval_s: float,
+) -> list[tuple[float, Decision]]:
+    """Let a balancer decide on all of it, as if memory moved at once."""
+    made = []
+    # The last moment lasts as long as it takes to act on it.
+    end_s = moments[-1].time_s + 3 * balancer.settings.hold_s
+    steps = int((end_s - moments[0].time_s) / interval_s) + 1
+    for number in range(steps):
+        now_s = moments[0].time_s + number * interval_s
+        seen = at(moments, now_s).seen(balancer.weights, balancer.bandwidth)
+        decision = balancer.step(now_s, seen, memory_bytes)
+        made.append((now_s, decision))
+        if decision.weights is not None:
+            balancer.done(now_s, decision.weights, decision.moves_bytes)
+    return made

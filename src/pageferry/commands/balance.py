@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry balance`: weights that follow the use of the nodes' bandwidth."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.balance import bandwidth, config, sources, trace
+from pageferry.balance.balancer import Balancer
+from pageferry.balance.config import Config, Program
+from pageferry.balance.service import Service
+from pageferry.errors import ExitCode, unsupported, usage_error
+from pageferry.interleave.control import Control
+from pageferry.interleave.moving import MovePages
+from pageferry.sysfs.files import Files
+from pageferry.units import format_rate, parse_seconds, parse_size
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Watch how much of each node's bandwidth is in use, and set the weights of the
+processes of the configuration: below a threshold memory stays local; above it, it
+is spread in proportion to what each node can still give; it comes home when the
+load goes. Each decision is explained in one line. Runs until it is stopped."""
+
+EPILOG = """\
+examples:
+  pageferry balance --config /etc/pageferry/balance.toml
+  pageferry balance --name merci --dry-run
+  pageferry balance --measure
+  pageferry balance --replay two-copies --bandwidth 0=72,1=26
+"""
+_TRACES = ("two-copies", "saturated")
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "balance",
+        help="keep interleave weights right as bandwidth changes",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help=f"(default: {config.DEFAULT})")
+    what = parser.add_argument_group("instead of a configuration file")
+    what.add_argument("--pid", action="append", default=[], metavar="N")
+    what.add_argument("--name", action="append", default=[], metavar="NAME")
+    what.add_argument("--cgroup", action="append", default=[], metavar="DIR")
+    add(
+        "--bandwidth",
+        metavar="LIST",
+        help="GB/s by node, 0=72,1=26 (default: configuration, HMAT, measurement)",
+    )
+    add(
+        "--measure",
+        action="store_true",
+        help="measure the bandwidth of each node, print it for the file, and end",
+    )
+    add(
+        "--replay",
+        metavar="FILE",
+        help="say what would be decided on a recorded load, at once; "
+        f"{', '.join(_TRACES)} come with the tool",
+    )
+    add(
+        "--memory",
+        default="64G",
+        metavar="SIZE",
+        help="of the processes in a replay (default: %(default)s)",
+    )
+    add("--for", dest="for_time", metavar="TIME", help="end after this")
+    add("--dry-run", action="store_true", help="decide and explain, move nothing")
+    add("--json", action="store_true", help="print all decisions at the end")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    files = Files(dry_run=args.dry_run)
+    if args.measure:
+        return _measure(files, as_json=args.json)
+    found = _config(args)
+    if args.bandwidth is not None:
+        found.bandwidth = parse_bandwidth(args.bandwidth)
+    if args.replay is not None:
+        return _replay(args, found)
+    return _serve(args, found, files)
+
+
+def parse_bandwidth(text: str) -> dict[str, float]:
+    """Read 0=72,1=26."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        node, _, rate = part.strip().partition("=")
+        try:
+            value = float(rate)
+        except ValueError:
+            value = 0.0
+        if not (node.isascii() and node.isdecimal()) or not 0 < value < 1e6:
+            raise usage_error("not a bandwidth", part, "write NODE=GB/s: 0=72,1=26")
+        found[node] = value
+    return found
+
+
+def _config(args: argparse.Namespace) -> Config:
+    named = [
+        *[Program(pid=_pid(text)) for text in args.pid],
+        *[Program(name=name) for name in args.name],
+        *[Program(cgroup=path) for path in args.cgroup],
+    ]
+    if args.config is not None:
+        found = config.load(args.config)
+        found.process += named
+        return found
+    if named or args.replay is not None:
+        return Config(process=named)
+    return config.load(config.DEFAULT)
+
+
+def _pid(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1 << 22:
+        raise usage_error("not the number of a process", text)
+    return int(text)
+
+
+def _measure(files: Files, *, as_json: bool) -> int:
+    nodes = bandwidth.nodes_with_memory(files)
+    if not nodes:
+        raise unsupported("this kernel has no NUMA nodes")
+    found = bandwidth.measure(nodes)
+    if as_json:
+        rows = [{"id": n, "bytes_per_s": int(rate)} for n, rate in found.items()]
+        output.answer_json({"nodes": rows})
+    else:
+        lines = [f"{node} = {rate / 1e9:.2f}" for node, rate in found.items()]
+        output.answer("\n".join(["[bandwidth]", *lines]))
+    return int(ExitCode.OK)
+
+
+def _replay(args: argparse.Namespace, found: Config) -> int:
+    moments = _moments(args.replay)
+    if not found.bandwidth:
+        raise usage_error(
+            "a replay needs the bandwidths of its machine",
+            args.replay,
+            "--bandwidth 0=72,1=26",
+        )
+    rates = {int(node): rate * 1e9 for node, rate in found.bandwidth.items()}
+    home = min(rates) if found.home is None else found.home
+    if home not in rates:
+        raise usage_error("home has no bandwidth", str(home))
+    made = trace.replay(
+        Balancer(rates, home, found.settings),
+        moments,
+        parse_size(args.memory),
+        parse_seconds(found.interval),
+    )
+    told = [(at, d) for at, d in made if d.weights is not None]
+    if args.json:
+        rows = [
+            {
+                "time_s": at,
+                "kind": decision.kind.value,
+                "weights": str(decision.weights),
+                "gain": round(decision.gain, 6),
+                "moves_bytes": decision.moves_bytes,
+                "why": decision.why,
+            }
+            for at, decision in told
+        ]
+        output.answer_json({"steps": len(made), "decisions": rows})
+    else:
+        lines = [f"{at:8.1f} s  {decision.why}" for at, decision in told]
+        at, last = made[-1]
+        output.answer("\n".join([*lines, f"{at:8.1f} s  {last.why}"]))
+    return int(ExitCode.OK)
+
+
+def _moments(name: str) -> list[trace.Moment]:
+    if name in _TRACES:
+        path = resources.files("pageferry.balance") / "traces" / f"{name}.csv"
+        return trace.parse(path.read_text(encoding="utf-8"), name)
+    return trace.load(Path(name))
+
+
+def _serve(args: argparse.Namespace, found: Config, files: Files) -> int:
+    end_s = None if args.for_time is None else parse_seconds(args.for_time)
+    nodes = bandwidth.nodes_with_memory(files)
+    if len(nodes) < 2:
+        raise unsupported(
+            "there is nothing to balance",
+            reason="this machine has one node with memory",
+            hint="pageferry balance --replay two-copies --bandwidth 0=72,1=26",
+        )
+    rates, origin = bandwidth.find(files, found.bandwidth)
+    absent = sorted(set(rates) - set(nodes))
+    if absent:
+        raise usage_error(f"no such node: {absent[0]}", "[bandwidth]")
+    home = bandwidth.first_with_cpus(files) if found.home is None else found.home
+    if home not in rates:
+        raise usage_error("home is no node with memory and a bandwidth", str(home))
+    balancer = Balancer(rates, home, found.settings)
+    source: sources.UseSource
+    if found.record is not None:
+        moments = trace.load(Path(found.record))
+        source = sources.Recorded(moments, rates, lambda: balancer.weights)
+    else:
+        source = sources.find(files, found.source, rates, time.monotonic)
+    control = Control(files, MovePages(files))
+    service = Service(
+        found, files, control, source, balancer, say=output.talk, dry_run=args.dry_run
+    )
+    known = ", ".join(f"node {n} {format_rate(r)}" for n, r in sorted(rates.items()))
+    output.talk(f"bandwidth by {origin}: {known}; use by {source.name}")
+    for program in found.process:
+        output.talk(f"takes care of {program}")
+    # To be told to stop is how a service ends; it has let go of everything then.
+    with contextlib.suppress(KeyboardInterrupt):
+        service.run(parse_seconds(found.interval), end_s)
+    if args.json:
+        output.answer_json({"decisions": service.decisions})
+    return int(ExitCode.OK)

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Starting, changing, looking at and stopping: in the kernel or from here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pageferry.damon.admin import Admin
+from pageferry.damon.scheme import (
+    Scheme,
+    Write,
+    dest_writes,
+    quota_writes,
+    target_writes,
+)
+from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
+from pageferry.interleave.gaps import Gap, before_heap
+from pageferry.interleave.memory import PAGE, Memory
+from pageferry.interleave.moving import PageMover
+from pageferry.interleave.sessions import Session, Store
+from pageferry.interleave.user_space import Pass, Quota, Report
+from pageferry.interleave.weights import Weights, check_nodes
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
+
+By = Literal["kernel", "user"]
+KERNEL: By = "kernel"
+USER: By = "user"
+# How soon a worker hears of new weights, or of a stop.
+_LISTEN_S = 0.2
+# A worker ends after the step that it is at.
+_WORKER_ENDS_S = 10.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What somebody asked for."""
+
+    pid: int
+    weights: Weights
+    hot: bool = False
+    quota: Quota | None = None
+    include_children: bool = False
+    # Others beside it, for which the same holds.
+    members: tuple[int, ...] = ()
+    # None: whoever can.
+    by: str | None = None
+    takeover: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    session: Session
+    pids: list[int]
+    # Of user space: what the pass found. Of the kernel: None, it has only begun.
+    report: Report | None = None
+    # Why it was not the kernel, where that was left open.
+    why_user: str | None = None
+
+
+@dataclass
+class Status:
+    """Where the memory is, and where it should be."""
+
+    session: Session
+    alive: bool
+    running: bool
+    report: Report = field(default_factory=Report)
+    kernel_stats: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def moved_pages(self) -> int:
+        """Count what moved since it was started."""
+        if self.session.by == KERNEL:
+            return self.kernel_stats.get("sz_applied", 0) // PAGE
+        return self.session.moved_pages
+
+    @property
+    def unmovable(self) -> dict[str, int]:
+        """Count what cannot move, by reason."""
+        if self.session.by == KERNEL:
+            return dict(self.report.unmovable)
+        return {**self.report.unmovable, **self.session.unmovable}
+
+
+class Control:
+    """Does it, on one machine."""
+
+    def __init__(self, files: Files, mover: PageMover) -> None:
+        self.files = files
+        self.mover = mover
+        self.store = Store(files)
+
+    @property
+    def admin(self) -> Admin:
+        """Give DAMON's files; which kdamonds are ours may have changed."""
+        return Admin(self.files, self.store.slots())
+
+    def start(self, request: Request, *, keep_on: bool = False) -> Outcome:
+        """Begin, or say why not, before anything was changed."""
+        process = processes.require(self.files, request.pid)
+        check_nodes(request.weights, read_nodes(self.files))
+        known = self.store.find(request.pid)
+        if known is not None and self.is_running(known):
+            raise PageferryError(
+                "already started for this process",
+                value=f"{request.pid}, weights {known.wanted}",
+                hint=f"pageferry interleave set --pid {request.pid} --weights ...",
+                code=ExitCode.USAGE,
+            )
+        pids = self.pids((request.pid, *request.members), request.include_children)
+        self._require_memory(pids)
+        by, why = self._choose(request)
+        quota = request.quota
+        session = Session(
+            pid=request.pid,
+            start_time=process.start_time,
+            name=process.name,
+            by=by,
+            weights=list(request.weights.pairs),
+            hot=request.hot,
+            include_children=request.include_children,
+            members=list(request.members),
+            quota_bytes=None if quota is None else quota.size_bytes,
+            quota_ms=None if quota is None else max(round(quota.interval_s * 1000), 1),
+        )
+        if by == KERNEL:
+            self._start_kernel(session, pids)
+            return Outcome(session, pids)
+        report = self._user_pass(session, pids, keep_on=keep_on)
+        return Outcome(session, pids, report, why)
+
+    def set(
+        self,
+        pid: int,
+        weights: Weights,
+        quota: Quota | None = None,
+        members: tuple[int, ...] | None = None,
+    ) -> Outcome:
+        """Give a process other weights; members replace those beside it."""
+        session = self.store.require(pid)
+        if not self._is_alive(session):
+            raise processes.ended(pid, "there is nothing left to move")
+        check_nodes(weights, read_nodes(self.files))
+        if members is not None:
+            session.members = list(members)
+        pids = self.pids_of(session)
+        session.weights = list(weights.pairs)
+        session.rounds += 1
+        if quota is not None:
+            session.quota_bytes = quota.size_bytes
+            session.quota_ms = max(round(quota.interval_s * 1000), 1)
+        if session.by == USER:
+            if self.has_worker(session):
+                self.store.save(session)
+                return Outcome(session, pids)
+            return Outcome(session, pids, self._user_pass(session, pids))
+        if not self.is_running(session):
+            raise PageferryError(
+                "its kdamond no longer runs",
+                value=str(session.slot),
+                reason="somebody has stopped it",
+                hint=f"pageferry interleave stop --pid {pid}, then start",
+            )
+        assert session.slot is not None
+        writes: list[Write] = [*target_writes(pids), *dest_writes(weights)]
+        if session.quota is not None:
+            gap = self._gap(pids)
+            writes += quota_writes(session.quota, gap, hot=session.hot)
+        self.admin.commit(session.slot, writes)
+        self.store.save(session)
+        return Outcome(session, pids)
+
+    def status(self, pid: int) -> Status:
+        """Look where the memory is, and move nothing."""
+        session = self.store.require(pid)
+        alive = self._is_alive(session)
+        status = Status(session, alive, self.is_running(session))
+        if session.by == KERNEL and session.slot is not None and status.running:
+            status.kernel_stats = self.admin.stats(session.slot)
+        if alive:
+            pids = self.pids_of(session)
+            status.report = Pass(self.files, self.mover, session.wanted).look(pids)
+        return status
+
+    def stop(self, pid: int, home: Weights | None = None) -> tuple[Session, Report]:
+        """Stop moving; memory stays where it is, or all of it goes home."""
+        session = self.store.require(pid)
+        if home is not None:
+            check_nodes(home, read_nodes(self.files))
+        if session.by == KERNEL and session.slot is not None:
+            # Before it is forgotten whose kdamond that is.
+            self.admin.stop(session.slot)
+        self.store.forget(pid)
+        deadline = time.monotonic() + _WORKER_ENDS_S
+        while self.has_worker(session) and session.worker != os.getpid():
+            if self.files.dry_run or time.monotonic() > deadline:
+                break
+            time.sleep(_LISTEN_S)
+        if home is None or not self._is_alive(session):
+            return session, Report()
+        pids = self.pids_of(session)
+        work = Pass(self.files, self.mover, home, quota=session.quota)
+        return session, work.look(pids) if self.files.dry_run else work.run(pids)
+
+    def keep_on(self, pid: int, every_s: float, say: Callable[[Report], None]) -> None:
+        """Make a pass every so often, until it is stopped or the process ends."""
+        while True:
+            session = self.store.find(pid)
+            if session is None or not self._is_alive(session):
+                return
+            pids = self.pids_of(session)
+            say(self._user_pass(session, pids, keep_on=True))
+            rounds, due = session.rounds, time.monotonic() + every_s
+            while time.monotonic() < due:
+                session = self.store.find(pid)
+                if session is None or session.rounds != rounds:
+                    break
+                time.sleep(min(_LISTEN_S, every_s))
+
+    def has_worker(self, session: Session) -> bool:
+        """Say whether a process makes passes for this session."""
+        return (
+            session.worker is not None
+            and session.worker_start_time is not None
+            and processes.is_alive(
+                self.files, session.worker, session.worker_start_time
+            )
+        )
+
+    def is_running(self, session: Session) -> bool:
+        """Say whether somebody still moves pages for this session."""
+        if session.by == USER:
+            return self.has_worker(session)
+        return any(
+            kdamond.slot == session.slot and kdamond.pid == session.thread
+            for kdamond in self.admin.kdamonds()
+            if kdamond.running
+        )
+
+    def pids(self, named: Sequence[int], include_children: bool) -> list[int]:
+        """List the processes whose memory it is about, those that still run."""
+        known = processes.everybody(self.files) if include_children else []
+        found: list[int] = []
+        for pid in named:
+            process = processes.find(self.files, pid)
+            if process is None or process.ended:
+                continue
+            family = processes.family(pid, known) if include_children else [pid]
+            found += [member for member in family if member not in found]
+        return found
+
+    def pids_of(self, session: Session) -> list[int]:
+        """List those of a session."""
+        return self.pids((session.pid, *session.members), session.include_children)
+
+    def _is_alive(self, session: Session) -> bool:
+        return processes.is_alive(self.files, session.pid, session.start_time)
+
+    def _require_memory(self, pids: list[int]) -> None:
+        for pid in pids:
+            with Memory(self.files, pid) as memory:
+                if memory.areas():
+                    return
+        raise usage_error(
+            "this process has no memory of its own",
+            str(pids[0]),
+            "a kernel thread, or one that is about to end",
+        )
+
+    def _choose(self, request: Request) -> tuple[By, str | None]:
+        """Decide who moves the pages; and why not the kernel, if it does not."""
+        if request.by == USER:
+            if request.hot:
+                raise usage_error(
+                    "only DAMON knows what is hot", "--by user", "leave out --hot"
+                )
+            return USER, None
+        admin = self.admin
+        able: bool | None = False
+        admin.require_alone("pageferry interleave start --by user does without DAMON")
+        if not admin.is_present():
+            why = "it lacks CONFIG_DAMON_VADDR and CONFIG_DAMON_SYSFS"
+        else:
+            if not self.files.dry_run:
+                admin.make_room(takeover=request.takeover)
+            able, why = admin.has_dests(), "its schemes have no dests"
+        if able is None:
+            # Only a write would tell, so the plan is shown as it was asked for.
+            able, why = request.by == KERNEL, "only --by kernel shows its writes"
+        if able:
+            return KERNEL, None
+        if request.by == KERNEL or request.hot:
+            raise unsupported(
+                "DAMON of this kernel cannot spread memory over nodes",
+                reason=why,
+                hint="without --hot and --by kernel it is done from user space",
+            )
+        return USER, why
+
+    def _gap(self, pids: Sequence[int]) -> Gap | None:
+        return before_heap([self.files.read_or(f"/proc/{p}/maps", "") for p in pids])
+
+    def _start_kernel(self, session: Session, pids: list[int]) -> None:
+        admin = self.admin
+        scheme = Scheme(
+            tuple(pids), session.wanted, session.hot, session.quota, self._gap(pids)
+        )
+        try:
+            admin.make_slots()
+            session.slot = admin.free_slot() if admin.kdamonds() else 0
+            session.thread = admin.start(session.slot, scheme)
+        except BaseException:
+            if not self.files.dry_run:
+                admin.clear_up()
+            raise
+        self.store.save(session)
+
+    def _user_pass(
+        self, session: Session, pids: list[int], *, keep_on: bool = False
+    ) -> Report:
+        """Make one pass, and note what came of it."""
+        if self.files.dry_run:
+            return Pass(self.files, self.mover, session.wanted).look(pids)
+        if keep_on:
+            worker = processes.require(self.files, os.getpid())
+            session.worker = worker.pid
+            session.worker_start_time = worker.start_time
+        self.store.save(session)
+        rounds = session.rounds
+
+        def still_wanted() -> bool:
+            known = self.store.find(session.pid)
+            return known is not None and known.rounds == rounds
+
+        work = Pass(
+            self.files,
+            self.mover,
+            session.wanted,
+            quota=session.quota,
+            keep_on=still_wanted,
+        )
+        try:
+            work.run(pids)
+        finally:
+            # Whatever ended it: what has moved has moved.
+            known = self.store.find(session.pid)
+            if known is not None:
+                known.moved_pages += work.report.moved_pages
+                known.unmovable = dict(work.report.unmovable)
+                known.no_room = {
+                    str(node): pages for node, pages in work.report.no_room.items()
+                }
+                self.store.save(known)
+                session.moved_pages = known.moved_pages
+        return work.report

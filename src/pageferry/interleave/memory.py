@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a process has mapped: its areas, and the folios in them.
+
+/proc/PID/pagemap says which physical page is where, /proc/kpageflags which
+physical pages make up one folio. Both cost root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
+from pageferry.interleave.weights import folio_index
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+# So much is looked at, and moved, before the next look: 64 MiB of 4K pages.
+# Areas are cut at multiples of it, where no folio begins before and ends behind.
+CHUNK_PAGES = 16384
+
+# Documentation/admin-guide/mm/pagemap.rst
+_PRESENT = 1 << 63
+_PFN = (1 << 55) - 1
+_HEAD = 1 << 15
+_TAIL = 1 << 16
+# Memory that migration leaves alone, and why.
+_LEFT_ALONE = (
+    (1 << 17, "hugetlb pages"),
+    (1 << 19, "poisoned"),
+    (1 << 32, "memory of the kernel"),
+)
+_ZERO_PAGE = 1 << 24
+_IGNORED = sum(bit for bit, _ in _LEFT_ALONE) | _ZERO_PAGE
+# Pages of the kernel; and the stack, whose offset is the kernel's secret.
+_LEFT_OUT = ("[vdso]", "[vsyscall]", "[uprobes]", "[vvar", "[stack]")
+_LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+)\s*(.*)")
+# Reading the flags of pages in between is cheaper than another system call.
+_GAP = 64
+
+
+@dataclass(frozen=True)
+class Area:
+    """A mapping. Its offset counts pages, as vm_pgoff does."""
+
+    start: int
+    end: int
+    page_offset: int
+
+
+@dataclass
+class Folios:
+    """Folios of a part of an area, in three lists of one length."""
+
+    # Of the first page that is mapped here.
+    addresses: list[int] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
+    orders: list[int] = field(default_factory=list)
+    # How many pages of it are mapped here.
+    pages: list[int] = field(default_factory=list)
+    # Pages that cannot move at all, by reason.
+    left_alone: Counter[str] = field(default_factory=Counter)
+
+    def add(self, more: Folios) -> None:
+        """Take those of another part along."""
+        self.addresses += more.addresses
+        self.indexes += more.indexes
+        self.orders += more.orders
+        self.pages += more.pages
+        self.left_alone.update(more.left_alone)
+
+
+def parse_areas(text: str) -> list[Area]:
+    """Read /proc/PID/maps."""
+    areas = []
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match is None or match[5].startswith(_LEFT_OUT):
+            continue
+        start, end, inode = int(match[1], 16), int(match[2], 16), int(match[4])
+        # For memory that has no file behind it the kernel counts from address 0,
+        # and does not say so here. mremap(2) takes the old count along.
+        offset = int(match[3], 16) if inode else start
+        areas.append(Area(start, end, offset // PAGE))
+    return areas
+
+
+class Memory:
+    """The memory of one process; a context manager."""
+
+    def __init__(self, files: Files, pid: int) -> None:
+        self.files = files
+        self.pid = pid
+        self._map = _open(files, f"/proc/{pid}/pagemap", pid)
+        try:
+            self._flags = _open(files, "/proc/kpageflags", pid)
+        except BaseException:
+            os.close(self._map)
+            raise
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        os.close(self._map)
+        os.close(self._flags)
+
+    def areas(self) -> list[Area]:
+        """List what is mapped; nothing once the process has ended."""
+        try:
+            text = self.files.path(f"/proc/{self.pid}/maps").read_bytes()
+        except ProcessLookupError:
+            return []
+        except OSError as error:
+            raise _cannot_look(error, self.files, f"/proc/{self.pid}/maps") from error
+        return parse_areas(text.decode(errors="replace"))
+
+    def folios(self) -> Iterator[Folios]:
+        """Go through all areas, some pages at a time."""
+        found, count = Folios(), 0
+        for area in self.areas():
+            for start, end in cut(area.start, area.end, CHUNK_PAGES * PAGE):
+                part = self._part(area, start, end)
+                found.add(part)
+                count += sum(part.pages)
+                # Programs may have a great many areas of a few pages each.
+                if count >= CHUNK_PAGES:
+                    yield found
+                    found, count = Folios(), 0
+        if found.addresses or found.left_alone:
+            yield found
+
+    def _part(self, area: Area, start: int, end: int) -> Folios:
+        entries = self._read(self._map, start // PAGE, (end - start) // PAGE)
+        # Programs reserve addresses by the terabyte, and use few of them.
+        if not entries.tobytes().strip(b"\0"):
+            return Folios()
+        pfns = [entry & _PFN if entry & _PRESENT else 0 for entry in entries]
+        first = area.page_offset + (start - area.start) // PAGE
+        if not any(pfns):
+            if any(entry & _PRESENT for entry in entries):
+                raise _not_allowed(self.files.path(f"/proc/{self.pid}/pagemap"))
+            return Folios()
+        flags = self._flags_of(pfns)
+        if not any(flag & (_HEAD | _TAIL | _IGNORED) for flag in flags):
+            here = [i for i, pfn in enumerate(pfns) if pfn]
+            ones = [1] * len(here)
+            return Folios(
+                addresses=[start + i * PAGE for i in here],
+                indexes=[first + i for i in here],
+                orders=[0] * len(here),
+                pages=ones,
+            )
+        return self._mixed(pfns, flags, start, first)
+
+    def _mixed(
+        self, pfns: Sequence[int], flags: Sequence[int], start: int, first: int
+    ) -> Folios:
+        """Put pages together that make a folio."""
+        found = Folios()
+        at = 0
+        while at < len(pfns):
+            pfn, flag = pfns[at], flags[at]
+            head, order, run = pfn, 0, 1
+            if pfn and flag & (_HEAD | _TAIL):
+                head, order = self._folio(pfns, flags, at)
+                whole = (1 << order) - (pfn - head)
+                run = _run(pfns, at, whole)
+            why = next((why for bit, why in _LEFT_ALONE if flag & bit), None)
+            if why is not None:
+                found.left_alone[why] += run
+            elif pfn and not flag & _ZERO_PAGE:
+                # Of its first page, which may be mapped elsewhere or nowhere.
+                offset = first + at - (pfn - head)
+                found.addresses.append(start + at * PAGE)
+                found.indexes.append(folio_index(offset, order))
+                found.orders.append(order)
+                found.pages.append(run)
+            at += run
+        return found
+
+    def _folio(
+        self, pfns: Sequence[int], flags: Sequence[int], at: int
+    ) -> tuple[int, int]:
+        """Find the first physical page of a folio, and its order."""
+        head = pfns[at]
+        while self._flag(head) & _TAIL:
+            head -= 1
+        count = pfns[at] - head + 1
+        if head == pfns[at]:
+            # Mostly all of it is mapped in one piece, and is known already.
+            top = min(len(pfns), at + (1 << 18))
+            while (
+                at + count < top
+                and pfns[at + count] == head + count
+                and flags[at + count] & _TAIL
+            ):
+                count += 1
+        while self._flag(head + count) & _TAIL:
+            count += 1
+        return head, count.bit_length() - 1
+
+    def _flag(self, pfn: int) -> int:
+        known = self._read(self._flags, pfn, 1)
+        return known[0] if known else 0
+
+    def _flags_of(self, pfns: Sequence[int]) -> list[int]:
+        """Read flags with as few calls as pages that are scattered allow."""
+        table: dict[int, int] = {0: 0}
+        wanted = sorted(pfn for pfn in pfns if pfn)
+        begin = last = wanted[0]
+        for pfn in [*wanted, 1 << 60]:
+            if pfn - last > _GAP:
+                data = self._read(self._flags, begin, last - begin + 1)
+                table.update(zip(range(begin, last + 1), data, strict=False))
+                begin = pfn
+            last = pfn
+        return [table.get(pfn, 0) for pfn in pfns]
+
+    def _read(self, handle: int, first: int, count: int) -> array[int]:
+        values = array("Q")
+        try:
+            data = os.pread(handle, count * 8, first * 8)
+        except ProcessLookupError:
+            data = b""
+        values.frombytes(data[: len(data) // 8 * 8])
+        return values
+
+
+def cut(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
+    """Divide a range at the multiples of a size."""
+    while start < end:
+        stop = min(end, (start // size + 1) * size)
+        yield start, stop
+        start = stop
+
+
+def _run(pfns: Sequence[int], at: int, longest: int) -> int:
+    """Count the pages that lie behind one another, physically too."""
+    stop = min(len(pfns), at + longest)
+    expected = list(range(pfns[at], pfns[at] + stop - at))
+    if list(pfns[at:stop]) == expected:
+        return stop - at
+    return next(i for i, pfn in enumerate(expected) if pfns[at + i] != pfn)
+
+
+def _open(files: Files, name: str, pid: int) -> int:
+    path = files.path(name)
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        process = processes.find(files, pid)
+        if process is None or process.ended:
+            raise processes.ended(pid, "before its memory was looked at") from error
+        if error.errno == errno.ESRCH:
+            raise usage_error(
+                "this process has no memory of its own", str(pid), "a kernel thread"
+            ) from error
+        raise _cannot_look(error, files, name) from error
+
+
+def _cannot_look(error: OSError, files: Files, name: str) -> PageferryError:
+    path = files.path(name)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return _not_allowed(path)
+    if error.errno == errno.ENOENT:
+        return unsupported(
+            "this kernel does not show what makes up a folio",
+            path,
+            "it lacks CONFIG_PROC_PAGE_MONITOR",
+        )
+    return PageferryError("cannot read", value=path, reason=error.strerror)
+
+
+def _not_allowed(path: object) -> PageferryError:
+    return PageferryError(
+        "cannot see where memory is",
+        value=str(path),
+        reason="the kernel shows physical pages to root alone",
+        hint="run it as root",
+        code=ExitCode.FAILED,
+    )

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""move_pages(2), and how much room a node has."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pageferry.errors import ExitCode, PageferryError, unsupported
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+
+# Pages that several processes map move too, as they do when DAMON moves them.
+_MPOL_MF_MOVE_ALL = 1 << 2
+_SYSCALL = {"x86_64": 279, "aarch64": 239}
+# What a status says that the kernel did not get as far as writing.
+UNTRIED = -errno.E2BIG
+
+
+class PageMover(Protocol):
+    """Moves pages of processes, or looks where they are."""
+
+    def query(self, pid: int, addresses: Sequence[int]) -> Sequence[int]:
+        """Give the node of each page, or a negative error number."""
+
+    def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        """Move pages to a node; gives, of each, 0, UNTRIED or an error number."""
+
+
+class MovePages:
+    """The system call."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        machine = platform.machine()
+        if machine not in _SYSCALL:
+            raise unsupported("move_pages(2) is not known here", machine)
+        self._number = _SYSCALL[machine]
+
+    def query(self, pid: int, addresses: Sequence[int]) -> Sequence[int]:
+        """Look where pages are."""
+        return self._call(pid, addresses, None)[1]
+
+    def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        """Move pages; what the call as a whole says is in the statuses, too."""
+        failed, statuses = self._call(pid, addresses, node)
+        return [
+            failed if status == UNTRIED and failed else min(status, 0)
+            for status in statuses
+        ]
+
+    def _call(
+        self, pid: int, addresses: Sequence[int], node: int | None
+    ) -> tuple[int, list[int]]:
+        count = len(addresses)
+        if not count:
+            return 0, []
+        pages = array("Q", addresses)
+        statuses = array("i", [UNTRIED]) * count
+        nodes = None if node is None else array("i", [node]) * count
+        result = self._libc.syscall(
+            ctypes.c_long(self._number),
+            ctypes.c_long(pid),
+            ctypes.c_ulong(count),
+            ctypes.c_void_p(pages.buffer_info()[0]),
+            ctypes.c_void_p(nodes.buffer_info()[0] if nodes is not None else None),
+            ctypes.c_void_p(statuses.buffer_info()[0]),
+            ctypes.c_int(0 if nodes is None else _MPOL_MF_MOVE_ALL),
+        )
+        failed = ctypes.get_errno() if result == -1 else 0
+        if failed:
+            self._raise(pid, failed, node)
+        return -failed, statuses.tolist()
+
+    def _raise(self, pid: int, failed: int, node: int | None) -> None:
+        """Raise for what would fail for every page alike."""
+        ended = processes.find(self.files, pid)
+        if failed == errno.ESRCH or (
+            failed == errno.EINVAL and (ended is None or ended.ended)
+        ):
+            raise processes.ended(pid, "its memory is gone with it")
+        if failed == errno.ENOSYS:
+            raise unsupported(
+                "this kernel has no move_pages(2)",
+                reason="it lacks CONFIG_NUMA or CONFIG_MIGRATION",
+            )
+        if failed == errno.EINVAL:
+            raise PageferryError(
+                "a kernel thread has no memory of its own",
+                value=str(pid),
+                code=ExitCode.USAGE,
+            )
+        if failed == errno.EPERM:
+            raise PageferryError(
+                "may not move pages of this process",
+                value=str(pid),
+                reason="it belongs to somebody else",
+                hint="run it as root",
+            )
+        if failed in (errno.EACCES, errno.ENODEV):
+            raise PageferryError(
+                "the process may not have memory on this node",
+                value=f"node {node}",
+                reason="its cpuset (cpuset.mems of its cgroup) leaves it out"
+                if failed == errno.EACCES
+                else os.strerror(failed),
+                hint=f"grep Mems_allowed_list /proc/{pid}/status",
+            )
+
+
+@dataclass(frozen=True)
+class Room:
+    """Free memory of a node that a move may take without reclaim setting in."""
+
+    # By zone: free blocks of each order, and the pages that must stay free.
+    zones: tuple[tuple[tuple[int, ...], int], ...] = field(default=())
+
+    def folios(self, order: int) -> int:
+        """Say how many folios of an order fit. A large one that does not find
+        its place would be split, so what is free in small pieces does not count.
+        """
+        fitting = 0
+        for blocks, reserve in self.zones:
+            free = sum(count << at for at, count in enumerate(blocks))
+            whole = sum(
+                count << (at - order) for at, count in enumerate(blocks) if at >= order
+            )
+            fitting += min(whole, max(free - reserve, 0) >> order)
+        return fitting
+
+
+def read_room(files: Files) -> dict[int, Room]:
+    """Read the free memory of all nodes; empty where the kernel does not say."""
+    reserves = _reserves(files.read_or("/proc/zoneinfo", ""))
+    zones: dict[int, list[tuple[tuple[int, ...], int]]] = {}
+    for line in files.read_or("/proc/buddyinfo", "").splitlines():
+        match = re.fullmatch(r"Node (\d+), zone\s+(\S+)\s+([\d\s]+)", line)
+        # The 16 MiB that old devices can reach are not for this.
+        if match is not None and match[2] != "DMA":
+            blocks = tuple(map(int, match[3].split()))
+            node = int(match[1])
+            zones.setdefault(node, []).append((blocks, reserves[node, match[2]]))
+    return {node: Room(tuple(found)) for node, found in zones.items()}
+
+
+def _reserves(text: str) -> dict[tuple[int, str], int]:
+    """Read what each zone keeps free: its high mark, and what others may need."""
+    found = _Reserves()
+    here = (-1, "")
+    for line in text.splitlines():
+        if match := re.match(r"Node (\d+), zone\s+(\S+)", line):
+            here = (int(match[1]), match[2])
+        elif match := re.match(r"\s+high\s+(\d+)", line):
+            # The per-CPU lists have a line that begins in the same way, and
+            # ends with a colon before the number.
+            found[here] = found.get(here, 0) + int(match[1])
+        elif match := re.match(r"\s+protection: \(([\d, ]+)\)", line):
+            found[here] = found.get(here, 0) + max(map(int, match[1].split(",")))
+    return found
+
+
+class _Reserves(dict[tuple[int, str], int]):
+    """A zone that says nothing keeps nothing."""
+
+    def __missing__(self, key: tuple[int, str]) -> int:
+        return 0

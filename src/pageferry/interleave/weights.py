@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Weights, and where they say that a folio belongs.
+
+Nothing here reads or writes anything: what the kernel does with the same weights
+is the same sum.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pageferry.errors import unsupported, usage_error
+from pageferry.sysfs.nodes import Node
+from pageferry.units import MAX_NODES, format_nodes
+
+# As of weighted interleave (mempolicy).
+MAX_WEIGHT = 255
+_PAIR = re.compile(r"(\d{1,4})=(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much of the memory each node is to have, in order of the nodes."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def total(self) -> int:
+        """Add them up: so many folios make a round."""
+        return sum(weight for _, weight in self.pairs)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """List the nodes that are named, those with weight 0 too."""
+        return tuple(node for node, _ in self.pairs)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """List the nodes that get anything."""
+        return tuple(node for node, weight in self.pairs if weight)
+
+    def round(self) -> tuple[int, ...]:
+        """Give the nodes of folios 0, 1, 2, ... until it starts again."""
+        return tuple(node for node, weight in self.pairs for _ in range(weight))
+
+    def place(self, index: int) -> int:
+        """Say where the folio of this index belongs."""
+        rest = index % self.total
+        for node, weight in self.pairs:
+            if rest < weight:
+                return node
+            rest -= weight
+        raise AssertionError("weights add up to their sum")
+
+    def share(self, node: int) -> float:
+        """Say how much of the memory a node is to have."""
+        return dict(self.pairs).get(node, 0) / self.total
+
+    def __str__(self) -> str:
+        return ",".join(f"{node}={weight}" for node, weight in self.pairs)
+
+
+def folio_index(page_offset: int, order: int) -> int:
+    """Number the folios of an area, from the offset of a page in it.
+
+    The offset counts pages from the start of what is mapped (vm_pgoff included),
+    so that an area that is cut in two keeps its numbers.
+    """
+    return page_offset >> order
+
+
+def parse_weights(text: str) -> Weights:
+    """Read 0=3,1=1."""
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        match = _PAIR.fullmatch(part.strip())
+        if match is None:
+            raise usage_error("not weights", text, "write NODE=WEIGHT,...: 0=3,1=1")
+        node, weight = int(match[1]), int(match[2])
+        if node >= MAX_NODES:
+            raise usage_error("no such node", match[1])
+        if weight > MAX_WEIGHT:
+            raise usage_error(
+                "weight too large", part.strip(), f"a weight is 0 to {MAX_WEIGHT}"
+            )
+        if node in found:
+            raise usage_error(f"node {node} has two weights", text)
+        found[node] = weight
+    return make_weights(found.items(), text)
+
+
+def make_weights(pairs: Iterable[tuple[int, int]], text: str | None = None) -> Weights:
+    """Put weights in order; all of them 0 would leave memory no place to be."""
+    weights = Weights(tuple(sorted(pairs)))
+    if not weights.total:
+        raise usage_error(
+            "all weights are 0", text, "give at least one node a weight: 0=1,1=1"
+        )
+    return weights
+
+
+def check_nodes(weights: Weights, nodes: Sequence[Node]) -> None:
+    """Refuse nodes that are not there, or have no memory to give."""
+    here = {node.number: node for node in nodes}
+    absent = sorted(set(weights.nodes) - set(here))
+    if absent:
+        raise usage_error(
+            f"no such node: {format_nodes(absent)}",
+            str(weights),
+            f"nodes here: {format_nodes(here) or 'none, this kernel has no NUMA'}",
+        )
+    empty = [node for node in weights.targets if not here[node].total_bytes]
+    if empty:
+        with_memory = [n.number for n in nodes if n.total_bytes]
+        raise unsupported(
+            "node without memory",
+            format_nodes(empty),
+            hint=f"nodes with memory: {format_nodes(with_memory)}",
+        )

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Processes as /proc shows them, and who is whose child."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pageferry.errors import ExitCode, PageferryError, usage_error
+from pageferry.sysfs.files import Files
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process. Its number alone may come to mean another one."""
+
+    pid: int
+    parent: int
+    name: str
+    state: str
+    start_time: int
+
+    @property
+    def ended(self) -> bool:
+        """Say whether only its exit status is left."""
+        return self.state in ("Z", "X")
+
+
+def find(files: Files, pid: int) -> Process | None:
+    """Read one process; None when there is none."""
+    try:
+        # A name may hold anything, also what is not UTF-8.
+        text = files.path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
+    except OSError:
+        return None
+    before, _, after = text.rpartition(")")
+    fields = after.split()
+    if len(fields) < 20:
+        return None
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        name=before.partition("(")[2],
+        state=fields[0],
+        start_time=int(fields[19]),
+    )
+
+
+def require(files: Files, pid: int) -> Process:
+    """Read one process that somebody named."""
+    process = find(files, pid)
+    if process is None or process.ended:
+        what = "no such process" if process is None else "this process has ended"
+        raise usage_error(what, str(pid), "pgrep -l NAME shows numbers")
+    return process
+
+
+def is_alive(files: Files, pid: int, start_time: int) -> bool:
+    """Say whether this very process still runs."""
+    process = find(files, pid)
+    return (
+        process is not None and not process.ended and process.start_time == start_time
+    )
+
+
+def everybody(files: Files) -> list[Process]:
+    """List all processes there are."""
+    numbers = [int(name) for name in files.names("/proc") if name.isdecimal()]
+    found = (find(files, pid) for pid in sorted(numbers))
+    return [process for process in found if process is not None]
+
+
+def family(pid: int, processes: Iterable[Process]) -> list[int]:
+    """List a process and all that came from it, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for process in processes:
+        if not process.ended:
+            children.setdefault(process.parent, []).append(process.pid)
+    found = [pid]
+    for member in found:
+        found += [child for child in children.get(member, []) if child not in found]
+    return found
+
+
+def ended(pid: int, detail: str) -> PageferryError:
+    """Make the error for a process that went away while something was done to it."""
+    return PageferryError(
+        "the process ended meanwhile",
+        value=str(pid),
+        reason=detail,
+        code=ExitCode.FAILED,
+    )

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A machine with nodes and processes, below a directory of its own."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pageferry.interleave.memory import PAGE
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+
+PRESENT = 1 << 63
+HEAD = 1 << 15
+TAIL = 1 << 16
+BASE = 0x7F0000000000
+
+
+def add_node(files: Files, number: int, mib: int = 1024) -> None:
+    """Add a node with memory."""
+    node = files.path(f"/sys/devices/system/node/node{number}")
+    node.mkdir(parents=True)
+    (node / "cpulist").write_text("0\n")
+    kib = mib * 1024
+    (node / "meminfo").write_text(
+        f"Node {number} MemTotal: {kib} kB\nNode {number} MemFree: {kib} kB\n"
+    )
+
+
+def add_process(
+    files: Files, pid: int, *, parent: int = 1, name: str = "work", state: str = "S"
+) -> None:
+    """Add a process without memory."""
+    directory = files.path(f"/proc/{pid}")
+    directory.mkdir(parents=True, exist_ok=True)
+    rest = " ".join(["0"] * 17)
+    start = pid * 10
+    (directory / "stat").write_text(
+        f"{pid} ({name}) {state} {parent} {rest} {start} 0\n"
+    )
+    (directory / "maps").write_text("")
+    (directory / "pagemap").write_bytes(b"")
+    flags = files.path("/proc/kpageflags")
+    if not flags.exists():
+        flags.write_bytes(b"")
+
+
+def add_area(
+    files: Files, pid: int, start: int, pages: Sequence[int], line: str = ""
+) -> None:
+    """Map pages, by their physical numbers; 0 is a hole."""
+    end = start + len(pages) * PAGE
+    text = line or "rw-p 00000000 00:00 0"
+    with files.path(f"/proc/{pid}/maps").open("a") as maps:
+        maps.write(f"{start:x}-{end:x} {text}\n")
+    with files.path(f"/proc/{pid}/pagemap").open("r+b") as stream:
+        stream.seek(start // PAGE * 8)
+        entries = [pfn | PRESENT if pfn else 0 for pfn in pages]
+        stream.write(struct.pack(f"<{len(entries)}Q", *entries))
+
+
+def set_flags(files: Files, pfn: int, flags: Sequence[int]) -> None:
+    """Say what the kernel knows of physical pages."""
+    with files.path("/proc/kpageflags").open("r+b") as stream:
+        stream.seek(pfn * 8)
+        stream.write(struct.pack(f"<{len(flags)}Q", *flags))
+
+
+def large(order: int, extra: int = 0) -> list[int]:
+    """Give the flags of the pages of a large folio."""
+    return [HEAD | extra] + [TAIL | extra] * ((1 << order) - 1)
+
+
+@dataclass
+class FakeMover:
+    """Moves pages in a table instead of memory."""
+
+    # By address; what is not in it is on node 0.
+    where: dict[int, int] = field(default_factory=dict)
+    # Free pages by node; a node that is not named has any number.
+    free: dict[int, int] = field(default_factory=dict)
+    # Pages that do not move, and the error they say.
+    stuck: dict[int, int] = field(default_factory=dict)
+    pages_of: dict[int, int] = field(default_factory=dict)
+    moves: list[tuple[int, int]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    # After so many steps the process ends.
+    ends_after: int | None = None
+
+    def query(self, pid: int, addresses: Sequence[int]) -> Sequence[int]:
+        """Look where pages are."""
+        if self.ends_after is not None and len(self.steps) >= self.ends_after:
+            raise processes.ended(pid, "in the test")
+        return [self.where.get(address, 0) for address in addresses]
+
+    def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        """Move what can be moved."""
+        if self.ends_after is not None and len(self.steps) >= self.ends_after:
+            raise processes.ended(pid, "in the test")
+        self.steps.append(len(addresses))
+        return [self._one(address, node) for address in addresses]
+
+    def _one(self, address: int, node: int) -> int:
+        if address in self.stuck:
+            return -self.stuck[address]
+        size = self.pages_of.get(address, 1)
+        if self.free.get(node, size) < size:
+            return -errno.ENOMEM
+        before = self.where.get(address, 0)
+        for at, change in ((node, -size), (before, size)):
+            if at in self.free:
+                self.free[at] += change
+        self.where[address] = node
+        self.moves.append((address, node))
+        return 0

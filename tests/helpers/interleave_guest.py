@@ -1,0 +1,585 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What tests of interleaving do in the guest; prints one JSON document.
+
+The tool is called in this process: starting Python takes a second there.
+    python3 -m helpers.interleave_guest HOLD MIB CASE...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import mmap
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pageferry.balance import bandwidth
+from pageferry.cli import main as pageferry
+from pageferry.sysfs.files import Files
+from pageferry.units import parse_size
+
+Document = dict[str, Any]
+DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
+USER = ("--by", "user")
+WEIGHTS = ("0=1,1=1", "0=3,1=1", "0=2,1=5", "0=1,1=0", "0=0,1=1")
+# With less memory than this a case is to be quick, and goes through the first few.
+THOROUGH_MIB = 256
+# Huge pages that are left of a node that is to be full: a few more than what
+# Linux keeps free there.
+ROOM_HUGE = 22
+
+
+class Hold:
+    """bench/hold: a process with memory on node 0."""
+
+    def __init__(self, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.argv[1], *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.ready = self._line()
+        self.pid = str(self.process.pid)
+
+    def _line(self) -> Document:
+        assert self.process.stdout is not None
+        document = json.loads(self.process.stdout.readline())
+        assert isinstance(document, dict)
+        return document
+
+    def ask(self, word: str) -> Document:
+        """Let it look at its memory."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def end(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+
+
+def tool(*words: str) -> Document:
+    """Call the tool with --json; adds its exit code and what it said."""
+    out, err = io.StringIO(), io.StringIO()
+    begin = time.monotonic()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = pageferry([*words, "--json"])
+    document: Document = json.loads(out.getvalue())
+    seconds = round(time.monotonic() - begin, 2)
+    # What a case that does not end was doing.
+    sys.stderr.write(f"{seconds} s, {code}: {' '.join(words)}\n")
+    return {**document, "code": code, "said": err.getvalue(), "seconds": seconds}
+
+
+def interleave(verb: str, hold: Hold, *words: str) -> Document:
+    """Call one verb for one process."""
+    return tool("interleave", verb, "--pid", hold.pid, *words)
+
+
+def shares(mib: int, folio: str, *options: str) -> Document:
+    """Go through weights, twice each."""
+    hold = Hold("-b", f"{mib}M", "-s", folio, *options)
+    quick = 2 if options else 3
+    # Whatever it needs for that, it has from now on.
+    hold.ask("nodes")
+    hold.ask("verify")
+    seen = []
+    for at, weights in enumerate(WEIGHTS[: None if mib >= THOROUGH_MIB else quick]):
+        words = ("set",) if at else ("start", *USER)
+        first = interleave(words[0], hold, "--weights", weights, *words[1:])
+        nodes = hold.ask("nodes")["pages"]
+        again = interleave("set", hold, "--weights", weights)
+        status = interleave("status", hold)
+        seen.append(
+            {
+                "weights": weights,
+                "first": first,
+                "again": again,
+                "status": status,
+                "nodes": nodes,
+            }
+        )
+    verified = hold.ask("verify")
+    stopped = interleave("stop", hold, "--home", "0")
+    home = hold.ask("nodes")["pages"]
+    verified_home = hold.ask("verify")
+    hold.end()
+    return {
+        "folio_pages": parse_size(folio) // mmap.PAGESIZE,
+        "seen": seen,
+        "verified": verified,
+        "stopped": stopped,
+        "home": home,
+        "verified_home": verified_home,
+    }
+
+
+def fill(node: int) -> Path:
+    """Leave little room on a node; 0 into the file that this returns ends it."""
+    pool = Path(f"/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB")
+    text = Path(f"/sys/devices/system/node/node{node}/meminfo").read_text()
+    free_mib = int(text.partition("MemFree:")[2].split()[0]) // 1024
+    # In the way, and quickly made: the kernel clears such pages when they are used.
+    (pool / "nr_hugepages").write_text(str(free_mib // 2))
+    taken = int((pool / "nr_hugepages").read_text())
+    (pool / "nr_hugepages").write_text(str(taken - ROOM_HUGE))
+    return pool / "nr_hugepages"
+
+
+def full(mib: int) -> Document:
+    """Move to a node that has room for a part."""
+    hold = Hold("-b", f"{max(mib, 64)}M", "-s", "2M")
+    in_the_way = fill(1)
+    done = interleave("start", hold, "--weights", "0=0,1=1", *USER)
+    verified = hold.ask("verify")
+    nodes = hold.ask("nodes")["pages"]
+    status = interleave("status", hold)
+    in_the_way.write_text("0")
+    rest = interleave("set", hold, "--weights", "0=0,1=1")
+    hold.end()
+    return {
+        "done": done,
+        "verified": verified,
+        "nodes": nodes,
+        "status": status,
+        "rest": rest,
+    }
+
+
+def ends(mib: int) -> Document:
+    """Let the process end in the middle of it."""
+    hold = Hold("-b", f"{mib}M", "-s", "4K")
+
+    def end_it() -> None:
+        while not hold.ask("nodes")["pages"][1]:
+            time.sleep(0.05)
+        hold.end()
+
+    threading.Thread(target=end_it, daemon=True).start()
+    words = ("--weights", "0=0,1=1", "--quota", f"{max(mib // 8, 1)}M/1s")
+    done = interleave("start", hold, *words, *USER)
+    hold.process.wait()
+    return {"done": done, "stopped": interleave("stop", hold)}
+
+
+def quota(mib: int) -> Document:
+    """Move at a rate."""
+    hold = Hold("-b", f"{mib}M", "-s", "4K")
+    words = ("--weights", "0=0,1=1", "--quota", f"{mib // 2}M/1s")
+    done = interleave("start", hold, *words, *USER)
+    hold.end()
+    return {"done": done}
+
+
+def empty(_mib: int) -> Document:
+    """Processes without memory."""
+    child = subprocess.Popen(["true"])
+    time.sleep(0.5)
+    words = ("interleave", "start", "--weights", "0=1,1=1", "--pid")
+    zombie = tool(*words, str(child.pid))
+    child.wait()
+    thread = tool(*words, "2")
+    gone = tool(*words, str(child.pid))
+    return {"zombie": zombie, "thread": thread, "gone": gone}
+
+
+def areas(by: str) -> Document:
+    """A thousand areas, shared with a child."""
+    ready, tell = os.pipe()
+    kept = [mmap.mmap(-1, 8 * mmap.PAGESIZE) for _ in range(1000)]
+    for area in kept:
+        area[:: mmap.PAGESIZE] = b"x" * 8
+    pid = os.fork()
+    if pid == 0:
+        for area in kept:
+            assert area[:: mmap.PAGESIZE] == b"x" * 8
+        os.write(tell, b"x")
+        time.sleep(600)
+    os.read(ready, 1)
+    words = ("--pid", str(pid), "--weights", "0=1,1=1")
+    first = tool("interleave", "start", *words, "--by", by)
+    status = settled(str(pid)) if by == "kernel" else first
+    again = tool("interleave", "set", *words)
+    intact = all(area[:: mmap.PAGESIZE] == b"x" * 8 for area in kept)
+    tool("interleave", "stop", "--pid", str(pid))
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return {"first": first, "status": status, "again": again, "intact": intact}
+
+
+def others(_mib: int) -> Document:
+    """Somebody else uses DAMON."""
+    hold = Hold("-b", "4M")
+    at = DAMON / "0" / "contexts" / "0"
+    (DAMON / "nr_kdamonds").write_text("1")
+    (DAMON / "0/contexts/nr_contexts").write_text("1")
+    configured = interleave("start", hold, "--weights", "0=1,1=1")
+    (at / "operations").write_text("vaddr")
+    (at / "targets/nr_targets").write_text("1")
+    (at / "targets/0/pid_target").write_text(hold.pid)
+    (DAMON / "0/state").write_text("on")
+    thread = (DAMON / "0/pid").read_text()
+    refused = interleave("start", hold, "--weights", "0=1,1=1")
+    without = interleave("start", hold, "--weights", "0=1,1=1", *USER)
+    same = (DAMON / "0/pid").read_text() == thread
+    (DAMON / "0/state").write_text("off")
+    (DAMON / "nr_kdamonds").write_text("0")
+    hold.end()
+    return {
+        "configured": configured,
+        "refused": refused,
+        "without": without,
+        "same": same,
+    }
+
+
+def settled(pid: str, limit_s: float = 30.0) -> Document:
+    """Wait until DAMON has put everything in its place.
+
+    A region counts as moved when DAMON is through with all of it, which is after
+    its last page has come to its place.
+    """
+    begin = time.monotonic()
+    moved = -1
+    while True:
+        status = tool("interleave", "status", "--pid", pid)
+        took_s = time.monotonic() - begin
+        rests = not status["left_pages"] and status["moved_pages"] == moved
+        if rests or took_s > limit_s:
+            return {**status, "took_s": round(took_s, 2)}
+        moved = status["moved_pages"]
+        time.sleep(0.25)
+
+
+def auto(_mib: int) -> Document:
+    """Leave it to the tool who moves the pages."""
+    hold = Hold("-b", "4M")
+    asked = interleave("start", hold, "--weights", "0=1,1=1", "--by", "kernel")
+    interleave("stop", hold)
+    done = interleave("start", hold, "--weights", "0=1,1=1")
+    stopped = interleave("stop", hold)
+    left = (DAMON / "nr_kdamonds").read_text().strip()
+    hold.end()
+    return {"asked": asked, "done": done, "stopped": stopped, "left": left}
+
+
+def damon(mib: int, folio: str) -> Document:
+    """Let the kernel do it, through all weights, and then look whether it rests."""
+    hold = Hold("-b", f"{mib}M", "-s", folio)
+    hold.ask("nodes")
+    hold.ask("verify")
+    seen = []
+    for at, weights in enumerate(WEIGHTS[: None if mib >= THOROUGH_MIB else 2]):
+        words = ("set",) if at else ("start", "--by", "kernel")
+        first = interleave(words[0], hold, "--weights", weights, *words[1:])
+        if first["code"] == 3:
+            hold.end()
+            return {"lacking": first}
+        status = settled(hold.pid)
+        nodes = hold.ask("nodes")["pages"]
+        time.sleep(1.2)
+        again = interleave("status", hold)
+        seen.append({"first": first, "status": status, "nodes": nodes, "again": again})
+    verified = hold.ask("verify")
+    stopped = interleave("stop", hold, "--home", "0")
+    left = (DAMON / "nr_kdamonds").read_text().strip()
+    home = hold.ask("nodes")["pages"]
+    hold.end()
+    return {
+        "folio_pages": parse_size(folio) // mmap.PAGESIZE,
+        "seen": seen,
+        "verified": verified,
+        "stopped": stopped,
+        "left": left,
+        "home": home,
+    }
+
+
+def damon_full(mib: int) -> Document:
+    """Have DAMON move to a node that has room for a part, and then for all."""
+    hold = Hold("-b", f"{max(mib, 64)}M", "-s", "2M")
+    in_the_way = fill(1)
+    interleave("start", hold, "--weights", "0=0,1=1", "--by", "kernel")
+    time.sleep(2)
+    status = interleave("status", hold)
+    verified = hold.ask("verify")
+    nodes = hold.ask("nodes")["pages"]
+    in_the_way.write_text("0")
+    rest = settled(hold.pid)
+    after = hold.ask("nodes")["pages"]
+    stopped = interleave("stop", hold)
+    hold.end()
+    return {
+        "status": status,
+        "verified": verified,
+        "nodes": nodes,
+        "rest": rest,
+        "after": after,
+        "stopped": stopped,
+    }
+
+
+def damon_quota(mib: int) -> Document:
+    """Have DAMON move at a rate: give the one wanted and the one seen, in MiB/s.
+
+    What moves does so in chunks. The rate is taken from the begin of the first
+    chunk to that of one that many chunks later.
+    """
+    size_mib, chunks = (100, 5) if mib >= THOROUGH_MIB else (mib // 8, 3)
+    hold = Hold("-b", f"{size_mib * (chunks + 2)}M", "-s", "4K")
+    quota_words = ("--quota", f"{size_mib}M/1s")
+    interleave("start", hold, "--weights", "0=0,1=1", "--by", "kernel", *quota_words)
+    begins: list[float] = []
+    while len(begins) <= chunks:
+        moved_mib = hold.ask("nodes")["pages"][1] / 256
+        # Some of it may be what else the process has.
+        if moved_mib > (len(begins) + 0.05) * size_mib:
+            begins.append(time.monotonic())
+        time.sleep(0.02)
+    interleave("stop", hold)
+    hold.end()
+    took_s = begins[-1] - begins[0]
+    return {
+        "wanted_mib_per_s": size_mib,
+        "seen_mib_per_s": chunks * size_mib / took_s,
+        "begins_s": [round(begin - begins[0], 3) for begin in begins],
+    }
+
+
+def hot(mib: int) -> Document:
+    """Have DAMON move what is in use, and leave alone what is not."""
+    found: Document = {}
+    for name, options in (("used", ["-w"]), ("idle", [])):
+        hold = Hold("-b", f"{mib}M", "-s", "4K", *options)
+        words = ("--weights", "0=0,1=1", "--hot")
+        found[name] = interleave("start", hold, *words)
+        begin = time.monotonic()
+        while time.monotonic() - begin < (20 if options else 4):
+            nodes = hold.ask("nodes")["pages"]
+            if options and not nodes[0]:
+                break
+            time.sleep(0.2)
+        interleave("stop", hold)
+        found[name] |= {"nodes": nodes, "verified": hold.ask("verify")}
+        hold.end()
+    return found
+
+
+# As posted, but for the name of a destination's node.
+DAMO = """
+kdamonds:
+- contexts:
+  - ops: vaddr
+    targets:
+    - pid: {pid}
+      regions: []
+    intervals:
+      sample_us: 500 ms
+      aggr_us: 5 s
+      ops_update_us: 20 s
+    nr_regions:
+      min: '20'
+      max: '50'
+    schemes:
+    - action: migrate_hot
+      dests:
+      - id: 0
+        weight: 1
+      - id: 1
+        weight: 1
+"""
+
+
+def numastat(pid: str) -> list[float]:
+    """Read the last line of numastat -c -p: MB on each node, and in all."""
+    done = subprocess.run(
+        ["numastat", "-c", "-p", pid], capture_output=True, text=True, check=True
+    )
+    last = next(line for line in done.stdout.splitlines() if line.startswith("Total"))
+    return [float(word) for word in last.split()[1:]]
+
+
+def damo(mib: int) -> Document:
+    """Let damo do it, and numastat look."""
+    hold = Hold("-b", f"{mib}M", "-s", "4K")
+    Path("/tmp/damo.yaml").write_text(DAMO.format(pid=hold.pid))
+    command = [str(Path(sys.executable).parent / "damo"), "start", "/tmp/damo.yaml"]
+    started = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": "/tmp"},
+    )
+    begin = time.monotonic()
+    seen = numastat(hold.pid)
+    while not started.returncode and abs(seen[0] - seen[1]) > 1:
+        if time.monotonic() - begin > 60:
+            break
+        time.sleep(0.5)
+        seen = numastat(hold.pid)
+    verified = hold.ask("verify")
+    hold.end()
+    said = started.stdout + started.stderr
+    seconds = round(time.monotonic() - begin, 1)
+    found = {"code": started.returncode, "said": said, "took_s": seconds}
+    return {**found, "megabytes": seen, "verified": verified}
+
+
+BALANCE = """
+source = "recorded"
+record = "/tmp/load.csv"
+interval = "200ms"
+hold = "500ms"
+metrics = "/tmp/balance.prom"
+[bandwidth]
+0 = 72.0
+1 = 26.0
+[[process]]
+name = "hold"
+"""
+LOAD = "time_s,demand\n0,54e9\n1,108e9\n5,54e9\n"
+
+
+def balance(mib: int) -> Document:
+    """Let a recorded load come and go, and see where memory is meanwhile."""
+    hold = Hold("-b", f"{mib}M", "-s", "4K")
+    hold.ask("nodes")
+    Path("/tmp/balance.toml").write_text(BALANCE)
+    Path("/tmp/load.csv").write_text(LOAD)
+    meanwhile: list[list[int]] = []
+    look = threading.Timer(4.5, lambda: meanwhile.append(hold.ask("nodes")["pages"]))
+    look.start()
+    done = tool("balance", "--config", "/tmp/balance.toml", "--for", "9s")
+    look.join()
+    after = hold.ask("nodes")["pages"]
+    verified = hold.ask("verify")
+    hold.end()
+    metrics = Path("/tmp/balance.prom").read_text()
+    found = {"done": done, "meanwhile": meanwhile, "after": after}
+    return {**found, "verified": verified, "metrics": metrics}
+
+
+TRACING = Path("/sys/kernel/tracing")
+EVENTS = ("damon/damos_before_apply", "migrate/mm_migrate_pages")
+# Rounds of which each gives one time.
+ROUNDS = 7
+
+
+def trace_span_s() -> float:
+    """Read how long DAMON was at it: to the end of the last migration."""
+    begin = end = 0.0
+    lines = (TRACING / "trace").read_text().splitlines()
+    for line in (line for line in lines if not line.startswith("#")):
+        found = re.search(r"(\d+\.\d+): (\w+): (.*)", line)
+        assert found is not None, line
+        if found[2] == "mm_migrate_pages" and begin:
+            end = float(found[1])
+        elif found[2] == "damos_before_apply" and not begin:
+            begin = float(found[1])
+    return end - begin
+
+
+def trace_rests(quiet_s: float = 3.0, limit_s: float = 30.0) -> None:
+    """Wait until DAMON has migrated something, and nothing for a while.
+
+    Not by asking the tool: to start it, and its look at each page, would take time
+    from DAMON that move_pages(2) has for itself. So does a look at the trace.
+    """
+    begin = time.monotonic()
+    seen = 0
+    while time.monotonic() - begin < limit_s:
+        time.sleep(quiet_s)
+        # Not all lines: a scheme with nothing left to do is applied all the same.
+        now = (TRACING / "trace").read_text().count("mm_migrate_pages:")
+        if now and now == seen:
+            return
+        seen = now
+
+
+def speed(mib: int, folio: str) -> Document:
+    """Time DAMON, and move_pages(2) on the same memory, in turns."""
+    if not (TRACING / "trace").exists():
+        subprocess.run(["mount", "-t", "tracefs", "none", str(TRACING)], check=True)
+    (TRACING / "trace_clock").write_text("mono")
+    # Once: QEMU before 8.1 may keep running what the kernel had there while it
+    # changed its own code, which is a breakpoint.
+    for event in EVENTS:
+        (TRACING / "events" / event / "enable").write_text("1")
+    hold = Hold("-b", f"{mib}M", "-s", folio)
+    found: Document = {"damon_s": [], "move_pages_s": []}
+    words = ("--weights", "0=0,1=1", "--by", "kernel")
+    for _ in range(ROUNDS):
+        (TRACING / "trace").write_text("")
+        interleave("start", hold, *words)
+        trace_rests()
+        settled(hold.pid)
+        interleave("stop", hold)
+        assert hold.ask("nodes")["pages"][1] == mib * 256
+        found["damon_s"].append(trace_span_s())
+        took = hold.ask("move 0")
+        assert hold.ask("nodes")["pages"][0] == mib * 256
+        found["move_pages_s"].append(took["elapsed_ns"] / 1e9)
+    found["verified"] = hold.ask("verify")
+    hold.end()
+    return found
+
+
+def rates(_mib: int) -> Document:
+    """See what is known of the nodes' bandwidths, and measure them."""
+    known, source = bandwidth.find(Files(), {})
+    return {"known": known, "source": source, "measured": tool("balance", "--measure")}
+
+
+CASES: dict[str, Callable[[int], Document]] = {
+    "shares-4K": lambda mib: shares(mib, "4K"),
+    "shares-64K": lambda mib: shares(mib, "64K"),
+    "shares-2M": lambda mib: shares(mib, "2M"),
+    "writing-4K": lambda mib: shares(mib, "4K", "-w"),
+    "writing-2M": lambda mib: shares(mib, "2M", "-w"),
+    "damon-4K": lambda mib: damon(mib, "4K"),
+    "damon-64K": lambda mib: damon(mib, "64K"),
+    "damon-2M": lambda mib: damon(mib, "2M"),
+    "auto": auto,
+    "full": full,
+    "ends": ends,
+    "quota": quota,
+    "damon-full": damon_full,
+    "damon-quota": damon_quota,
+    "hot": hot,
+    "empty": empty,
+    "areas": lambda _mib: areas("user"),
+    "damon-areas": lambda _mib: areas("kernel"),
+    "others": others,
+    "balance": balance,
+    "rates": rates,
+    "speed-4K": lambda mib: speed(mib, "4K"),
+    "speed-2M": lambda mib: speed(mib, "2M"),
+    "damo": damo,
+}
+
+
+def main() -> None:
+    """Do the cases that are named."""
+    mib = int(sys.argv[2])
+    found: Document = {}
+    for name in sys.argv[3:]:
+        begin = time.monotonic()
+        found[name] = CASES[name](mib)
+        found[name]["case_seconds"] = round(time.monotonic() - begin, 2)
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The balancer's sums and decisions, without a machine."""
+
+from __future__ import annotations
+
+import random
+from importlib import resources
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pageferry.balance import rule, trace
+from pageferry.balance.balancer import Balancer, Decision, Kind, Settings
+from pageferry.errors import PageferryError
+from pageferry.interleave.user_space import Quota
+from pageferry.interleave.weights import parse_weights
+from pageferry.report import published
+from pageferry.units import GIB
+
+# Of the published machine.
+BANDWIDTH = {0: 72e9, 1: 26e9}
+MEMORY = 64 * GIB
+rates = st.floats(1e9, 1e12)
+machines = st.lists(rates, min_size=2, max_size=4).map(lambda r: dict(enumerate(r)))
+
+
+def bundled(name: str) -> list[trace.Moment]:
+    path = resources.files("pageferry.balance") / "traces" / name
+    return trace.parse(path.read_text(encoding="utf-8"), name)
+
+
+def changes(made: list[tuple[float, Decision]]) -> list[tuple[float, Kind, str]]:
+    return [(at, d.kind, str(d.weights)) for at, d in made if d.weights is not None]
+
+
+def test_the_published_machine_gets_3_to_1() -> None:
+    assert str(rule.best_weights(BANDWIDTH)) == "0=3,1=1"
+
+
+def test_the_published_speedup_is_predicted_within_5_percent() -> None:
+    rows = published.load("damon_interleave_2025").rows
+    times = {int(row["repeat"]): float(row["total_ms"]) for row in rows}
+    # 0 warms up, and the weights change during 8.
+    before = median(times[i] for i in range(1, 8))
+    after = median(times[i] for i in range(9, 17))
+    made = trace.replay(Balancer(BANDWIDTH, 0), bundled("saturated.csv"), MEMORY, 1.0)
+    assert changes(made) == [(5.0, Kind.SPREAD, "0=3,1=1")]
+    gain = next(d.gain for _, d in made if d.weights is not None)
+    assert before / (1 + gain) == pytest.approx(after, rel=0.05)
+
+
+def test_two_copies_spread_and_come_home() -> None:
+    made = trace.replay(Balancer(BANDWIDTH, 0), bundled("two-copies.csv"), MEMORY, 1.0)
+    assert changes(made) == [
+        (65.0, Kind.SPREAD, "0=3,1=1"),
+        (305.0, Kind.HOME, "0=1,1=0"),
+    ]
+    assert made[-1][1].kind is Kind.STAY_HOME
+
+
+def test_a_decision_is_one_line_that_says_why() -> None:
+    made = trace.replay(Balancer(BANDWIDTH, 0), bundled("two-copies.csv"), MEMORY, 1.0)
+    why = [d.why for _, d in made if d.weights is not None]
+    assert why == [
+        "node 0 at 100%, node 1 at 0%: weights 0=1,1=0 -> 0=3,1=1, 96.00 GB/s instead"
+        " of 72.00 GB/s (+33%); moves 25%, 16 GiB",
+        "node 0 at 56%, node 1 at 52%: weights 0=3,1=1 -> 0=1,1=0, 54.00 GB/s fit"
+        " node 0, which has 72.00 GB/s; moves 25%, 16 GiB",
+    ]
+    assert all("\n" not in decision.why for _, decision in made)
+
+
+@given(machines)
+def test_weights_come_close_to_what_nodes_can_give(machine: dict[int, float]) -> None:
+    weights = rule.best_weights(machine)
+    assert 1 <= weights.total <= rule.MAX_TOTAL
+    found = rule.throughput(weights, machine)
+    assert found <= sum(machine.values()) * 1.000001
+    # Never worse than the best node on its own.
+    assert found >= max(machine.values()) * 0.999999
+    if len(machine) == 2 and min(machine.values()) > max(machine.values()) / 8:
+        assert found >= 0.9 * sum(machine.values())
+
+
+@given(machines, st.floats(0.01, 3.0), st.floats(0.01, 0.99))
+def test_a_steady_load_changes_weights_once_at_most(
+    machine: dict[int, float], load: float, others: float
+) -> None:
+    moments = [trace.Moment(0.0, {1: others * machine[1]}, load * machine[0])]
+    made = trace.replay(Balancer(machine, 0), moments, MEMORY, 0.5)
+    assert len(changes(made)) <= 1
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.floats(0.05, 3.0), min_size=1, max_size=5),
+    st.integers(0, 1 << 32),
+    st.floats(0.0, 0.04),
+)
+def test_noise_is_not_chased(loads: list[float], seed: int, width: float) -> None:
+    """Each new load is a reason for one change, however much figures tremble."""
+    balancer, noise = Balancer(BANDWIDTH, 0), random.Random(seed)
+    made = []
+    for number in range(60 * len(loads)):
+        moment = trace.Moment(0.0, {}, loads[number // 60] * BANDWIDTH[0])
+        seen = {
+            node: rate * (1 + noise.uniform(-width, width))
+            for node, rate in moment.seen(balancer.weights, BANDWIDTH).items()
+        }
+        decision = balancer.step(float(number), seen, MEMORY)
+        if decision.weights is not None:
+            made.append(decision.kind)
+            balancer.done(float(number), decision.weights, 0)
+    assert len(made) <= len(loads)
+
+
+def test_what_others_use_is_theirs() -> None:
+    weights = parse_weights("0=3,1=1")
+    use = {0: 60e9, 1: 25e9}
+    # 60 is three quarters of 80, so 20 of node 1 are ours and 5 are not.
+    assert rule.own_traffic(weights, use) == 80e9
+    assert rule.available(weights, BANDWIDTH, use) == {0: 72e9, 1: 21e9}
+
+
+def test_a_node_that_others_keep_busy_gets_less() -> None:
+    moments = [trace.Moment(0.0, {1: 20e9}, 200e9)]
+    made = trace.replay(
+        Balancer(BANDWIDTH, 0, Settings(min_gain=0.05)), moments, MEMORY, 1.0
+    )
+    assert [weights for _, _, weights in changes(made)] == ["0=12,1=1"]
+
+
+def test_little_gain_is_not_worth_it() -> None:
+    moments = [trace.Moment(0.0, {1: 20e9}, 200e9)]
+    made = trace.replay(Balancer(BANDWIDTH, 0), moments, MEMORY, 1.0)
+    assert changes(made) == []
+    assert made[-1][1].kind is Kind.NO_GAIN
+    assert "too little" in made[-1][1].why
+
+
+def test_the_budget_holds() -> None:
+    limits = Settings(budget=Quota(20 * GIB, 3600.0))
+    made = trace.replay(
+        Balancer(BANDWIDTH, 0, limits), bundled("two-copies.csv"), MEMORY, 1.0
+    )
+    # 16 GiB went out; the way back would be 16 more.
+    assert [kind for _, kind, _ in changes(made)] == [Kind.SPREAD]
+    assert made[-1][1].kind is Kind.OVER_BUDGET
+    balancer = Balancer(BANDWIDTH, 0, limits)
+    balancer.done(0.0, parse_weights("0=3,1=1"), 16 * GIB)
+    quiet = {0: 10e9, 1: 3e9}
+    kinds = {balancer.step(float(at), quiet, MEMORY).kind for at in range(3500)}
+    assert Kind.HOME not in kinds
+    # An hour later there is a new budget.
+    assert balancer.step(3700.0, quiet, MEMORY).kind is Kind.HOME
+
+
+def test_a_peak_is_waited_out() -> None:
+    balancer = Balancer(BANDWIDTH, 0)
+    kinds = []
+    for at in range(60):
+        use = {0: 72e9 if at % 5 else 10e9, 1: 0.0}
+        kinds.append(balancer.step(float(at), use, MEMORY).kind)
+    assert set(kinds) == {Kind.STAY_HOME, Kind.WAIT}
+
+
+def test_from_1_1_to_3_1_a_quarter_moves() -> None:
+    before, after = parse_weights("0=1,1=1"), parse_weights("0=3,1=1")
+    assert rule.share_that_moves(before, after) == 0.25
+    assert rule.share_that_moves(before, before) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "time_s,demand\n",
+        "time_s,demand\n1,2\n0,3\n",
+        "time_s,demand\n0,-1\n",
+        "time_s,wish\n0,1\n",
+        "demand\n1\n",
+        "time_s,demand\n0,many\n",
+        "time_s,node0,node1\n0,1\n",
+    ],
+)
+def test_damaged_records_are_named(text: str) -> None:
+    with pytest.raises(PageferryError, match="recorded load is damaged"):
+        trace.parse(text, "file.csv")

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The balancer's eyes and hands, on a machine made of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helpers.fake_damon import FakeDamon
+from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
+from pageferry.balance import bandwidth, perf, programs, sources, trace
+from pageferry.balance.balancer import Balancer, Kind, Settings
+from pageferry.balance.config import Config, Program
+from pageferry.balance.service import Service
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.interleave.control import Control
+from pageferry.sysfs.files import Files
+
+RATES = {0: 72e9, 1: 26e9}
+
+
+def put(files: Files, name: str, value: object) -> None:
+    path = files.path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{value}\n")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Two nodes, a program with a child, and somebody else."""
+    files = Files(root=tmp_path)
+    furnish(files)
+    return files
+
+
+def furnish(files: Files) -> None:
+    for node in (0, 1):
+        add_node(files, node)
+    put(files, "/sys/devices/system/node/node1/cpulist", "")
+    for pid, parent, name in ((42, 1, "merci"), (43, 42, "helper"), (50, 1, "other")):
+        add_process(files, pid, parent=parent, name=name)
+        add_area(files, pid, BASE, list(range(100, 108)))
+        put(files, f"/proc/{pid}/statm", "100 8 0 0 0 0 0")
+
+
+def test_programs_are_found_by_pid_name_and_cgroup(files: Files) -> None:
+    assert programs.find(files, Program(pid=42)) == [42, 43]
+    assert programs.find(files, Program(name="merci")) == [42, 43]
+    assert programs.find(files, Program(name="merci", include_children=False)) == [42]
+    put(files, "/sys/fs/cgroup/app/cgroup.procs", "")
+    put(files, "/sys/fs/cgroup/app/job/cgroup.procs", "50\n99")
+    assert programs.find(files, Program(cgroup="/sys/fs/cgroup/app")) == [50]
+    assert programs.find(files, Program(cgroup="/sys/fs/cgroup/none")) == []
+    assert programs.find(files, Program(name="nobody")) == []
+    assert programs.resident_bytes(files, [42, 43, 99]) == 2 * 8 * 4096
+
+
+def test_bandwidth_by_hmat_where_it_knows_all_nodes(files: Files) -> None:
+    top = "/sys/devices/system/node"
+    put(files, f"{top}/node0/access0/initiators/read_bandwidth", "102400")
+    assert bandwidth.from_hmat(files) == {}
+    put(files, f"{top}/node1/access1/initiators/read_bandwidth", "25600")
+    found = {0: 102400.0 * (1 << 20), 1: 25600.0 * (1 << 20)}
+    assert bandwidth.find(files, {}) == (found, "HMAT")
+    said = {"0": 72.0, "1": 26.0}
+    assert bandwidth.find(files, said) == (RATES, "configuration")
+    assert bandwidth.first_with_cpus(files) == 0
+
+
+def mbm(files: Files, group: str, total: object, local: object) -> None:
+    put(files, f"/sys/fs/resctrl/{group}mon_data/mon_L3_00/mbm_total_bytes", total)
+    put(files, f"/sys/fs/resctrl/{group}mon_data/mon_L3_00/mbm_local_bytes", local)
+
+
+def test_resctrl_adds_up_its_groups(files: Files) -> None:
+    assert "CONFIG" in (sources.resctrl_obstacle(files) or "")
+    put(files, "/sys/fs/resctrl/tasks", "")
+    assert "mount" in (sources.resctrl_obstacle(files) or "")
+    features = "/sys/fs/resctrl/info/L3_MON/mon_features"
+    put(files, features, "llc_occupancy")
+    assert "does not count" in (sources.resctrl_obstacle(files) or "")
+    put(files, features, "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes")
+    put(files, "/sys/devices/system/cpu/cpu0/cache/index3/id", "0")
+    assert sources.resctrl_obstacle(files) is None
+    mbm(files, "", 1000, 900)
+    mbm(files, "jobs/", 500, 500)
+    # Counted by jobs already.
+    mbm(files, "jobs/mon_groups/one/", 100, 100)
+    clock = iter([10.0, 12.0])
+    source = sources.find(files, "auto", RATES, lambda: next(clock))
+    assert source.name == "resctrl"
+    mbm(files, "", 3000, 1900)
+    mbm(files, "jobs/", "Unavailable", "Unavailable")
+    assert source.read() == {0: (1900 - 1400) / 2, 1: (1100 - 100) / 2}
+
+
+def test_a_machine_that_counts_nothing_says_so(files: Files) -> None:
+    with pytest.raises(PageferryError, match="nobody counts") as caught:
+        sources.find(files, "auto", RATES, lambda: 0.0)
+    assert caught.value.code == ExitCode.UNSUPPORTED
+    assert "resctrl: " in (caught.value.reason or "")
+
+
+def test_counters_that_are_reset_say_nothing() -> None:
+    values = iter([{0: 100.0}, {0: 50.0}, {0: 150.0}])
+    clock = iter([0.0, 1.0, 2.0])
+    source = sources.Counting("x", lambda: next(values), lambda: next(clock))
+    assert source.read() == {0: 0.0}
+    assert source.read() == {0: 100.0}
+
+
+def test_perf_events_by_their_description(files: Files) -> None:
+    top = "/sys/bus/event_source/devices/uncore_imc_0"
+    assert "no counters" in (perf.obstacle(files) or "")
+    put(files, f"{top}/events/cas_count_read", "event=0x04,umask=0x03")
+    put(files, f"{top}/events/cas_count_read.unit", "MiB")
+    put(files, f"{top}/format/event", "config:0-7")
+    put(files, f"{top}/format/umask", "config:8-15")
+    put(files, "/sys/bus/event_source/devices/cpu/events/cycles", "event=0x3c")
+    assert perf.events(files) == [("uncore_imc_0", "cas_count_read")]
+    text = "event=0x04,umask=0x03"
+    assert perf.config_of(files, "uncore_imc_0", text) == 0x304
+
+
+Make = Callable[..., Service]
+TWO_COPIES = [
+    trace.Moment(0.0, {}, 54e9),
+    trace.Moment(10.0, {}, 108e9),
+    trace.Moment(30.0, {}, 54e9),
+]
+
+
+class Machine:
+    """A service with a clock that is turned by hand."""
+
+    def __init__(self, files: Files, mover: FakeMover, **config: object) -> None:
+        self.now_s = 0.0
+        self.said: list[str] = []
+        self.control = Control(files, mover)
+        found = Config(process=[Program(name="merci")], **config)  # type: ignore[arg-type]
+        self.balancer = Balancer(RATES, 0, Settings(hold_s=2.0))
+        source = sources.Recorded(
+            TWO_COPIES, RATES, lambda: self.balancer.weights, lambda: self.now_s
+        )
+        self.service = Service(
+            found,
+            files,
+            self.control,
+            source,
+            self.balancer,
+            say=self.said.append,
+            dry_run=files.dry_run,
+        )
+
+    def until(self, end_s: float) -> list[Kind]:
+        """Go on, a second at a time, and list the changes."""
+        made = []
+        while self.now_s < end_s:
+            decision = self.service.step(self.now_s)
+            made += [decision.kind] if decision.weights is not None else []
+            self.now_s += 1.0
+        return made
+
+
+def test_memory_goes_out_and_comes_home(files: Files, tmp_path: Path) -> None:
+    mover = FakeMover()
+    path = tmp_path / "balance.prom"
+    machine = Machine(files, mover, metrics=str(path))
+    assert machine.until(10.0) == []
+    assert mover.moves == []
+    assert machine.until(30.0) == [Kind.SPREAD]
+    # Of the program and its child a quarter each, which have the same addresses.
+    assert sorted(mover.where.values()) == [1, 1]
+    assert 'changes_total{kind="spread"} 1' in path.read_text()
+    assert machine.until(50.0) == [Kind.HOME]
+    assert set(mover.where.values()) == {0}
+    assert 'node_weight{node="1"} 0' in path.read_text()
+    assert machine.control.store.all() == []
+    assert machine.until(80.0) == []
+    assert len([line for line in machine.said if "->" in line]) == 2
+
+
+def test_with_damon_the_kernel_moves(tmp_path: Path) -> None:
+    damon = FakeDamon(root=tmp_path)
+    furnish(damon)
+    mover = FakeMover()
+    machine = Machine(damon, mover)
+    assert machine.until(30.0) == [Kind.SPREAD]
+    assert damon.running() == ["0"]
+    machine.until(50.0)
+    # All of it is at home, so nobody has to see to it any longer.
+    assert damon.running() == []
+    assert machine.control.store.all() == []
+    assert mover.moves == []
+
+
+def test_without_processes_nothing_is_decided(files: Files) -> None:
+    machine = Machine(files, FakeMover())
+    machine.until(20.0)
+    for pid in (42, 43):
+        files.path(f"/proc/{pid}/stat").unlink()
+    assert machine.until(30.0) == []
+    assert machine.balancer.is_home
+    assert machine.said[-1] == "none of the processes is running"
+    assert machine.control.store.all() == []
+
+
+def test_memory_that_comes_later_is_placed_too(files: Files) -> None:
+    mover = FakeMover()
+    machine = Machine(files, mover, again="5s")
+    machine.until(20.0)
+    add_area(files, 42, BASE + (1 << 30), list(range(200, 208)))
+    machine.until(26.0)
+    assert sorted(mover.where.values()) == [1, 1, 1, 1]
+
+
+def test_a_process_that_comes_later_gets_the_same_weights(files: Files) -> None:
+    mover = FakeMover()
+    machine = Machine(files, mover)
+    machine.until(20.0)
+    add_process(files, 60, name="merci")
+    add_area(files, 60, BASE + (1 << 30), list(range(200, 208)))
+    machine.until(22.0)
+    assert sorted(mover.where.values()) == [1, 1, 1, 1]
+    # The one that the session has its name of ends: the others stay in charge.
+    files.path("/proc/42/stat").unlink()
+    machine.until(24.0)
+    assert [known.pid for known in machine.control.store.all()] == [60]
+
+
+@pytest.mark.parametrize(("on_stop", "away"), [("leave", 2), ("home", 0)])
+def test_the_way_back(files: Files, on_stop: str, away: int) -> None:
+    mover = FakeMover()
+    machine = Machine(files, mover, on_stop=on_stop)
+    machine.until(20.0)
+    machine.service.stop()
+    assert sum(mover.where.values()) == away
+    assert machine.control.store.all() == []
+    assert machine.said[-1].startswith("stopped: memory")
+
+
+def test_a_dry_run_explains_and_moves_nothing(files: Files) -> None:
+    files.dry_run = True
+    mover = FakeMover()
+    machine = Machine(files, mover)
+    assert machine.until(60.0) == [Kind.SPREAD, Kind.HOME]
+    assert mover.moves == []
+    assert any("0=1,1=0 -> 0=3,1=1" in line for line in machine.said)
+
+
+def test_what_fails_is_said_once_and_counted(files: Files) -> None:
+    mover = FakeMover(ends_after=0)
+    machine = Machine(files, mover)
+    machine.until(30.0)
+    assert machine.service.figures.failures >= 1
+    assert len([s for s in machine.said if "ended meanwhile" in s]) == 1
+
+
+def test_what_somebody_has_started_by_hand_is_left_to_him(files: Files) -> None:
+    damon = FakeDamon(root=files.root)
+    machine = Machine(damon, FakeMover())
+    from pageferry.interleave.control import Request
+    from pageferry.interleave.weights import parse_weights
+
+    machine.control.start(Request(42, parse_weights("0=1,1=1")))
+    machine.until(30.0)
+    assert any("already started" in line for line in machine.said)
+    assert str(machine.control.store.require(42).wanted) == "0=1,1=1"
