@@ -40,6 +40,7 @@ atomic_t dcbm_folios_held_now;
 unsigned int dcbm_timeout_ms = 1000;
 module_param_named(timeout_ms, dcbm_timeout_ms, uint, 0644);
 MODULE_PARM_DESC(timeout_ms, "give up a channel that has been silent for so long, default 1000");
+EXPORT_SYMBOL_IF_KUNIT(dcbm_timeout_ms);
 
 unsigned int dcbm_poll_us = 200;
 module_param_named(poll_us, dcbm_poll_us, uint, 0644);

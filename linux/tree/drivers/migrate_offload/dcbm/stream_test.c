@@ -15,16 +15,12 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/nodemask.h>
-#include <linux/slab.h>
 #include <linux/string.h>
 
-#include "../dmasim.h"
-#include "dcbm.h"
+#include "stream_test.h"
 
 MODULE_IMPORT_NS(EXPORTED_FOR_KUNIT_TESTING);
 
-#define TEST_CHANS 4
-#define TEST_BATCHES 2
 /* Slow enough for us to look while it is being copied: 2 MiB in 262 ms. */
 #define TEST_SLOW_MBPS 2
 #define TEST_LARGE_ORDER get_order(SZ_2M)
@@ -32,73 +28,10 @@ MODULE_IMPORT_NS(EXPORTED_FOR_KUNIT_TESTING);
 /* Nothing takes that long, unless it never comes. */
 #define TEST_TIMEOUT (20 * HZ)
 
-struct test_ctx {
-	struct dmasim_chan *sim[TEST_CHANS];
-	struct dcbm_chan *chans[TEST_CHANS];
-	struct migrate_copy_stream streams[2];
-	bool open[2];
-	struct migrate_copy_batch *batches[TEST_BATCHES];
-	struct migrate_copy_batch *growing;
-	struct completion opened;
-	int opened_rc;
-};
-
-static void test_fill(struct folio *folio, u8 seed)
-{
-	long i;
-
-	for (i = 0; i < folio_nr_pages(folio); i++)
-		memset(page_address(folio_page(folio, i)), seed + i, PAGE_SIZE);
-}
-
 static bool test_same(struct migrate_copy_pair *pair)
 {
 	return !memcmp(folio_address(pair->dst), folio_address(pair->src),
 		       folio_size(pair->src));
-}
-
-/* A batch of @nr folios; freed by exit. */
-static struct migrate_copy_batch *test_batch(struct kunit *test, int which,
-					     unsigned int nr, unsigned int order)
-{
-	struct test_ctx *ctx = test->priv;
-	struct migrate_copy_batch *batch;
-
-	batch = kzalloc(struct_size(batch, pairs, nr), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, batch);
-	ctx->batches[which] = batch;
-	batch->dst_nid = first_memory_node;
-	INIT_LIST_HEAD(&batch->src_list);
-	INIT_LIST_HEAD(&batch->dst_list);
-	while (batch->nr_pairs < nr) {
-		struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs];
-
-		pair->src = folio_alloc(GFP_KERNEL | __GFP_COMP, order);
-		KUNIT_ASSERT_NOT_NULL(test, pair->src);
-		pair->dst = folio_alloc(GFP_KERNEL | __GFP_COMP, order);
-		if (!pair->dst)
-			folio_put(pair->src);
-		KUNIT_ASSERT_NOT_NULL(test, pair->dst);
-		pair->result = -EINPROGRESS;
-		test_fill(pair->src, 16 * which + batch->nr_pairs);
-		test_fill(pair->dst, 0xee);
-		batch->nr_pairs++;
-		batch->bytes += folio_size(pair->src);
-	}
-	return batch;
-}
-
-static void test_batch_free(struct migrate_copy_batch *batch)
-{
-	unsigned int i;
-
-	if (!batch)
-		return;
-	for (i = 0; i < batch->nr_pairs; i++) {
-		folio_put(batch->pairs[i].src);
-		folio_put(batch->pairs[i].dst);
-	}
-	kfree(batch);
 }
 
 static int test_open(struct test_ctx *ctx, int which, size_t bytes)
@@ -318,6 +251,7 @@ static void dcbm_stream_stall(struct kunit *test)
 	unsigned int nr_failed, early;
 	unsigned long end;
 
+	WRITE_ONCE(dcbm_timeout_ms, ctx->timeout_ms);
 	WRITE_ONCE(ctx->chans[1]->stops, true);
 	atomic_set(&ctx->sim[1]->triggers[DMASIM_STALL].nth, 1);
 	test_submit_two(test, 0);
@@ -342,74 +276,6 @@ static void dcbm_stream_stall(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], second), 0);
 	test_reap(test, 0, second);
 	KUNIT_EXPECT_EQ(test, test_check(test, second, 0), 0);
-}
-
-/* Folios of one page each, with three more behind each for it to grow into. */
-#define TEST_GROWN_ORDER 2
-
-static struct migrate_copy_batch *test_batch_to_grow(struct kunit *test,
-						     unsigned int nr)
-{
-	struct test_ctx *ctx = test->priv;
-	struct migrate_copy_batch *batch;
-
-	batch = kzalloc(struct_size(batch, pairs, nr), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, batch);
-	ctx->growing = batch;
-	batch->dst_nid = first_memory_node;
-	INIT_LIST_HEAD(&batch->src_list);
-	INIT_LIST_HEAD(&batch->dst_list);
-	for (; batch->nr_pairs < nr; batch->nr_pairs++) {
-		struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs];
-		struct page *src = alloc_pages(GFP_KERNEL, TEST_GROWN_ORDER);
-		struct page *dst = alloc_pages(GFP_KERNEL, TEST_GROWN_ORDER);
-
-		if (!src || !dst) {
-			if (src)
-				__free_pages(src, TEST_GROWN_ORDER);
-			if (dst)
-				__free_pages(dst, TEST_GROWN_ORDER);
-			KUNIT_FAIL_AND_ABORT(test, "no memory");
-		}
-		pair->src = page_folio(src);
-		pair->dst = page_folio(dst);
-		pair->result = -EINPROGRESS;
-		memset(page_address(src), 0x11 + batch->nr_pairs,
-		       PAGE_SIZE << TEST_GROWN_ORDER);
-		memset(page_address(dst), 0xee, PAGE_SIZE << TEST_GROWN_ORDER);
-		batch->bytes += folio_size(pair->src);
-	}
-	return batch;
-}
-
-/* As if it had been freed, and were the first page of a larger folio now. */
-static void test_grow(struct folio *folio)
-{
-	__set_bit(PG_head, &folio->flags);
-	folio->_flags_1 |= TEST_GROWN_ORDER;
-}
-
-static void test_shrink(struct folio *folio)
-{
-	if (!__test_and_clear_bit(PG_head, &folio->flags))
-		return;
-	folio->_flags_1 &= ~0xffUL;
-}
-
-static void test_batch_grown_free(struct migrate_copy_batch *batch)
-{
-	unsigned int i;
-
-	if (!batch)
-		return;
-	for (i = 0; i < batch->nr_pairs; i++) {
-		test_shrink(batch->pairs[i].src);
-		__free_pages(folio_page(batch->pairs[i].src, 0),
-			     TEST_GROWN_ORDER);
-		__free_pages(folio_page(batch->pairs[i].dst, 0),
-			     TEST_GROWN_ORDER);
-	}
-	kfree(batch);
 }
 
 /*
@@ -547,6 +413,9 @@ static int dcbm_stream_test_init(struct kunit *test)
 	}
 	if (i < TEST_CHANS)
 		return -ENODEV;
+	/* An emulated CPU may take long, and that is for the CPU to copy then. */
+	ctx->timeout_ms = dcbm_timeout_ms;
+	WRITE_ONCE(dcbm_timeout_ms, jiffies_to_msecs(TEST_TIMEOUT));
 	test->priv = ctx;
 	return 0;
 }
@@ -559,6 +428,7 @@ static void dcbm_stream_test_exit(struct kunit *test)
 	if (!ctx)
 		return;
 	test_set_rate(ctx, 0);
+	WRITE_ONCE(dcbm_timeout_ms, ctx->timeout_ms);
 	WRITE_ONCE(dcbm_share_on, false);
 	for (i = 0; i < TEST_CHANS; i++) {
 		WRITE_ONCE(ctx->sim[i]->latency_us, 0);

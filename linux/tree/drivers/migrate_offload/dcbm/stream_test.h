@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Unit tests of dcbm's streams: what they have to copy.
+ */
+#ifndef _DCBM_STREAM_TEST_H
+#define _DCBM_STREAM_TEST_H
+
+#include <kunit/test.h>
+#include <linux/completion.h>
+
+#include "../dmasim.h"
+#include "dcbm.h"
+
+#define TEST_CHANS 4
+#define TEST_BATCHES 2
+
+struct test_ctx {
+	struct dmasim_chan *sim[TEST_CHANS];
+	struct dcbm_chan *chans[TEST_CHANS];
+	struct migrate_copy_stream streams[2];
+	bool open[2];
+	struct migrate_copy_batch *batches[TEST_BATCHES];
+	struct migrate_copy_batch *growing;
+	struct completion opened;
+	int opened_rc;
+	unsigned int timeout_ms;
+};
+
+struct migrate_copy_batch *test_batch(struct kunit *test, int which,
+				      unsigned int nr, unsigned int order);
+void test_batch_free(struct migrate_copy_batch *batch);
+
+/* Folios of one page each, with three more behind each for it to grow into. */
+#define TEST_GROWN_ORDER 2
+
+struct migrate_copy_batch *test_batch_to_grow(struct kunit *test,
+					      unsigned int nr);
+void test_grow(struct folio *folio);
+void test_batch_grown_free(struct migrate_copy_batch *batch);
+
+#endif
