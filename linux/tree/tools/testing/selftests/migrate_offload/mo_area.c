@@ -339,6 +339,30 @@ static const char *swap_on(struct mo_area *area)
 }
 
 /*
+ * A page that is in some CPU's batch of pages that go to the LRU is left alone;
+ * it may be another CPU than we are on by now.  Whoever migrates empties all.
+ */
+static const char *page_out(struct mo_area *area)
+{
+	void *first = area->mem;
+	int tries;
+	size_t i;
+
+	for (tries = 0; tries < WAIT_TRIES; tries++) {
+		mo_move_pages(&first, 1, mo_nodes[0]);
+		if (madvise(area->mem, area->bytes, MADV_PAGEOUT))
+			return "cannot page out";
+		for (i = 0; i < area->bytes; i += SZ_4K)
+			if (!mo_swapped(area->mem + i))
+				break;
+		if (i == area->bytes)
+			return NULL;
+		usleep(WAIT_US);
+	}
+	return "the kernel does not page out";
+}
+
+/*
  * A page that is read in again stays in the swap cache for as long as somebody
  * else needs it there: a child that has not looked at its memory yet.
  */
@@ -350,8 +374,9 @@ static const char *map_swapcache(struct mo_area *area)
 		return why_not;
 	map_memory(area, MAP_PRIVATE | MAP_ANONYMOUS);
 	fill(area);
-	if (madvise(area->mem, area->bytes, MADV_PAGEOUT))
-		return "cannot page out";
+	why_not = page_out(area);
+	if (why_not)
+		return why_not;
 
 	fflush(stdout);
 	area->keeper = fork();

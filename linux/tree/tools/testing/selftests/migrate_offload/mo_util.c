@@ -247,6 +247,12 @@ __u64 mo_pfn(const void *addr)
 	return entry & ((1ULL << 55) - 1);
 }
 
+bool mo_swapped(const void *addr)
+{
+	return read_entry("/proc/self/pagemap", (uintptr_t)addr / SZ_4K) &
+		(1ULL << 62);
+}
+
 bool mo_page_flag(const void *addr, unsigned int flag)
 {
 	return read_entry("/proc/kpageflags", mo_pfn(addr)) & (1ULL << flag);

@@ -66,6 +66,7 @@ void mo_reset(void);
 int mo_run(const char *const argv[]);
 
 __u64 mo_pfn(const void *addr);
+bool mo_swapped(const void *addr);
 bool mo_page_flag(const void *addr, unsigned int flag);
 
 /* move_pages(2) of this process; returns what it does, or -errno. */
