@@ -15,6 +15,7 @@
 #define PATH_MTCOPY "/sys/module/mtcopy/parameters/"
 #define PATH_THP "/sys/kernel/mm/transparent_hugepage/"
 #define PATH_KSM "/sys/kernel/mm/ksm/"
+#define PATH_COMPACT "/proc/sys/vm/compact_memory"
 
 #define SZ_4K 0x1000UL
 #define SZ_1M 0x100000UL
