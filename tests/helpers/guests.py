@@ -21,7 +21,9 @@ _WORDS = (
     # Each disk takes a moment, and the tests use two.
     "brd.rd_nr=2",
 )
-_TIMEOUT_S = 1500.0
+_TIMEOUT_S = 2400.0
+# Of what a guest said, so much is shown when something fails.
+_TAIL_LINES = 30
 KUNIT_SUITES = (
     "migrate_eligible",
     "migrate_offload",
@@ -70,12 +72,30 @@ def _run(
     )
 
 
-def is_well(outcome: VmOutcome) -> None:
+def why_not_well(outcome: VmOutcome) -> str | None:
+    """Say in a line what is wrong with a run; None if nothing is."""
+    if outcome.timed_out:
+        return f"not done after {_TIMEOUT_S:.0f} s"
+    if outcome.exit_code is None:
+        return "the kernel did not live"
+    if outcome.findings:
+        return f"the kernel complained: {outcome.findings}"
+    return None
+
+
+def is_well(outcome: VmOutcome, *, steps: str = "") -> None:
     """Check that the script came to its end and the kernel kept quiet."""
-    tail = f"{outcome.stdout[-3000:]}\n{outcome.serial_tail()}\n{outcome.serial_log}"
-    assert not outcome.timed_out, f"not done after {_TIMEOUT_S} s\n{tail}"
-    assert outcome.exit_code is not None, f"the kernel did not live\n{tail}"
-    assert not outcome.findings, f"the kernel complained: {outcome.findings}\n{tail}"
+    why = why_not_well(outcome)
+    assert why is None, (
+        f"{why}\n{steps}\n{_end_of(outcome.stdout)}\n{outcome.serial_tail()}"
+        f"\n{outcome.serial_log}"
+    )
+
+
+def _end_of(text: str) -> str:
+    """Keep what fits the report of a failure, in which other tests follow."""
+    lines = text.splitlines()
+    return "\n".join(lines[-_TAIL_LINES:])
 
 
 def boot(
@@ -98,12 +118,23 @@ class Steps:
 
     outcome: VmOutcome
     said: Mapping[str, str]
+    # When each began, in seconds since the guest booted.
+    began: Mapping[str, float]
+
+    def times(self) -> str:
+        """Say when each step began, and when the guest had booted."""
+        began = (f"{name}: {at:.0f} s" for name, at in self.began.items())
+        return f"steps began at {', '.join(began)}; all took {self.outcome.run_s:.0f} s"
+
+    def is_well(self) -> None:
+        """Check that all came to its end and the kernel kept quiet."""
+        is_well(self.outcome, steps=self.times())
 
     def text(self, step: str) -> str:
         """Give what a step printed."""
         assert step in self.said, (
-            f"the guest did not get as far as {step}\n{self.outcome.serial_tail()}"
-            f"\n{self.outcome.serial_log}"
+            f"the guest did not get as far as {step}: {why_not_well(self.outcome)}"
+            f"\n{self.times()}\n{self.outcome.serial_log}"
         )
         return self.said[step]
 
@@ -111,7 +142,10 @@ class Steps:
         """Check that one test of a step was run and passed."""
         report = ktap.parse(self.text(step))
         found = [result for result in report.results if result.name == name]
-        assert found, f"{name} has no result\n{report.problems()}"
+        assert found, (
+            f"{name} has no result: {why_not_well(self.outcome)}"
+            f"\n{self.times()}\n{_end_of(report.problems())}"
+        )
         for result in found:
             detail = "\n".join(result.detail)
             assert result.ok, f"not ok {name}\n{detail}"
@@ -129,22 +163,27 @@ def boot_once(
     words: Sequence[str] = (),
 ) -> Steps:
     """Run several scripts in one boot; what is wrong is left for tests to find."""
-    parts = [f"echo; echo '{_STEP}{name}'\n(\n{steps[name]}\n)" for name in steps]
+    now = "$(cut -d' ' -f1 /proc/uptime)"
+    parts = [
+        f'echo; echo "{_STEP}{name} @ {now}"\n(\n{steps[name]}\n)' for name in steps
+    ]
     outcome = _run(kernel, "\n".join(parts), topology=topology, words=words, accel=None)
     said: dict[str, str] = {}
+    began: dict[str, float] = {}
     for part in outcome.stdout.split(f"\n{_STEP}")[1:]:
-        name, _, text = part.partition("\n")
-        said[name] = text
-    return Steps(outcome, said)
+        title, _, text = part.partition("\n")
+        name, _, at = title.partition(" @ ")
+        said[name], began[name] = text, float(at)
+    return Steps(outcome, said, began)
 
 
 def passes(text: str, *, at_least: int) -> ktap.Report:
     """Check that everything was run and nothing failed."""
     report = ktap.parse(text)
     problems = report.problems()
-    assert not problems, f"{problems}\n--- all of it:\n{text}"
+    assert not problems, f"{problems}\n--- its end:\n{_end_of(text)}"
     assert report.skipped is None, report.skipped
     # The kernel and the machine are ours, so there is nothing to do without.
-    assert not report.skips(), f"skipped: {report.skips()}\n--- all of it:\n{text}"
+    assert not report.skips(), f"skipped: {report.skips()}"
     assert len(report.names()) >= at_least, sorted(report.names())
     return report

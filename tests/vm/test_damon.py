@@ -40,7 +40,7 @@ def quick_run(kernel_vm: BuiltKernel) -> guests.Steps:
     """All of it, on the kernel that users run."""
     steps = {"damon": "./damon", "damon scheme": "./damon_scheme"}
     run = guests.boot_once(kernel_vm, steps, topology="two-node")
-    guests.is_well(run.outcome)
+    run.is_well()
     return run
 
 

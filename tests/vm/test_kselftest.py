@@ -72,7 +72,7 @@ def test_the_debug_kernel_had_nothing_to_complain_about(
     debug_run: guests.Steps,
 ) -> None:
     assert "loaded" in debug_run.text("modules")
-    guests.is_well(debug_run.outcome)
+    debug_run.is_well()
     # A rule that says nothing because it was never on is no rule.
     log = debug_run.outcome.serial_log.read_text(errors="replace")
     assert "page_poison=1" in log
