@@ -22,7 +22,7 @@ demo: setup
 	@./pageferry demo
 
 test: setup
-	@$(PYTHON) -m pytest -m "not perf" --durations=15
+	@$(PYTHON) -m pytest -m "not perf" --tb=short --durations=30
 
 campaign: setup
 	@./pageferry fault-campaign

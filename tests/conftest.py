@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from helpers import debug_kernel, guests
-from pageferry.kernel.arch import ARM64, X86_64, Architecture
-from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
+from helpers import ahead, debug_kernel, guests, kernels
+from pageferry.kernel.build import BuiltKernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
 ROOT = Path(__file__).resolve().parent.parent
 # Quick ones first: a typo should not wait for a kernel build.
 _ORDER = ("unit", "style", "cli", "vm", "fault", "perf")
-# So many tests before the first one that needs the debug kernel.
+# With so many tests before, to begin ahead is worth it.
 _WORTH_A_START = 100
+_AHEAD: dict[str, ahead.Ahead] = {}
 
 # A busy machine is no reason to fail, and the same examples every time make a
 # failure one that somebody can look at.
@@ -50,57 +50,68 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def _first_use(items: list[pytest.Item]) -> dict[str, int]:
+    """Say how many tests come before the first that needs each fixture."""
+    first: dict[str, int] = {}
+    for at, item in enumerate(items):
+        if isinstance(item, pytest.Function):
+            for name in item.fixturenames:
+                first.setdefault(name, at)
+    return first
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin with what takes longest, where there is something to do meanwhile."""
-    needed = [
-        at
-        for at, item in enumerate(session.items)
-        if isinstance(item, pytest.Function) and "debug_run" in item.fixturenames
-    ]
-    if needed and needed[0] >= _WORTH_A_START and not session.config.option.collectonly:
-        debug_kernel.start()
+    if session.config.option.collectonly:
+        return
+    first = _first_use(session.items)
+    needed = [name for name in kernels.REQUESTS if name in first]
+    if len(session.items) >= _WORTH_A_START and len(needed) > 1:
+        _AHEAD["kernels"] = ahead.Ahead("helpers.kernels", *needed)
+    if first.get("debug_run", 0) >= _WORTH_A_START:
+        _AHEAD["debug_run"] = ahead.Ahead("helpers.debug_kernel")
 
 
 def pytest_unconfigure() -> None:
     """Leave nothing running, however it ends."""
-    debug_kernel.stop()
-
-
-def _build(
-    *configs: str, vanilla: bool = False, arch: Architecture = X86_64
-) -> BuiltKernel:
-    request = BuildRequest(vanilla=vanilla, configs=("vm", *configs), arch=arch)
-    return build_kernel(request)
+    while _AHEAD:
+        _AHEAD.popitem()[1].stop()
 
 
 @pytest.fixture(scope="session")
 def kernel_vm() -> BuiltKernel:
     """The kernel that users run."""
-    return _build()
+    return kernels.build("kernel_vm")
 
 
 @pytest.fixture(scope="session")
 def kernel_vanilla() -> BuiltKernel:
     """The base release as it is."""
-    return _build(vanilla=True)
+    return kernels.build("kernel_vanilla")
+
+
+@pytest.fixture(scope="session")
+def kernel_rules() -> BuiltKernel:
+    """That of users, in which rules can be switched off."""
+    return kernels.build("kernel_rules")
 
 
 @pytest.fixture(scope="session")
 def kernel_arm64() -> BuiltKernel:
     """The kernel for machines with a DMA controller."""
-    return _build(arch=ARM64)
+    return kernels.build("kernel_arm64")
 
 
 @pytest.fixture(scope="session")
 def kernel_debug() -> BuiltKernel:
     """KUnit, the misbehaving engine, KASAN, lockdep and all the other checks."""
-    return debug_kernel.build()
+    return kernels.build("kernel_debug")
 
 
 @pytest.fixture(scope="session")
 def debug_run() -> guests.Steps:
     """Everything that can share a boot of the debug kernel, which is slow."""
-    return debug_kernel.steps()
+    return debug_kernel.steps(_AHEAD.get("debug_run"))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from helpers import guests
 from pageferry import proc
-from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
+from pageferry.kernel.build import BuiltKernel
 from pageferry.vm import accel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
@@ -70,8 +70,7 @@ def test_engines_go_only_when_nobody_copies(kernel_debug: BuiltKernel) -> None:
     guests.passes(outcome.stdout, at_least=1)
 
 
-def test_copying_gives_way_to_others() -> None:
+def test_copying_gives_way_to_others(kernel_rules: BuiltKernel) -> None:
     """Not in the debug kernel, which is preemptible anywhere."""
-    kernel = build_kernel(BuildRequest(configs=("test",)))
-    outcome = guests.boot(kernel, "./latency", topology="cost")
+    outcome = guests.boot(kernel_rules, "./latency", topology="cost")
     guests.passes(outcome.stdout, at_least=2)

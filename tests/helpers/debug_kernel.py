@@ -3,25 +3,16 @@
 
 It takes minutes, and hardly more than one of the host's CPUs. So it can be begun
 ahead, in a process of its own, while tests run that need no machine:
-    python3 -m helpers.debug_kernel FILE
+    python3 -m helpers.debug_kernel FOLDER
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from helpers import guests
-from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
-
-ROOT = Path(__file__).resolve().parents[2]
-# For a machine to be taken down.
-_STOP_S = 30
+from helpers import ahead, guests, kernels
 
 _HERE = "/sys/kernel/mm/migrate_offload"
 _KUNIT = "/sys/kernel/debug/kunit"
@@ -47,71 +38,19 @@ _STEPS = {
 }
 
 
-def build() -> BuiltKernel:
-    """KUnit, the misbehaving engine, KASAN, lockdep and all the other checks."""
-    return build_kernel(
-        BuildRequest(configs=("vm", "debug-kasan", "debug-lockdep", "test"))
-    )
-
-
 def _run() -> guests.Steps:
-    kernel = build()
     words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
-    return guests.boot_once(kernel, _STEPS, words=words)
+    return guests.boot_once(kernels.build("kernel_debug"), _STEPS, words=words)
 
 
-class _Ahead:
-    """The process that was started, if any, and where it leaves what it saw."""
-
-    process: subprocess.Popen[bytes] | None = None
-    folder: tempfile.TemporaryDirectory[str] | None = None
-
-
-def start() -> None:
-    """Begin now; steps() then waits for it."""
-    folder = tempfile.TemporaryDirectory(prefix="pageferry-debug-run-")
-    _Ahead.folder = folder
-    here = Path(folder.name)
-    with (here / "log").open("wb") as log:
-        _Ahead.process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.debug_kernel", str(here / "steps")],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # A Ctrl-C is for us, and stop() then sees to it.
-            start_new_session=True,
-        )
-
-
-def steps() -> guests.Steps:
+def steps(started: ahead.Ahead | None) -> guests.Steps:
     """Give what the guest said, now or when it is done."""
-    process, folder = _Ahead.process, _Ahead.folder
-    if process is None or folder is None:
+    if started is None:
         return _run()
-    code = process.wait()
-    here = Path(folder.name)
-    assert code == 0, f"exit code {code}\n{(here / 'log').read_text()}"
-    found = pickle.loads((here / "steps").read_bytes())
+    found = pickle.loads((started.wait() / "steps").read_bytes())
     assert isinstance(found, guests.Steps)
     return found
 
 
-def stop() -> None:
-    """End it, if it still runs, as Ctrl-C would."""
-    process, folder = _Ahead.process, _Ahead.folder
-    if process is not None and process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if folder is not None:
-        folder.cleanup()
-    _Ahead.process = _Ahead.folder = None
-
-
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_bytes(pickle.dumps(_run()))
+    (Path(sys.argv[1]) / "steps").write_bytes(pickle.dumps(_run()))

@@ -49,7 +49,7 @@ modprobe dmasim && insmod {module} || exit 1
 parameters=/sys/module/posted_driver/parameters
 echo 1 >$parameters/offloading || exit 1
 cat /sys/kernel/mm/migrate_offload/engine
-ENGINE=posted ./migrate_offload -f memory -v anon -v anon_64k -v anon_2m
+ENGINE=posted ./migrate_offload -v anon -v anon_64k -v anon_2m
 echo COPIED $(cat $parameters/copied_folios)
 echo 0 >$parameters/offloading && rmmod posted_driver dmasim && echo GONE"""
 
@@ -133,7 +133,7 @@ def test_the_kernel_had_nothing_to_complain_about(
     plain: guests.Steps, bounced: guests.Steps
 ) -> None:
     for steps in (plain, bounced):
-        guests.is_well(steps.outcome)
+        steps.is_well()
         log = steps.outcome.serial_log.read_text(errors="replace")
         assert "DMA-API: debugging enabled" in log
 

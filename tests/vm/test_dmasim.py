@@ -7,7 +7,7 @@ import pytest
 
 from helpers import guests
 from pageferry import paths
-from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
+from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
 
@@ -25,13 +25,8 @@ def test_dmatest_and_unit_tests_pass_and_faults_show(
     guests.passes(outcome.stdout, at_least=28)
 
 
-def test_they_pass_with_bounce_buffers() -> None:
+def test_they_pass_with_bounce_buffers(kernel_debug: BuiltKernel) -> None:
     """Where bytes get to and from the device only when somebody synchronises."""
-    kernel = build_kernel(BuildRequest(configs=("test",)))
-    outcome = guests.boot(
-        kernel,
-        str(_SCRIPT),
-        topology="two-node",
-        words=(*_WORDS, "swiotlb=force"),
-    )
+    words = (*_WORDS, "swiotlb=force")
+    outcome = guests.boot(kernel_debug, str(_SCRIPT), words=words)
     guests.passes(outcome.stdout, at_least=28)

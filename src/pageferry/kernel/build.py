@@ -184,7 +184,7 @@ def _path() -> str:
     return paths.venv_path()
 
 
-def _environment() -> dict[str, str]:
+def _environment(plan: Plan) -> dict[str, str]:
     """Give make an environment in which two builds come out the same."""
     env = {k: v for k, v in os.environ.items() if not _UNWANTED_ENV.fullmatch(k)}
     env.update(
@@ -199,6 +199,10 @@ def _environment() -> dict[str, str]:
         CCACHE_NOHASHDIR="1",
         CCACHE_SLOPPINESS="time_macros,include_file_mtime,include_file_ctime",
     )
+    if any(name.startswith("debug-") for name in plan.configs):
+        # No other kernel has the same objects, so there is no use in running the
+        # preprocessor first to see whether one has: a tenth of the time.
+        env["CCACHE_DEPEND"] = "1"
     return env
 
 
@@ -295,7 +299,7 @@ def _configure(plan: Plan, log: int) -> None:
     scratch = plan.build_dir / ".pageferry-config"
     scratch.unlink(missing_ok=True)
     argv = [*make_command(plan), f"KCONFIG_CONFIG={scratch}", "allnoconfig"]
-    env = {**_environment(), "KCONFIG_ALLCONFIG": str(fragment)}
+    env = {**_environment(plan), "KCONFIG_ALLCONFIG": str(fragment)}
     with proc.group(argv, env=env, stdout=log, stderr=log) as process:
         code = process.wait()
     if code != 0:
@@ -314,7 +318,7 @@ def _run_make(
 ) -> None:
     argv = [*make_command(plan), *targets]
     # The lock goes along, so that a make that outlives us still holds it.
-    with proc.group(argv, env=_environment(), pass_fds=(lock,)) as process:
+    with proc.group(argv, env=_environment(plan), pass_fds=(lock,)) as process:
         assert process.stdout is not None
         for line in process.stdout:
             os.write(log, line)
