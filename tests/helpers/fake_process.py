@@ -30,21 +30,27 @@ def add_node(files: Files, number: int, mib: int = 1024) -> None:
 
 
 def add_process(
-    files: Files, pid: int, *, parent: int = 1, name: str = "work", state: str = "S"
+    files: Files,
+    pid: int,
+    *,
+    parent: int = 1,
+    name: str = "work",
+    state: str = "S",
+    flags: int = 0,
 ) -> None:
     """Add a process without memory."""
     directory = files.path(f"/proc/{pid}")
     directory.mkdir(parents=True, exist_ok=True)
-    rest = " ".join(["0"] * 17)
+    rest = " ".join(["0"] * 4 + [str(flags)] + ["0"] * 12)
     start = pid * 10
     (directory / "stat").write_text(
         f"{pid} ({name}) {state} {parent} {rest} {start} 0\n"
     )
     (directory / "maps").write_text("")
     (directory / "pagemap").write_bytes(b"")
-    flags = files.path("/proc/kpageflags")
-    if not flags.exists():
-        flags.write_bytes(b"")
+    page_flags = files.path("/proc/kpageflags")
+    if not page_flags.exists():
+        page_flags.write_bytes(b"")
 
 
 def add_area(

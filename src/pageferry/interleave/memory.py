@@ -262,9 +262,10 @@ def _open(files: Files, name: str, pid: int) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         process = processes.find(files, pid)
-        if process is None or process.ended:
+        gone = error.errno == errno.ESRCH
+        if process is None or process.ended or (gone and not process.kernel_thread):
             raise processes.ended(pid, "before its memory was looked at") from error
-        if error.errno == errno.ESRCH:
+        if gone:
             raise usage_error(
                 "this process has no memory of its own", str(pid), "a kernel thread"
             ) from error

@@ -82,9 +82,10 @@ class MovePages:
 
     def _raise(self, pid: int, failed: int, node: int | None) -> None:
         """Raise for what would fail for every page alike."""
-        ended = processes.find(self.files, pid)
+        process = processes.find(self.files, pid)
+        # A process that ends has no memory for a while before it is seen to end.
         if failed == errno.ESRCH or (
-            failed == errno.EINVAL and (ended is None or ended.ended)
+            failed == errno.EINVAL and (process is None or not process.kernel_thread)
         ):
             raise processes.ended(pid, "its memory is gone with it")
         if failed == errno.ENOSYS:

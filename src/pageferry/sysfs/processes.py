@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.sysfs.files import Files
 
+# include/linux/sched.h of Linux; proc(5) calls the field flags.
+_PF_KTHREAD = 0x00200000
+
 
 @dataclass(frozen=True)
 class Process:
@@ -19,6 +22,8 @@ class Process:
     name: str
     state: str
     start_time: int
+    # It never had memory; others without have just given it up.
+    kernel_thread: bool = False
 
     @property
     def ended(self) -> bool:
@@ -43,6 +48,7 @@ def find(files: Files, pid: int) -> Process | None:
         name=before.partition("(")[2],
         state=fields[0],
         start_time=int(fields[19]),
+        kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
     )
 
 
