@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.perf]
 
 ATTEMPTS = 3
 # What does not depend on two CPUs, and on what a host gives them.
-EVERYWHERE = {"tiered": ("limit",), "counted": ("limit", "throughput")}
+EVERYWHERE = {"tiered": ("limit",), "counted": ("limit", "throughput", "overlap")}
 # Few touches meet a folio that is out of reach: enough of them to compare.
 ROUNDS = {"toucher": ("--rounds", "25")}
 

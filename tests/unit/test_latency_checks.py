@@ -67,8 +67,10 @@ def test_the_posted_design_stands_beside() -> None:
 def test_bookkeeping_and_copying_are_measured_apart() -> None:
     found = cases("overlap")
     assert found["overlap/bookkeeping", 4096].mbps == 0
-    assert found["overlap/windows", 4096].mbps == 25
-    assert found["overlap/copying", 2 * MIB].mbps == 25
+    # Half of the rate at which both would take as long.
+    mbps = KNOWN.rates.balanced_mbps // 2
+    assert found["overlap/windows", 4096].mbps == mbps
+    assert found["overlap/copying", 2 * MIB].mbps == mbps
 
 
 def test_stock_is_touched_in_the_same_way() -> None:

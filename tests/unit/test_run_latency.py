@@ -127,8 +127,9 @@ def test_a_check_learns_first(
     assert kept.checks is not None
     assert len(kept.checks) > 20
     assert len(machine.programs) == 3
-    # Of 1 GB/s by 16 channels an eighth, but no less than 10, and all of it.
-    assert "16 channels of 10 MB/s for 2M, 62 MB/s for 4K to take" in said.err
+    # Of 1 GB/s by 16 channels an eighth, but no less than 10; a half; all of it.
+    assert "channels of 10 MB/s for 2M, 31 MB/s for 4K to overlap" in said.err
+    assert "else 62" in said.err
     assert dict(machine.programs[1].simulated)["dmasim"].endswith("=62")
 
 

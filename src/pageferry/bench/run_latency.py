@@ -134,7 +134,7 @@ def _calibrated(job: Job, check: CheckPlan) -> Plan:
     known = latency_plans.calibration_of(rates, _rows(second, _measure(job, second)[0]))
     output.talk(
         f"{check.channels} channels of {rates.large_mbps} MB/s for 2M, "
-        f"{rates.balanced_mbps} MB/s for 4K to take as long as bookkeeping, else "
+        f"{rates.overlap_mbps} MB/s for 4K to overlap with bookkeeping, else "
         f"{rates.small_mbps}; one folio takes {known.large_ns / 1e3:.0f} us and "
         f"{known.small_ns / 1e3:.0f} us"
     )
