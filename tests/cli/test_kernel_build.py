@@ -53,6 +53,35 @@ def test_a_build_and_what_a_second_call_costs(fake: Tool, source: Path) -> None:
     assert second == {**first, "cached": True}
 
 
+@pytest.mark.parametrize(("more", "copied"), [("more", True), ("debug-all", False)])
+def test_a_build_begins_with_that_of_fewer_options(
+    fake: Tool, source: Path, more: str, copied: bool
+) -> None:
+    """But not where next to nothing of it could stay."""
+    usual = Path(str(build(fake, source)["build_dir"]))
+    (usual / "tools").mkdir()
+    note = usual / "tools/.x.o.cmd"
+    note.write_text(f"deps := {usual}/tools/x.c")
+    (usual / "x.o").touch()
+    os.utime(usual / "x.o", ns=(1, 1_000_000_001))
+    built = build(fake, source, "--config", more)
+    assert built["cached"] is False
+    there = Path(str(built["build_dir"]))
+    assert "CONFIG_A=y" in (there / ".config").read_text()
+    assert (there / "x.o").exists() is copied
+    if copied:
+        assert (there / "x.o").stat().st_mtime_ns == 1_000_000_001
+        assert (
+            (there / note.relative_to(usual))
+            .read_text()
+            .endswith(f" {there}/tools/x.c")
+        )
+    # And goes its own way from then on.
+    assert build(fake, source)["cached"] is True
+    assert build(fake, source, "--config", more)["cached"] is True
+    assert not list(there.parent.glob("*.partial"))
+
+
 def test_vanilla_is_without_our_changes(fake: Tool, source: Path) -> None:
     built = build(fake, source, "--vanilla")
     assert Path(str(built["image"])).read_text() == "one\ntwo\nthree\n"

@@ -64,6 +64,8 @@ def make_checkout(path: Path, *, hook: str = HOOK) -> Path:
     """Write what the tool reads from a checkout."""
     (path / "linux/configs").mkdir(parents=True)
     (path / "linux/configs/vm.config").write_text("CONFIG_A=y\n")
+    (path / "linux/configs/more.config").write_text("CONFIG_C=y\n")
+    (path / "linux/configs/debug-all.config").write_text("CONFIG_D=y\n")
     (path / "linux/configs/arm64").mkdir()
     (path / "linux/configs/arm64/vm.config").write_text("CONFIG_B=y\n")
     (path / "linux/configs/bad.config").write_text("CONFIG_REFUSED=y\n")
