@@ -62,8 +62,10 @@ def checkpatch() -> Path:
     """The kernel's own checker, from the base that the patches are for."""
     origin = source.locate("6.12", None)
     path = tree.tree_path(origin, vanilla=False)
-    with tree.locked(path):
-        tree.prepare(origin, vanilla=False)
+    # One that exists is whole; its lock is held for as long as a kernel is built.
+    if not path.exists():
+        with tree.locked(path):
+            tree.prepare(origin, vanilla=False)
     return path / "scripts" / "checkpatch.pl"
 
 
