@@ -16,10 +16,15 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
 ROOT = Path(__file__).resolve().parent.parent
 # Quick ones first: a typo should not wait for a kernel build.
-_ORDER = ("unit", "style", "cli", "vm", "fault", "perf")
+_COSTS = {"unit": 0, "style": 1, "cli": 2, "vm": 3, "fault": 3, "perf": 4}
+_BOOTS = ("vm", "fault")
+# In the order in which they are there on a new machine; what needs that of the
+# debug kernel alone can always wait.
+_WAITS = ("kernel_vm", "kernel_vanilla", "kernel_rules", "kernel_arm64", "kernel_debug")
 # With so many tests before, to begin ahead is worth it.
 _WORTH_A_START = 100
-_AHEAD: dict[str, ahead.Ahead] = {}
+_KERNELS: list[ahead.Ahead] = []
+_QUEUES: list[ahead.Queue] = []
 
 # A busy machine is no reason to fail, and the same examples every time make a
 # failure one that somebody can look at.
@@ -40,12 +45,23 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the directories in order of what they cost."""
+def _waits_for(item: pytest.Item) -> int:
+    """Say how long a test has to wait for kernels and boots that others do."""
+    names = item.fixturenames if isinstance(item, pytest.Function) else ()
+    if item.get_closest_marker("alone"):
+        return len(_WAITS) + 1
+    if not debug_kernel.JOBS.keys().isdisjoint(names):
+        return len(_WAITS)
+    return max((_WAITS.index(name) for name in names if name in _WAITS), default=0)
 
-    def place(item: pytest.Item) -> int:
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the directories in order of what they cost, and what must wait last."""
+
+    def place(item: pytest.Item) -> tuple[int, int]:
         parts = item.path.relative_to(ROOT / "tests").parts
-        return _ORDER.index(parts[0]) if parts[0] in _ORDER else len(_ORDER)
+        cost = _COSTS.get(parts[0], len(_COSTS))
+        return cost, _waits_for(item) if parts[0] in _BOOTS else 0
 
     items.sort(key=place)
 
@@ -66,16 +82,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     first = _first_use(session.items)
     needed = [name for name in kernels.REQUESTS if name in first]
-    if len(session.items) >= _WORTH_A_START and len(needed) > 1:
-        _AHEAD["kernels"] = ahead.Ahead("helpers.kernels", *needed)
-    if first.get("debug_run", 0) >= _WORTH_A_START:
-        _AHEAD["debug_run"] = ahead.Ahead("helpers.debug_kernel")
+    if len(session.items) < _WORTH_A_START:
+        return
+    if len(needed) > 1:
+        _KERNELS.append(ahead.Ahead("helpers.kernels", *needed))
+    jobs = [name for name in debug_kernel.JOBS if name in first]
+    if jobs and first[jobs[0]] > 0:
+        _QUEUES.append(ahead.Queue("helpers.debug_kernel", jobs))
 
 
 def pytest_unconfigure() -> None:
     """Leave nothing running, however it ends."""
-    while _AHEAD:
-        _AHEAD.popitem()[1].stop()
+    while _QUEUES:
+        _QUEUES.pop().stop()
+    while _KERNELS:
+        _KERNELS.pop().stop()
 
 
 @pytest.fixture(scope="session")
@@ -108,10 +129,32 @@ def kernel_debug() -> BuiltKernel:
     return kernels.build("kernel_debug")
 
 
+def _steps(name: str) -> guests.Steps:
+    return debug_kernel.steps(_QUEUES[0] if _QUEUES else None, name)
+
+
 @pytest.fixture(scope="session")
 def debug_run() -> guests.Steps:
-    """Everything that can share a boot of the debug kernel, which is slow."""
-    return debug_kernel.steps(_AHEAD.get("debug_run"))
+    """KUnit, the kselftest and hazards, in one boot of the debug kernel."""
+    return _steps("debug_run")
+
+
+@pytest.fixture(scope="session")
+def plain_run() -> guests.Steps:
+    """DMA engines, where they read and write folios themselves."""
+    return _steps("plain_run")
+
+
+@pytest.fixture(scope="session")
+def bounced_run() -> guests.Steps:
+    """DMA engines, where no device reads or writes a folio itself."""
+    return _steps("bounced_run")
+
+
+@pytest.fixture(scope="session")
+def unload_run() -> guests.Steps:
+    """Engines that go while another CPU migrates."""
+    return _steps("unload_run")
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from pageferry.bench import campaign, run_campaign
 from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest, BuiltKernel
 
-pytestmark = [pytest.mark.vm, pytest.mark.fault]
+# Calls must not take longer than some seconds.
+pytestmark = [pytest.mark.vm, pytest.mark.fault, pytest.mark.alone]
 
 # A CPU copy, a lost interrupt, pages that are held, and pages that are lost.
 _JOB = run_campaign.Job(

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import guests
+from helpers import debug_kernel, guests
 from pageferry import proc
 from pageferry.kernel.build import BuiltKernel
-from pageferry.vm import accel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
@@ -25,11 +24,6 @@ _HAZARDS = {
     "order": True,
     "late": True,
 }
-# While another CPU migrates, engines are switched here. That changes code which
-# runs, and QEMU before 8.1 gets this wrong with a thread for each CPU ("Oops:
-# int3"). With one thread for all it does not.
-_ONE_THREAD = "unload"
-
 
 _CASES = [
     f"{name} {rules}"
@@ -58,16 +52,12 @@ def test_all_hazards_were_tried(debug_run: guests.Steps, step: str) -> None:
 def test_every_hazard_is_known_here(kernel_debug: BuiltKernel) -> None:
     listed = proc.capture([guests.programs(kernel_debug) / "hazards", "-l"]).stdout
     names = {line.split()[0]: line.split()[1] != "-" for line in listed.splitlines()}
-    assert names == _HAZARDS | {_ONE_THREAD: False}
+    assert names == _HAZARDS | {debug_kernel.ONE_THREAD: False}
 
 
-def test_engines_go_only_when_nobody_copies(kernel_debug: BuiltKernel) -> None:
-    outcome = guests.boot(
-        kernel_debug,
-        f"modprobe mtcopy && modprobe migrate_offload_test && ./hazards {_ONE_THREAD}",
-        accel=accel.TCG_ONE_THREAD,
-    )
-    guests.passes(outcome.stdout, at_least=1)
+def test_engines_go_only_when_nobody_copies(unload_run: guests.Steps) -> None:
+    guests.passes(unload_run.text("hazards"), at_least=1)
+    unload_run.is_well()
 
 
 def test_copying_gives_way_to_others(kernel_rules: BuiltKernel) -> None:

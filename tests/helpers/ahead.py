@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # For a machine to be taken down, or a compiler.
 _STOP_S = 30
+_POLL_S = 0.2
 
 
 class Ahead:
@@ -51,3 +56,59 @@ class Ahead:
                     os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
         self.folder.cleanup()
+
+
+def _claim(folder: Path, job: str) -> bool:
+    """Say whether nobody else does it, and nobody will."""
+    try:
+        (folder / f"{job}.claim").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def do(folder: Path, job: str, call: Callable[[], object]) -> None:
+    """Do it, unless somebody else does, and leave what came of it there."""
+    if not _claim(folder, job):
+        return
+    done: tuple[bool, object]
+    try:
+        done = (True, call())
+    except Exception:
+        # It is one job that failed; the others go on.
+        done = (False, traceback.format_exc())
+    scratch = folder / f"{job}.new"
+    scratch.write_bytes(pickle.dumps(done))
+    scratch.replace(folder / f"{job}.done")
+
+
+class Queue:
+    """Jobs that such a process does one after the other.
+
+    Whoever would have to wait for one does others meanwhile, from the end: there
+    are two CPUs, and a job keeps hardly more than one of them busy.
+    """
+
+    def __init__(self, module: str, jobs: Sequence[str]) -> None:
+        self.jobs = tuple(jobs)
+        self.process = Ahead(module, *jobs)
+
+    def result(self, name: str, calls: Mapping[str, Callable[[], object]]) -> object:
+        """Give what came of one, which must be among them."""
+        folder = self.process.here
+        for job in (name, *reversed(self.jobs)):
+            if not (folder / f"{name}.done").exists():
+                do(folder, job, calls[job])
+        while not (folder / f"{name}.done").exists():
+            if self.process.process.poll() is not None:
+                # Its last job may have been this one.
+                self.process.wait()
+                break
+            time.sleep(_POLL_S)
+        well, found = pickle.loads((folder / f"{name}.done").read_bytes())
+        assert well, found
+        return found
+
+    def stop(self) -> None:
+        """End what is being done."""
+        self.process.stop()

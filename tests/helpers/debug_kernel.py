@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot of the debug kernel, with all that can share it.
+"""Boots of the debug kernel, each with all that can share it.
 
-It takes minutes, and hardly more than one of the host's CPUs. So it can be begun
-ahead, in a process of its own, while tests run that need no machine:
-    python3 -m helpers.debug_kernel FOLDER
+They take minutes each, and hardly more than one of the host's CPUs. So they can
+be done ahead, one after the other, in a process of its own, while other tests
+run:
+    python3 -m helpers.debug_kernel FOLDER JOB...
 """
 
 from __future__ import annotations
 
-import pickle
+import shutil
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from helpers import ahead, guests, kernels
+from pageferry import paths, proc
+from pageferry.kernel.build import BuiltKernel
+from pageferry.vm import accel
 
 _HERE = "/sys/kernel/mm/migrate_offload"
 _KUNIT = "/sys/kernel/debug/kunit"
+_SUITE = paths.repo_root() / "linux/tree/tools/testing/selftests/migrate_offload"
+_DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
 _HAZARDS = "$(./hazards -l | cut -d' ' -f1 | grep -v unload)"
 _STEPS = {
     # KUnit ran at boot; debugfs keeps what it reported.
@@ -37,20 +45,126 @@ _STEPS = {
     "hazards of streams": f"./hazards -s {_HAZARDS}",
 }
 
+DCBM_TESTS = (
+    *("copies", "limits", "fail", "refuse", "lose_irq", "late", "stall_stopped"),
+    *("stall_held", "share", "fair", "administrator", "unbind", "vanish"),
+)
+DCBM_BOUNCED = ("copies", "limits", "fail")
+# These switch engines while another CPU migrates. That changes code which runs,
+# and QEMU before 8.1 gets this wrong with a thread for each CPU ("Oops: int3").
+# With one thread for all it does not.
+ONE_THREAD = "unload"
+# Unit tests that come as modules; those that are built in have their own run.
+_MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 
-def _run() -> guests.Steps:
+# Every kind of memory, while programs write to it and one descriptor in seven
+# fails.
+_ALL_KINDS = """\
+modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000 || exit 1
+dcbm=/sys/module/dcbm
+echo 1 >$dcbm/threshold && echo 1 >$dcbm/offloading || exit 1
+for chan in /sys/kernel/debug/dmasim/dmasim.0/chan*; do
+    echo 7 >$chan/fail_every
+done
+ENGINE=dcbm ./migrate_offload -f memory
+echo COUNTS $(cat $dcbm/folios_migrated $dcbm/folios_failures)
+echo none >/sys/kernel/mm/migrate_offload/engine
+rmmod dcbm dmasim"""
+
+_POSTED = """\
+modprobe dmasim && insmod {module} || exit 1
+parameters=/sys/module/posted_driver/parameters
+echo 1 >$parameters/offloading || exit 1
+cat /sys/kernel/mm/migrate_offload/engine
+ENGINE=posted ./migrate_offload -v anon -v anon_64k -v anon_2m
+echo COPIED $(cat $parameters/copied_folios)
+echo 0 >$parameters/offloading && rmmod posted_driver dmasim && echo GONE"""
+
+
+def _kernel() -> BuiltKernel:
+    return kernels.build("kernel_debug")
+
+
+def _everything_else() -> guests.Steps:
     words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
-    return guests.boot_once(kernels.build("kernel_debug"), _STEPS, words=words)
+    return guests.boot_once(_kernel(), _STEPS, words=words)
 
 
-def steps(started: ahead.Ahead | None) -> guests.Steps:
+def _posted_driver(kernel: BuiltKernel) -> Path:
+    """Build a module outside of the kernel, which needs nothing but headers."""
+    # The guest has a /tmp of its own.
+    module = guests.programs(kernel) / "posted_driver.ko"
+    with tempfile.TemporaryDirectory(prefix="pageferry-posted-") as scratch:
+        source = Path(scratch) / "driver"
+        shutil.copytree(_DRIVER, source)
+        made = proc.capture(
+            ["make", "-C", str(kernel.build_dir), f"M={source}", "modules"]
+        )
+        assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
+        assert "warning" not in made.stderr, made.stderr
+        shutil.copy(source / module.name, module)
+    return module
+
+
+def _plain() -> guests.Steps:
+    kernel = _kernel()
+    return guests.boot_once(
+        kernel,
+        {
+            "dcbm": f"./dcbm {' '.join(DCBM_TESTS)}",
+            "posted": _POSTED.format(module=_posted_driver(kernel)),
+            "streams": str(_SUITE / "dcbm_streams.sh"),
+            "dmasim": str(_SUITE / "dmasim.sh"),
+        },
+        words=_MODULE_SUITES,
+    )
+
+
+def _bounced() -> guests.Steps:
+    """No device reads or writes a folio itself."""
+    return guests.boot_once(
+        _kernel(),
+        {
+            "dcbm": f"./dcbm {' '.join(DCBM_BOUNCED)}",
+            "kinds": _ALL_KINDS,
+            # Before anything but dcbm has used them.
+            "used": "echo USED $(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater)",
+            "dmasim": str(_SUITE / "dmasim.sh"),
+        },
+        words=(*_MODULE_SUITES, "swiotlb=force"),
+    )
+
+
+def _unloaded() -> guests.Steps:
+    return guests.boot_once(
+        _kernel(),
+        {
+            "dcbm": f"./dcbm {ONE_THREAD}",
+            "hazards": (
+                "modprobe mtcopy && modprobe migrate_offload_test"
+                f" && ./hazards {ONE_THREAD}"
+            ),
+        },
+        accel=accel.TCG_ONE_THREAD,
+    )
+
+
+# By the name of their fixture; the longest first.
+JOBS: dict[str, Callable[[], guests.Steps]] = {
+    "debug_run": _everything_else,
+    "plain_run": _plain,
+    "bounced_run": _bounced,
+    "unload_run": _unloaded,
+}
+
+
+def steps(queue: ahead.Queue | None, name: str) -> guests.Steps:
     """Give what the guest said, now or when it is done."""
-    if started is None:
-        return _run()
-    found = pickle.loads((started.wait() / "steps").read_bytes())
+    found = queue.result(name, JOBS) if queue is not None else JOBS[name]()
     assert isinstance(found, guests.Steps)
     return found
 
 
 if __name__ == "__main__":
-    (Path(sys.argv[1]) / "steps").write_bytes(pickle.dumps(_run()))
+    for job in sys.argv[2:]:
+        ahead.do(Path(sys.argv[1]), job, JOBS[job])

@@ -12,6 +12,7 @@ from pathlib import Path
 from helpers import ktap
 from pageferry import paths, proc
 from pageferry.kernel.build import BuiltKernel
+from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
 # memfd_secret(2) is off unless asked for. Under emulation, and with other work
@@ -44,7 +45,9 @@ def programs(kernel: BuiltKernel) -> Path:
     # Headers of the running system will do: what is new is defined in place.
     argv = ["make", "-C", str(tree / _SUITE), f"OUTPUT={output}", "KHDR_INCLUDES="]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    made = proc.capture([*argv, "USERCFLAGS=-Werror"], env=env)
+    # Others may be at it: boots are done by two processes.
+    with locked(output):
+        made = proc.capture([*argv, "USERCFLAGS=-Werror"], env=env)
     assert made.returncode == 0, f"{' '.join(argv)}\n{made.stdout}\n{made.stderr}"
     return output
 
@@ -161,13 +164,16 @@ def boot_once(
     *,
     topology: str = "debug",
     words: Sequence[str] = (),
+    accel: str | None = None,
 ) -> Steps:
     """Run several scripts in one boot; what is wrong is left for tests to find."""
     now = "$(cut -d' ' -f1 /proc/uptime)"
     parts = [
         f'echo; echo "{_STEP}{name} @ {now}"\n(\n{steps[name]}\n)' for name in steps
     ]
-    outcome = _run(kernel, "\n".join(parts), topology=topology, words=words, accel=None)
+    outcome = _run(
+        kernel, "\n".join(parts), topology=topology, words=words, accel=accel
+    )
     said: dict[str, str] = {}
     began: dict[str, float] = {}
     for part in outcome.stdout.split(f"\n{_STEP}")[1:]:

@@ -170,7 +170,9 @@ def test_every_engine_moves_and_is_verified(
     assert all(bool(count) == (key[0] != "stock") for key, count in counted.items())
 
 
-def test_a_controller_spares_the_cpu_the_copy(tmp_path: Path) -> None:
+def test_a_controller_spares_the_cpu_the_copy(
+    kernel_arm64: BuiltKernel, tmp_path: Path
+) -> None:
     """At 2M a tenth of the instructions, at 4K fewer, or the CPU does it."""
     output = tmp_path / "result.json"
     argv = ["bench", "cost", "--arch", "arm64", "--engines", "off,dcbm", "--check"]

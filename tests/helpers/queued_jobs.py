@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Jobs that take no time, to test how such are divided."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from helpers import ahead
+
+
+def _slow() -> int:
+    time.sleep(3)
+    return os.getpid()
+
+
+def _fails() -> int:
+    raise ValueError("not this one")
+
+
+JOBS: dict[str, Callable[[], int]] = {
+    "slow": _slow,
+    "fails": _fails,
+    "last": os.getpid,
+}
+
+
+if __name__ == "__main__":
+    for job in sys.argv[2:]:
+        ahead.do(Path(sys.argv[1]), job, JOBS[job])
