@@ -8,8 +8,9 @@
  * as /init of an initramfs nothing else runs, and the same image gives the
  * same digits every time.  Elsewhere the figures are plain nanoseconds.
  *
- * Only sizes that stay whole are moved more than once: base pages and PMD
- * folios.  Stock Linux splits folios in between on their second migration.
+ * Base pages and PMD folios are the same on every pass.  Folios in between are
+ * not on stock Linux, which splits them on their second migration: for these,
+ * every move counts from the first one of fresh memory on.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -30,6 +31,9 @@
 #define SCATTER_BYTES (48UL << 20)
 /* The first trip there and back fills caches and free lists. */
 #define WARM_UP_PASSES 2
+/* Of folios in between: there and back, five times. */
+#define MIDDLE_PASSES 10
+#define MAX_SIZES 16
 
 struct options {
 	struct variant engine;
@@ -37,8 +41,11 @@ struct options {
 	size_t nr_modules;
 	uint64_t base_pages;
 	uint64_t huge_pages;
+	uint64_t middle_bytes;
 	uint64_t scatter;
 	unsigned int passes;
+	size_t sizes[MAX_SIZES];
+	size_t nr_sizes;
 };
 
 static const char usage_text[] =
@@ -51,7 +58,9 @@ static const char usage_text[] =
 	"                    decides itself what it takes (default off)\n"
 	"  --module FILE     load this kernel module first; may be repeated\n"
 	"  --base-pages N    4K pages in the list (default 8192)\n"
-	"  --huge-pages N    2M folios in the list (default 16; 0: none)\n"
+	"  --huge-pages N    2M folios in the list (default 16)\n"
+	"  --middle-bytes N  of lists of folios in between (default 16M)\n"
+	"  --sizes LIST      folio sizes (default 4K,2M)\n"
 	"  --scatter SEED    leave holes of this pattern in both nodes' free memory\n"
 	"                    first (default 0: none)\n"
 	"  --passes N        passes that count, even (default 4); 2 come first\n"
@@ -72,6 +81,25 @@ static uint64_t number(const char *option, const char *text, uint64_t min,
 	return value;
 }
 
+static void parse_sizes(struct options *o, const char *text)
+{
+	char words[MAX_SIZES][64];
+	size_t nr = parse_list(text, words, MAX_SIZES);
+
+	if (!nr)
+		option_invalid("sizes", text);
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t bytes;
+
+		/* A power of two, from a page to a PMD. */
+		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
+		    bytes > PMD_BYTES || bytes & (bytes - 1))
+			option_invalid("sizes", words[i]);
+		o->sizes[i] = bytes;
+	}
+	o->nr_sizes = nr;
+}
+
 static void parse_options(struct options *o, int argc, char **argv)
 {
 	static const struct option longopts[] = {
@@ -79,6 +107,8 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "module", required_argument, NULL, 'm' },
 		{ "base-pages", required_argument, NULL, 'b' },
 		{ "huge-pages", required_argument, NULL, 'g' },
+		{ "middle-bytes", required_argument, NULL, 'i' },
+		{ "sizes", required_argument, NULL, 'z' },
 		{ "scatter", required_argument, NULL, 's' },
 		{ "passes", required_argument, NULL, 'p' },
 		{ "help", no_argument, NULL, 'h' },
@@ -106,8 +136,16 @@ static void parse_options(struct options *o, int argc, char **argv)
 					       1 << 24);
 			break;
 		case 'g':
-			o->huge_pages = number("huge-pages", optarg, 0,
+			o->huge_pages = number("huge-pages", optarg, 1,
 					       1 << 16);
+			break;
+		case 'i':
+			if (!parse_bytes(optarg, &o->middle_bytes) ||
+			    o->middle_bytes % PMD_BYTES || !o->middle_bytes)
+				option_invalid("middle-bytes", optarg);
+			break;
+		case 'z':
+			parse_sizes(o, optarg);
 			break;
 		case 's':
 			o->scatter = number("scatter", optarg, 0, UINT32_MAX);
@@ -207,22 +245,68 @@ static void check_whole(const struct region *r, const char *when)
 			  nr_split, r->folio_bytes, when);
 }
 
+/* What the kernel counts of folios of one size; 0 where it does not. */
+static uint64_t folio_stat(size_t folio_bytes, const char *name)
+{
+	char path[128];
+	uint64_t value;
+
+	snprintf(path, sizeof(path),
+		 "/sys/kernel/mm/transparent_hugepage/hugepages-%zukB/stats/%s",
+		 folio_bytes >> 10, name);
+	return file_read_u64(path, &value) ? value : 0;
+}
+
+/* What an engine has done so far. */
+struct engine_counts {
+	bool known;
+	uint64_t bytes;
+	uint64_t ns;
+};
+
+static struct engine_counts count_engine(const struct variant *v)
+{
+	struct engine_counts c = { 0 };
+
+	c.known = engine_copied_bytes(v, &c.bytes) && engine_time_ns(v, &c.ns);
+	return c;
+}
+
+static void report_engine(const struct options *o, size_t folio_bytes,
+			  const struct engine_counts *before,
+			  const struct engine_counts *after)
+{
+	uint64_t bytes = after->bytes - before->bytes;
+
+	/* The one engine that copies as the kernel does without any. */
+	if (before->known && bytes && !strcmp(o->engine.engine, "cpu"))
+		json_u64("copy_instructions", (after->ns - before->ns) /
+						      (bytes / folio_bytes));
+	else
+		json_null("copy_instructions");
+	if (before->known)
+		json_u64("engine_bytes", bytes);
+	else
+		json_null("engine_bytes");
+}
+
+/* Every pass is the same but for the first ones, which do not count. */
 static void measure(const struct options *o, size_t folio_bytes, uint64_t nr)
 {
 	unsigned int passes = WARM_UP_PASSES + o->passes;
-	uint64_t before = 0, after = 0, pass_ns[MAX_PASSES];
+	struct engine_counts before, after;
+	uint64_t pass_ns[MAX_PASSES];
 	struct region r;
-	bool counted;
 
 	folio_size_select(folio_bytes);
 	region_map(&r, nr * folio_bytes, folio_bytes, 0);
 	region_fill(&r, folio_bytes);
 	check_whole(&r, "before");
-	counted = engine_copied_bytes(&o->engine, &before);
+	before = count_engine(&o->engine);
 	for (unsigned int pass = 0; pass < passes; pass++)
 		one_pass(&r, pass, folio_bytes, &pass_ns[pass]);
 	check_whole(&r, "after");
-	engine_copied_bytes(&o->engine, &after);
+	after = count_engine(&o->engine);
 	region_unmap(&r);
 
 	json_begin("cost");
@@ -230,14 +314,74 @@ static void measure(const struct options *o, size_t folio_bytes, uint64_t nr)
 	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios", nr);
 	json_u64_array("pass_ns", pass_ns + WARM_UP_PASSES, o->passes);
-	/* What the copy alone takes cannot be told from outside the kernel. */
-	json_null("copy_instructions");
-	if (counted)
-		json_u64("engine_bytes", after - before);
-	else
-		json_null("engine_bytes");
+	report_engine(o, folio_bytes, &before, &after);
 	json_bool("verified", true);
 	json_end();
+}
+
+/* Memory that is moved once and given back: free lists are as in later passes. */
+static void warm_up(size_t folio_bytes, uint64_t bytes)
+{
+	uint64_t elapsed_ns;
+	struct region r;
+
+	region_map(&r, bytes, folio_bytes, 0);
+	region_fill(&r, folio_bytes);
+	one_pass(&r, 0, folio_bytes, &elapsed_ns);
+	region_unmap(&r);
+}
+
+/* Each pass may differ from the one before: the folios may. */
+static void measure_middle(const struct options *o, size_t folio_bytes)
+{
+	static const char *const stats[] = { "nr_anon_partially_mapped", "split",
+					     "split_deferred" };
+	uint64_t pass_ns[MIDDLE_PASSES], was[ARRAY_SIZE(stats)];
+	struct engine_counts before, after;
+	struct region r;
+	size_t nr_split = 0;
+
+	folio_size_select(folio_bytes);
+	warm_up(folio_bytes, o->middle_bytes);
+	region_map(&r, o->middle_bytes, folio_bytes, 0);
+	region_fill(&r, folio_bytes);
+	check_whole(&r, "before");
+	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
+		was[i] = folio_stat(folio_bytes, stats[i]);
+	before = count_engine(&o->engine);
+	for (unsigned int pass = 0; pass < MIDDLE_PASSES; pass++) {
+		/* An entry of the list for each folio, as they are by now. */
+		struct region now = r;
+
+		if (!region_count_split(&r, &nr_split) || nr_split)
+			now.folio_bytes = page_bytes();
+		one_pass(&now, pass, folio_bytes, &pass_ns[pass]);
+	}
+	after = count_engine(&o->engine);
+	if (!region_count_split(&r, &nr_split))
+		bench_die(BENCH_LACKING, "no page flags to look at");
+
+	json_begin("cost");
+	json_str("engine", o->engine.engine);
+	json_u64("folio_bytes", folio_bytes);
+	json_u64("folios", o->middle_bytes / folio_bytes);
+	json_u64_array("pass_ns", pass_ns, MIDDLE_PASSES);
+	report_engine(o, folio_bytes, &before, &after);
+	json_u64("split_folios", nr_split);
+	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
+		json_u64(stats[i], folio_stat(folio_bytes, stats[i]) - was[i]);
+	json_bool("verified", true);
+	json_end();
+	region_unmap(&r);
+}
+
+static uint64_t list_bytes(const struct options *o, size_t folio_bytes)
+{
+	if (folio_bytes == page_bytes())
+		return o->base_pages * folio_bytes;
+	if (folio_bytes == PMD_BYTES)
+		return o->huge_pages * folio_bytes;
+	return o->middle_bytes;
 }
 
 int main(int argc, char **argv)
@@ -245,18 +389,21 @@ int main(int argc, char **argv)
 	struct options o = {
 		.base_pages = 8192,
 		.huge_pages = 16,
+		.middle_bytes = 16UL << 20,
 		.passes = 4,
+		.sizes = { page_bytes(), PMD_BYTES },
+		.nr_sizes = 2,
 	};
-	uint64_t base_bytes, huge_bytes;
+	uint64_t most = 0;
 
 	if (getpid() == 1)
 		become_init();
 	parse_options(&o, argc, argv);
-	base_bytes = o.base_pages * page_bytes();
-	huge_bytes = o.huge_pages * PMD_BYTES;
+	for (size_t i = 0; i < o.nr_sizes; i++)
+		if (list_bytes(&o, o.sizes[i]) > most)
+			most = list_bytes(&o, o.sizes[i]);
 	for (int node = 0; node < 2; node++)
-		node_check_free(node, base_bytes > huge_bytes ? base_bytes :
-								huge_bytes);
+		node_check_free(node, most);
 	for (size_t i = 0; i < o.nr_modules; i++)
 		module_load(o.modules[i]);
 	engine_check(&o.engine);
@@ -274,9 +421,14 @@ int main(int argc, char **argv)
 		scatter(node, o.scatter);
 	engine_prepare();
 	engine_select(&o.engine);
-	measure(&o, page_bytes(), o.base_pages);
-	if (o.huge_pages)
-		measure(&o, PMD_BYTES, o.huge_pages);
+	for (size_t i = 0; i < o.nr_sizes; i++) {
+		size_t size = o.sizes[i];
+
+		if (size == page_bytes() || size == PMD_BYTES)
+			measure(&o, size, list_bytes(&o, size) / size);
+		else
+			measure_middle(&o, size);
+	}
 	json_begin("done");
 	json_u64("passes", o.passes);
 	json_end();

@@ -170,6 +170,18 @@ bool engine_copied_bytes(const struct variant *v, uint64_t *bytes)
 	return file_read_u64(path, bytes);
 }
 
+/* For how long it was at what it was given.  False where nobody counts. */
+bool engine_time_ns(const struct variant *v, uint64_t *ns)
+{
+	char path[160];
+
+	if (v->limit || is_stock(v))
+		return false;
+	snprintf(path, sizeof(path),
+		 OFFLOAD_DIR "/stats/engines/%s/engine_ns", v->engine);
+	return file_read_u64(path, ns);
+}
+
 static void report_file(const char *key, const char *path)
 {
 	char value[160];

@@ -24,6 +24,7 @@ from pageferry.bench.lines import Cost, Done
 from pageferry.errors import PageferryError
 from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.report.tables import render_cost
+from pageferry.units import KIB
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -35,6 +36,7 @@ def sample(
     layout: int = 0,
     folio_bytes: int = 4096,
     engine_bytes: int | None = None,
+    copy_instructions: int | None = None,
 ) -> Sample:
     folios = 8192 if folio_bytes == 4096 else 32
     cost = Cost(
@@ -42,11 +44,29 @@ def sample(
         folio_bytes=folio_bytes,
         folios=folios,
         pass_ns=[per_folio * folios] * 4,
-        copy_instructions=None,
+        copy_instructions=copy_instructions,
         engine_bytes=engine_bytes,
         verified=True,
     )
     return Sample(engine, layout, cost)
+
+
+def moved_again(engine: str, first: int, later: int, split: int) -> Sample:
+    """Folios of 64K, ten times there and back."""
+    cost = Cost(
+        engine=engine,
+        folio_bytes=64 * KIB,
+        folios=256,
+        pass_ns=[first * 256] + [later * 256] * 9,
+        copy_instructions=27_000 if engine == "cpu" else None,
+        engine_bytes=None,
+        verified=True,
+        split_folios=split,
+        nr_anon_partially_mapped=0,
+        split=split,
+        split_deferred=split,
+    )
+    return Sample(engine, 0, cost)
 
 
 def samples() -> list[Sample]:
@@ -78,6 +98,47 @@ def test_rows_are_means_over_layouts() -> None:
     assert off.layouts == 5
     assert off.ratio_to_stock == pytest.approx(6562 / 6552)
     assert off.copy_instructions is None
+
+
+def test_the_copy_is_told_apart_where_cpu_was_counted() -> None:
+    rows = make_rows(
+        [
+            sample("stock", 6500),
+            sample("cpu", 6900, copy_instructions=1700, layout=0),
+            sample("cpu", 6900, copy_instructions=1702, layout=1),
+            # Copies by itself, and so takes something else.
+            sample("mtcopy", 6000, engine_bytes=1),
+            sample("dcbm", 5000, engine_bytes=1),
+            sample("stock", 900_000, folio_bytes=2 * MIB),
+        ]
+    )
+    known = {(r.engine, r.folio_bytes): r.copy_instructions for r in rows}
+    assert known == {
+        ("stock", 4096): 1701,
+        ("cpu", 4096): 1701,
+        ("mtcopy", 4096): None,
+        ("dcbm", 4096): None,
+        ("stock", 2 * MIB): None,
+    }
+
+
+def test_sizes_in_between_have_a_first_move() -> None:
+    stock, off, cpu = make_rows(
+        [
+            moved_again("stock", 49_000, 103_000, 256),
+            moved_again("off", 35_000, 35_010, 0),
+            moved_again("cpu", 35_600, 35_600, 0),
+        ]
+    )
+    assert (stock.instructions_per_folio, stock.split_folios) == (49_000, 256)
+    assert stock.later_instructions_per_folio == 103_000
+    assert off.instructions_per_folio == 35_000
+    assert off.later_instructions_per_folio == 35_010
+    assert off.copy_instructions == cpu.copy_instructions == 27_000
+    text = render_cost(result([stock, off, cpu]))
+    assert "besides the copy" in text
+    assert "8,000" in text
+    assert "partially mapped" in text
 
 
 def test_check_passes_within_the_limits() -> None:
@@ -187,6 +248,10 @@ def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:
     assert init_arguments("mtcopy", [module], 3) == [
         "--engine", "mtcopy", "--scatter", "3", "--module", "/mtcopy.ko",
     ]  # fmt: skip
+    assert init_arguments("off", [], 0, (16 * KIB, 2 * MIB))[-2:] == [
+        "--sizes",
+        "16384,2097152",
+    ]
 
 
 def test_initramfs_is_the_same_from_the_same_input(tmp_path: Path) -> None:

@@ -287,6 +287,26 @@ migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid)
 	return MO_ENGINE_FOLIOS;
 }
 
+/* Have an engine copy a part that does so at once. */
+int migrate_part_copy(struct migrate_part *part)
+{
+	u64 start_ns = ktime_get_ns();
+	int rc = migrate_engine_copy(&part->copy);
+
+	part->outcome.engine_ns = ktime_get_ns() - start_ns;
+	return rc;
+}
+
+/* Of a stream: the time of a part begins when those before it are copied. */
+void migrate_part_note_engine(struct migrate_part *part)
+{
+	const struct migrate_times *took = &part->took;
+
+	if (part->by_engine && !part->outcome.engine_ns)
+		part->outcome.engine_ns = took->copied_ns - took->launched_ns -
+					  took->backlog_ns;
+}
+
 static void migrate_part_count_to(struct migrate_offload_stats *stats,
 				  const struct migrate_part *part)
 {
@@ -306,6 +326,7 @@ static void migrate_part_count_to(struct migrate_offload_stats *stats,
 	migrate_offload_count(stats, MO_ENGINE_FOLIOS,
 			      outcome->folios[MO_ENGINE_FOLIOS]);
 	migrate_offload_count(stats, MO_ENGINE_BYTES, outcome->engine_bytes);
+	migrate_offload_count(stats, MO_ENGINE_NS, outcome->engine_ns);
 	for (i = 0; i < ARRAY_SIZE(why_not); i++) {
 		migrate_offload_count(stats, why_not[i],
 				      outcome->folios[why_not[i]]);

@@ -21,6 +21,7 @@ enum migrate_offload_counter {
 	MO_OFFERED_BYTES,
 	MO_ENGINE_FOLIOS,	/* copied by it, and its copy accepted */
 	MO_ENGINE_BYTES,
+	MO_ENGINE_NS,		/* it was at them */
 	MO_CPU_FOLIOS,		/* left to the CPU, for any cause below */
 	MO_CPU_BYTES,
 	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
@@ -134,6 +135,7 @@ struct migrate_batch_outcome {
 	unsigned int folios[NR_MO_COUNTERS];
 	u64 offered_bytes;
 	u64 engine_bytes;
+	u64 engine_ns;
 	u64 cpu_bytes;
 };
 
@@ -522,6 +524,8 @@ enum migrate_offload_counter
 migrate_pair_judge(struct migrate_copy_pair *pair,
 		   enum migrate_offload_counter why);
 enum migrate_offload_counter migrate_copy_why(int rc);
+int migrate_part_copy(struct migrate_part *part);
+void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
 migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
 void migrate_part_count(const struct migrate_windows *w,

@@ -49,6 +49,17 @@ bool migrate_offload_bad_page(struct page *page)
 	return unlikely(bad_pfn && READ_ONCE(bad_pfn) == page_to_pfn(page));
 }
 
+/* As folio_mc_copy(), without giving way to anybody. */
+static int migrate_copy_at_once(struct folio *dst, struct folio *src)
+{
+	long i;
+
+	for (i = 0; i < folio_nr_pages(src); i++)
+		if (copy_mc_highpage(folio_page(dst, i), folio_page(src, i)))
+			return -EHWPOISON;
+	return 0;
+}
+
 /* folio_mc_copy(), for which bad_pfn is bad too. */
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 {
@@ -57,6 +68,8 @@ int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 	if (pfn && pfn >= folio_pfn(src) &&
 	    pfn < folio_pfn(src) + folio_nr_pages(src))
 		return -EHWPOISON;
+	if (migrate_offload_broken(MO_RULE_RESCHED))
+		return migrate_copy_at_once(dst, src);
 	return folio_mc_copy(dst, src);
 }
 

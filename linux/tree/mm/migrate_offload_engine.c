@@ -121,12 +121,15 @@ static bool engine_streams(const struct migrate_engine_ops *ops)
 /* The built-in engine: the caller copies, but all folios in one go. */
 static int cpu_copy(struct migrate_copy_batch *batch)
 {
-	struct migrate_copy_pos start = {};
 	unsigned int i;
 
-	for (i = 0; i < batch->nr_pairs; i++)
-		batch->pairs[i].result = 0;
-	migrate_copy_range(batch, start, batch->bytes);
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &batch->pairs[i];
+
+		pair->result = migrate_offload_mc_copy(pair->dst, pair->src);
+		if (!migrate_offload_broken(MO_RULE_RESCHED))
+			cond_resched();
+	}
 	return 0;
 }
 

@@ -234,6 +234,7 @@ static void migrate_part_learn(struct migrate_windows *w,
 static void migrate_part_retire(struct migrate_windows *w,
 				struct migrate_part *part)
 {
+	migrate_part_note_engine(part);
 	migrate_part_learn(w, part);
 	list_del(&part->node);
 	w->nr_parts_of[part->window]--;
@@ -315,7 +316,7 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 	int rc = 0;
 
 	if (!migrate_engine_streams(w->engine)) {
-		rc = migrate_engine_copy(copy);
+		rc = migrate_part_copy(part);
 		return migrate_copy_why(rc);
 	}
 	if (!w->open) {

@@ -26,6 +26,8 @@ BENCH = "cost"
 ENGINES = ("stock", "off", "cpu", "mtcopy", "dcbm")
 # The engine in the guest's /init: the vanilla kernel knows no other.
 MODULES = {"mtcopy": "mtcopy", "dcbm": "dcbm"}
+# Others are not the same on each pass of a kernel that splits them.
+DEFAULT_SIZES = (4 * KIB, 2 * MIB)
 # One channel: each more would add its interrupt, and the copy is not in the count.
 DMA_CHANNELS = 1
 # An odd number of pages: layouts differ in more than the last address bits.
@@ -55,9 +57,22 @@ class Sample:
     cost: Cost
 
     @property
+    def changing(self) -> bool:
+        """Say whether a move may leave other folios than it found."""
+        return self.cost.split_folios is not None
+
+    @property
     def instructions_per_folio(self) -> float:
-        """Give the mean of all passes that count."""
-        return mean(self.cost.pass_ns) / self.cost.folios
+        """Give the mean of all passes that count, or the first one of fresh memory."""
+        passes = self.cost.pass_ns[:1] if self.changing else self.cost.pass_ns
+        return mean(passes) / self.cost.folios
+
+    @property
+    def later_instructions_per_folio(self) -> float | None:
+        """Give the mean of the moves after the first, per folio of the first."""
+        if not self.changing:
+            return None
+        return mean(self.cost.pass_ns[1:]) / self.cost.folios
 
 
 def initramfs(program: Path, modules: Sequence[Path], layout: int) -> bytes:
@@ -73,10 +88,17 @@ def initramfs(program: Path, modules: Sequence[Path], layout: int) -> bytes:
     return archive.bytes()
 
 
-def init_arguments(engine: str, modules: Sequence[Path], layout: int) -> list[str]:
+def init_arguments(
+    engine: str,
+    modules: Sequence[Path],
+    layout: int,
+    sizes: Sequence[int] = DEFAULT_SIZES,
+) -> list[str]:
     """Give what /init is called with, after "--" on the kernel command line."""
     variant = f"dcbm:channels={DMA_CHANNELS}" if engine == "dcbm" else engine
     arguments = ["--engine", variant, "--scatter", str(layout)]
+    if tuple(sizes) != DEFAULT_SIZES:
+        arguments += ["--sizes", ",".join(str(size) for size in sizes)]
     for module in modules:
         arguments += ["--module", f"/{module.name}"]
     return arguments
@@ -115,9 +137,21 @@ def make_rows(samples: Sequence[Sample]) -> list[Row]:
         key: mean(sample.instructions_per_folio for sample in group)
         for key, group in grouped.items()
     }
+    copies = _copies(grouped)
     return [
-        _row(size, engine, group, means) for (size, engine), group in _sorted(grouped)
+        _row(size, engine, group, means, copies)
+        for (size, engine), group in _sorted(grouped)
     ]
+
+
+def _copies(grouped: Mapping[tuple[int, str], list[Sample]]) -> dict[int, int]:
+    """Find what the copy of a folio takes, by size, where "cpu" was counted."""
+    found = {}
+    for (size, _), group in grouped.items():
+        known = [c for s in group if (c := s.cost.copy_instructions) is not None]
+        if known:
+            found[size] = round(mean(known))
+    return found
 
 
 def _sorted(
@@ -133,11 +167,14 @@ def _row(
     engine: str,
     group: Sequence[Sample],
     means: Mapping[tuple[int, str], float],
+    copies: Mapping[int, int],
 ) -> Row:
     figures = [sample.instructions_per_folio for sample in group]
     first = group[0].cost
     stock = means.get((size, "stock"))
     engine_bytes = [sample.cost.engine_bytes for sample in group]
+    later = [n for s in group if (n := s.later_instructions_per_folio) is not None]
+    by_cpu = engine != "dcbm" and not (engine == "mtcopy" and first.engine_bytes)
     return Row(
         bench=BENCH,
         engine=engine,
@@ -147,7 +184,8 @@ def _row(
         moved_bytes=first.folios * size,
         rounds=len(first.pass_ns),
         verified=all(sample.cost.verified for sample in group),
-        split_folios=0,
+        # Those that are to stay whole are checked there.
+        split_folios=max(sample.cost.split_folios or 0 for sample in group),
         engine_bytes=None
         if None in engine_bytes
         else sum(count for count in engine_bytes if count is not None),
@@ -155,7 +193,9 @@ def _row(
         instructions_per_folio=round(means[(size, engine)]),
         instructions_per_folio_min=round(min(figures)),
         instructions_per_folio_max=round(max(figures)),
-        copy_instructions=first.copy_instructions,
+        copy_instructions=copies.get(size) if by_cpu else None,
+        later_instructions_per_folio=round(mean(later)) if later else None,
+        partially_mapped_folios=first.nr_anon_partially_mapped,
         layouts=len(group),
     )
 

@@ -72,6 +72,12 @@ class Cost(msgspec.Struct, tag_field="type", tag="cost", kw_only=True):
     copy_instructions: int | None
     engine_bytes: int | None
     verified: bool
+    # Of sizes in between, whose folios stock Linux splits: after all passes, of
+    # which the first is the first move of fresh memory.
+    split_folios: int | None = None
+    nr_anon_partially_mapped: int | None = None
+    split: int | None = None
+    split_deferred: int | None = None
 
 
 class Latency(msgspec.Struct, tag_field="type", tag="latency", kw_only=True):

@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen
 
@@ -52,6 +52,7 @@ class Job:
     vanilla: BuildRequest
     command: tuple[str, ...]
     jobs: int
+    sizes: tuple[int, ...] = cost.DEFAULT_SIZES
 
     @property
     def topology(self) -> str:
@@ -71,6 +72,7 @@ class Boot:
     layout: int
     kernel: BuiltKernel
     modules: tuple[Path, ...]
+    sizes: tuple[int, ...] = cost.DEFAULT_SIZES
     again: bool = False
 
     @property
@@ -134,9 +136,10 @@ def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
         kernel = kernels[job.request_for(engine)]
         module = cost.MODULES.get(engine)
         modules = () if module is None else (module_path(kernel, module),)
-        boots += [Boot(engine, n, kernel, modules) for n in range(job.layouts)]
-    first = boots[0]
-    return [*boots, Boot(first.engine, 0, first.kernel, first.modules, again=True)]
+        boots += [
+            Boot(engine, n, kernel, modules, job.sizes) for n in range(job.layouts)
+        ]
+    return [*boots, replace(boots[0], again=True)]
 
 
 def qemu_args(boot: Boot, initrd: Path) -> list[str]:
@@ -147,7 +150,7 @@ def qemu_args(boot: Boot, initrd: Path) -> list[str]:
     # that the kernel does not know would become arguments of /init.
     words = [f"console={arch.console}", "loglevel=5", "panic=-1"]
     words += [*machine.kernel_words(), "--"]
-    words += cost.init_arguments(boot.engine, boot.modules, boot.layout)
+    words += cost.init_arguments(boot.engine, boot.modules, boot.layout, boot.sizes)
     return [
         *bare_machine(machine, accel.TCG, icount=True),
         *machine.qemu_args(),

@@ -131,9 +131,13 @@ def render_move_pages(result: Result) -> str:
 def cost(rows: Sequence[Row]) -> str:
     """Lay out instructions per folio by engine."""
     header = ["folio", "engine", "instructions", "min..max", "to stock", "layouts"]
+    header += ["besides the copy"] if any(r.copy_instructions for r in rows) else []
+    moved = any(row.later_instructions_per_folio is not None for row in rows)
+    header += ["later moves", "split", "partially mapped"] if moved else []
     cells = []
     for row in rows:
         ratio = row.ratio_to_stock
+        copy, later = row.copy_instructions, row.later_instructions_per_folio
         cells.append(
             [
                 format_size(row.folio_bytes),
@@ -145,7 +149,17 @@ def cost(rows: Sequence[Row]) -> str:
                 str(row.layouts),
             ]
         )
+        if "besides the copy" in header:
+            besides = None if copy is None else (row.instructions_per_folio or 0) - copy
+            cells[-1].append(_or_dash(besides))
+        if moved:
+            split = None if later is None else row.split_folios
+            cells[-1] += map(_or_dash, (later, split, row.partially_mapped_folios))
     return output.table(header, cells)
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
 
 
 def render_cost(result: Result) -> str:

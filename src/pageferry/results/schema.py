@@ -120,7 +120,14 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     instructions_per_folio: Count | None = None
     instructions_per_folio_min: Count | None = None
     instructions_per_folio_max: Count | None = None
+    # Of them, those of the copy: as the engine "cpu" was timed, for all rows in
+    # which the CPU copies.
     copy_instructions: Count | None = None
+    # Sizes between a page and 2M: instructions_per_folio is of the first move of
+    # fresh memory, and this of the mean of the moves after it.
+    later_instructions_per_folio: Count | None = None
+    # Folios that the kernel counted as partially mapped after the last move.
+    partially_mapped_folios: Count | None = None
     layouts: Count | None = None
     # How long folios were out of reach: medians of rounds, and their range.
     unmapped_ns: Unmapped | None = None
