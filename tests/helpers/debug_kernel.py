@@ -39,6 +39,8 @@ _STEPS = {
     "kselftest": "./migrate_offload",
     # An engine with a result per folio and no stream is what hazards use.
     "fallback": "./fallback -v posted -v stream -f streams",
+    # Each way to be mapped, with few pages and with many; all sizes elsewhere.
+    "whole": "./whole -v 16k -v 64k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
     # Last: they poison pages, and damage data where a rule is switched off.
     "hazards": f"./hazards {_HAZARDS}",

@@ -32,6 +32,13 @@ _STREAMS = (
     "give_back_what_is_done",
     "report_while_given_more",
 )
+_WHOLE = (
+    *("stays_so", "stays_so_with_an_engine", "is_split_without"),
+    *("stays_so_from_then_on", "stays_so_when_shared", "stays_so_in_two_tables"),
+    *("stays_so_in_many_vmas", "is_split_when_it_is_not"),
+    *("is_seen_to_be_unmapped_meanwhile", "keeps_the_bits_of_each_page"),
+)
+_ALL_SIZES = ("16k", "32k", "64k", "128k", "256k", "512k", "1m", "2m_by_ptes")
 _TESTS = (
     *(f"memory.{kind}.{how}" for kind in _KINDS for how in ("moves", "moves_in_use")),
     *(f"policy.{name}" for name in _POLICY),
@@ -45,6 +52,24 @@ _FALLBACK_TESTS = (
 @pytest.mark.parametrize("name", _TESTS)
 def test_kselftest(debug_run: guests.Steps, name: str) -> None:
     debug_run.passes("kselftest", name)
+
+
+@pytest.mark.parametrize("size", ["16k", "64k", "2m_by_ptes"])
+@pytest.mark.parametrize("name", _WHOLE)
+def test_large_folios_stay_whole(debug_run: guests.Steps, name: str, size: str) -> None:
+    debug_run.passes("whole", f"whole.{size}.{name}")
+
+
+def test_large_folios_of_every_size_stay_whole(kernel_vm: BuiltKernel) -> None:
+    """In the kernel of users, which has no engine that is slow on purpose."""
+    outcome = guests.boot(kernel_vm, "./whole", topology="two-node")
+    report = ktap.parse(outcome.stdout)
+    assert not report.problems()
+    slow = "is_seen_to_be_unmapped_meanwhile"
+    assert set(report.skips()) == {f"whole.{size}.{slow}" for size in _ALL_SIZES}
+    assert report.names() == {
+        f"whole.{size}.{name}" for size in _ALL_SIZES for name in _WHOLE if name != slow
+    }
 
 
 @pytest.mark.parametrize("name", _FALLBACK_TESTS)
@@ -86,7 +111,7 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
     names = ("migrate_offload", "fallback", "hazards", "dcbm", "latency")
-    for name in (*names, "damon", "damon_scheme"):
+    for name in (*names, "whole", "damon", "damon_scheme"):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()
         assert report.skipped or report.skips()

@@ -512,6 +512,9 @@ void migrate_windows_planned(struct migrate_windows *w);
 u64 migrate_windows_backlog_ns(const struct migrate_windows *w);
 void migrate_limit_prepare(void);
 
+/* mm/migrate_ptes.c */
+extern struct kobj_attribute migrate_batch_ptes_attr;
+
 /* mm/migrate_offload.c */
 int migrate_part_pool_init(void);
 struct migrate_part *migrate_part_alloc(void);

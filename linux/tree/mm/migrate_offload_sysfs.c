@@ -351,6 +351,9 @@ static struct attribute *migrate_offload_attrs[] = {
 	&verify_attr.attr,
 	&held_folios_attr.attr,
 	&migrate_measure_attr.attr,
+#ifdef CONFIG_MIGRATE_BATCH_PTES
+	&migrate_batch_ptes_attr.attr,
+#endif
 	NULL
 };
 

@@ -224,33 +224,60 @@ void mo_reset(void)
 	reset_test_engine();
 }
 
-static __u64 read_entry(const char *path, __u64 index)
+static void read_entries(const char *path, __u64 index, size_t nr,
+			 __u64 *entries)
 {
+	ssize_t bytes = nr * sizeof(*entries);
 	int fd = open(path, O_RDONLY);
-	__u64 entry;
 
 	if (fd < 0)
 		mo_die("cannot open %s: %m", path);
-	if (pread(fd, &entry, sizeof(entry), index * sizeof(entry)) !=
-	    sizeof(entry))
+	if (pread(fd, entries, bytes, index * sizeof(*entries)) != bytes)
 		mo_die("cannot read %s: %m", path);
 	close(fd);
+}
+
+static __u64 read_entry(const char *path, __u64 index)
+{
+	__u64 entry;
+
+	read_entries(path, index, 1, &entry);
 	return entry;
+}
+
+__u64 mo_pagemap(const void *addr)
+{
+	return read_entry("/proc/self/pagemap", (uintptr_t)addr / SZ_4K);
+}
+
+void mo_pfns(const void *addr, size_t nr, __u64 *pfns)
+{
+	size_t i;
+
+	read_entries("/proc/self/pagemap", (uintptr_t)addr / SZ_4K, nr, pfns);
+	for (i = 0; i < nr; i++) {
+		if (!(pfns[i] & (1ULL << 63)))
+			mo_die("no page at %p", addr + i * SZ_4K);
+		pfns[i] &= (1ULL << 55) - 1;
+	}
 }
 
 __u64 mo_pfn(const void *addr)
 {
-	__u64 entry = read_entry("/proc/self/pagemap", (uintptr_t)addr / SZ_4K);
+	__u64 pfn;
 
-	if (!(entry & (1ULL << 63)))
-		mo_die("no page at %p", addr);
-	return entry & ((1ULL << 55) - 1);
+	mo_pfns(addr, 1, &pfn);
+	return pfn;
+}
+
+void mo_page_flags(__u64 pfn, size_t nr, __u64 *flags)
+{
+	read_entries("/proc/kpageflags", pfn, nr, flags);
 }
 
 bool mo_swapped(const void *addr)
 {
-	return read_entry("/proc/self/pagemap", (uintptr_t)addr / SZ_4K) &
-		(1ULL << 62);
+	return mo_pagemap(addr) & (1ULL << 62);
 }
 
 bool mo_page_flag(const void *addr, unsigned int flag)

@@ -24,6 +24,7 @@
 /* Bits of /proc/kpageflags, see Documentation/admin-guide/mm/pagemap.rst. */
 #define KPF_SWAPCACHE 13
 #define KPF_COMPOUND_HEAD 15
+#define KPF_COMPOUND_TAIL 16
 #define KPF_KSM 21
 
 /* Say why, and end the test. */
@@ -66,7 +67,13 @@ void mo_set_limit(const char *name, long long number);
 void mo_reset(void);
 int mo_run(const char *const argv[]);
 
+/* An entry of /proc/self/pagemap. */
+__u64 mo_pagemap(const void *addr);
 __u64 mo_pfn(const void *addr);
+/* Those of @nr pages in a row, which have to be there. */
+void mo_pfns(const void *addr, size_t nr, __u64 *pfns);
+/* Entries of /proc/kpageflags. */
+void mo_page_flags(__u64 pfn, size_t nr, __u64 *flags);
 bool mo_swapped(const void *addr);
 bool mo_page_flag(const void *addr, unsigned int flag);
 

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Large folios that are mapped by single page table entries: unmapped and mapped
+ * again in one step when they migrate.  See mm/migrate_ptes.c.
+ */
+#ifndef _MM_MIGRATE_PTES_H
+#define _MM_MIGRATE_PTES_H
+
+#include <linux/jump_label.h>
+#include <linux/mm.h>
+#include <linux/rmap.h>
+
+#include "internal.h"
+
+#ifdef CONFIG_MIGRATE_BATCH_PTES
+DECLARE_STATIC_KEY_TRUE(migrate_batch_ptes_key);
+
+#define migrate_batch_ptes_on() static_branch_likely(&migrate_batch_ptes_key)
+
+int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
+			 enum ttu_flags flags);
+unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
+				struct folio *folio, struct page *page);
+void __migrate_queue_if_partial(struct folio *folio);
+#else
+#define migrate_batch_ptes_on() false
+
+static inline int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
+				       struct folio *folio,
+				       enum ttu_flags flags)
+{
+	return 0;
+}
+
+static inline unsigned int
+__migrate_map_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
+		   struct page *page)
+{
+	return 0;
+}
+
+static inline void __migrate_queue_if_partial(struct folio *folio)
+{
+}
+#endif /* CONFIG_MIGRATE_BATCH_PTES */
+
+/*
+ * try_to_migrate_one() has found an entry that maps a page of @folio: unmap it,
+ * and with it those behind it that map the pages behind that one.  The walk goes
+ * on behind the last of them.
+ *
+ * Returns how many it was, 0 if the entry is one for the ordinary way, and
+ * -EBUSY if somebody has pinned the folio: it cannot be migrated.
+ */
+static inline int migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
+				     struct folio *folio, enum ttu_flags flags)
+{
+	if (!folio_test_large(folio) || folio_test_hugetlb(folio) ||
+	    !migrate_batch_ptes_on())
+		return 0;
+	return __migrate_unmap_ptes(pvmw, folio, flags);
+}
+
+/*
+ * remove_migration_pte() has found a migration entry that is to map the nth page
+ * of a large @folio from now on: map it, and with it those that are to map the
+ * next pages in the same way.  Returns how many it was, 0 if the entry is one for
+ * the ordinary way.
+ */
+static inline unsigned int migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
+					    struct folio *folio,
+					    unsigned long nth)
+{
+	if (!pvmw->pte || !migrate_batch_ptes_on())
+		return 0;
+	return __migrate_map_ptes(pvmw, folio, &folio->page + nth);
+}
+
+/*
+ * Is every page of a large folio mapped by somebody?  PG_partially_mapped may
+ * say otherwise: when folios are unmapped for migration one entry after the
+ * other, it is set, and stays.
+ */
+static inline bool migrate_is_whole(struct folio *folio)
+{
+	return migrate_batch_ptes_on() &&
+		(folio_entire_mapcount(folio) ||
+		 folio_nr_pages_mapped(folio) == folio_nr_pages(folio));
+}
+
+/*
+ * A folio is mapped again.  Has a part of it been unmapped before, or while it
+ * was not mapped?  Then it is to be split one day.  Returns false if that is to
+ * be found out in the ordinary way.
+ */
+static inline bool migrate_queue_if_partial(struct folio *folio)
+{
+	if (!folio_test_large(folio) || !migrate_batch_ptes_on())
+		return false;
+	if (!migrate_is_whole(folio))
+		__migrate_queue_if_partial(folio);
+	return true;
+}
+
+/* mm/rmap.c */
+void migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
+			unsigned int nr, pte_t pte, enum ttu_flags flags);
+void folio_remove_rmap_ptes_migrating(struct folio *folio, struct page *page,
+				      int nr_pages, struct vm_area_struct *vma);
+
+#endif /* _MM_MIGRATE_PTES_H */
