@@ -179,7 +179,8 @@ def test_the_balancer_spreads_memory_and_brings_it_home(seen: dict[str, Any]) ->
     assert [change["kind"] for change in changes] == ["spread", "home"]
     assert "0=1,1=0 -> 0=3,1=1" in changes[0]["why"]
     # Between the two, pages really were elsewhere.
-    assert found["meanwhile"][0][:2] == [PAGES * 3 // 4, PAGES // 4]
+    places = [pages[:2] for pages in found["meanwhile"]]
+    assert [PAGES * 3 // 4, PAGES // 4] in places
     assert found["after"][:2] == [PAGES, 0]
     assert found["verified"]["ok"]
     assert 'changes_total{kind="spread"} 1' in found["metrics"]
