@@ -180,3 +180,16 @@ def test_default_is_null_not_zero() -> None:
         ).elapsed_ns
         is None
     )
+
+
+def test_measured_runs_can_be_read_and_are_listed() -> None:
+    folder = ROOT / "docs" / "results"
+    listed = (folder / "README.md").read_text(encoding="utf-8")
+    runs = sorted(folder.glob("*.json"))
+    assert runs
+    for run in runs:
+        assert f"`{run.name}`" in listed
+        result = decode(run.read_bytes())
+        assert result.rows
+        assert all(row.verified for row in result.rows)
+        assert not [check for check in result.checks or () if not check.ok]
