@@ -79,8 +79,10 @@ def group(
         stdout=stdout,
         stderr=stderr,
         pass_fds=tuple(pass_fds),
-        # Not in the terminal's group: Ctrl-C reaches us, and we end it.
-        start_new_session=True,
+        # Not in the terminal's group: Ctrl-C reaches us, and we end it. Nor a
+        # session of its own: where Linux schedules session by session
+        # (autogroup), such a one does not give way as `nice` told us to.
+        process_group=0,
     )
     try:
         yield process
