@@ -48,8 +48,6 @@ def pytest_configure() -> None:
 def _waits_for(item: pytest.Item) -> int:
     """Say how long a test has to wait for kernels and boots that others do."""
     names = item.fixturenames if isinstance(item, pytest.Function) else ()
-    if item.get_closest_marker("alone"):
-        return len(_WAITS) + 1
     if not debug_kernel.JOBS.keys().isdisjoint(names):
         return len(_WAITS)
     return max((_WAITS.index(name) for name in names if name in _WAITS), default=0)

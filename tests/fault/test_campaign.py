@@ -12,7 +12,7 @@ from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest, BuiltKernel
 
 # Calls must not take longer than some seconds.
-pytestmark = [pytest.mark.vm, pytest.mark.fault, pytest.mark.alone]
+pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
 # A CPU copy, a lost interrupt, pages that are held, and pages that are lost.
 _JOB = run_campaign.Job(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers import ahead
+from pageferry import proc
 
 
 def _slow() -> int:
@@ -21,7 +22,17 @@ def _fails() -> int:
     raise ValueError("not this one")
 
 
+def _patience() -> int:
+    """Say what a program gets that this process starts."""
+    with proc.group(["nice"]) as process:
+        assert process.stdout is not None
+        niceness = int(process.stdout.read())
+        assert os.getsid(process.pid) == os.getsid(0)
+    return niceness
+
+
 JOBS: dict[str, Callable[[], int]] = {
+    "patience": _patience,
     "slow": _slow,
     "fails": _fails,
     "last": os.getpid,

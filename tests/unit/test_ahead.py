@@ -35,6 +35,16 @@ def test_whoever_waits_does_another_meanwhile(queue: ahead.Queue) -> None:
     assert queue.result("last", queued_jobs.JOBS) == os.getpid()
 
 
+def test_what_is_done_ahead_gives_way(queue: ahead.Queue) -> None:
+    """All that it starts, too, and where sessions are what is scheduled."""
+    while not (queue.process.here / "patience.claim").exists():
+        time.sleep(0.01)
+    assert queue.result("patience", queued_jobs.JOBS) == os.nice(0) + 15
+    autogroup = Path(f"/proc/{queue.process.process.pid}/autogroup")
+    if autogroup.exists():
+        assert autogroup.read_text().split()[-1] == "15"
+
+
 def test_a_job_that_failed_says_why(queue: ahead.Queue) -> None:
     for _ in range(2):
         with pytest.raises(AssertionError, match="not this one"):

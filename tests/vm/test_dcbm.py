@@ -72,7 +72,6 @@ def test_dcbm_can_be_unloaded_at_any_moment(unload_run: guests.Steps) -> None:
     assert report.names() == {debug_kernel.ONE_THREAD}
 
 
-@pytest.mark.alone
 def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
     """Also with one 2M folio in each window."""
     output = tmp_path / "result.json"

@@ -39,7 +39,6 @@ def all_rows(result: Result) -> list[tuple[str, Row]]:
     return [(str([getattr(r, n) for n in names]), r) for r in result.rows]
 
 
-@pytest.mark.alone
 def test_every_engine_is_measured(result: Result) -> None:
     # Stock once, three engines with one and with two windows.
     assert len(result.rows) == 2 * (1 + 3 * 2)
@@ -53,7 +52,6 @@ def test_every_engine_is_measured(result: Result) -> None:
         assert row.bytes_per_s.min > 0
 
 
-@pytest.mark.alone
 def test_folios_were_out_of_reach_for_a_while(result: Result) -> None:
     for name, row in all_rows(result):
         times, most = row.unmapped_ns, row.unmapped_ns_max
@@ -71,7 +69,6 @@ def test_folios_were_out_of_reach_for_a_while(result: Result) -> None:
         assert 0 < times.first <= all_of_it_ns, name
 
 
-@pytest.mark.alone
 def test_limits_are_those_of_the_engine(result: Result) -> None:
     for name, row in all_rows(result):
         if row.engine == "stock":
@@ -88,7 +85,6 @@ def test_limits_are_those_of_the_engine(result: Result) -> None:
             assert row.windows.min >= row.moved_bytes // (512 * 4096), name
 
 
-@pytest.mark.alone
 def test_engines_did_the_copying(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
     """Without a limit: one that the host makes too slow for it would be left out."""
     path = tmp_path / "result.json"
@@ -106,7 +102,6 @@ def test_engines_did_the_copying(kernel_vm: BuiltKernel, tmp_path: Path) -> None
         assert row.engine_bytes, row.engine
 
 
-@pytest.mark.alone
 def test_a_program_touched_the_memory(result: Result) -> None:
     for name, row in all_rows(result):
         assert row.touch is not None, name
@@ -174,7 +169,6 @@ def test_settings_come_back(in_vm: RunInVm, kernel_vm: BuiltKernel) -> None:
     assert done.stdout.splitlines() == ["status 0", "same"], done.stdout + done.stderr
 
 
-@pytest.mark.alone
 def test_channels_get_slower_in_mid_run(
     kernel_vm: BuiltKernel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
