@@ -16,7 +16,18 @@ pytestmark = [pytest.mark.vm, pytest.mark.perf]
 # Of stock's rate, by folio size.
 WITH_TWO_CPUS = {4096: 0.97, 65536: 1.2, 2 << 20: 1.6}
 CPUS_BUSY = dict.fromkeys(WITH_TWO_CPUS, 0.97)
-ATTEMPTS = 3
+ATTEMPTS = 5
+# On a host that is left alone the fastest round is hardly faster than the median.
+# Where a CPU shares its core with others, or its caches, it is up to twice as
+# fast, and the two sides of a ratio were not measured on the same machine.
+EVEN = 1.15
+
+
+def unevenness(result: Result) -> float:
+    """Say how many times as fast as the median one the fastest round of stock was."""
+    quiet = [row for row in result.rows if row.engine == "stock" and not row.busy]
+    rates = [row.bytes_per_s for row in quiet]
+    return max(rate.max / rate.median for rate in rates if rate is not None)
 
 
 def measure(tmp_path: Path, capsys: pytest.CaptureFixture[str], *argv: str) -> Result:
@@ -24,7 +35,7 @@ def measure(tmp_path: Path, capsys: pytest.CaptureFixture[str], *argv: str) -> R
 
     Only a disturbed run is repeated, never one whose figures do not please.
     """
-    share = 0.0
+    share, uneven = 0.0, 0.0
     for number in range(ATTEMPTS):
         path = tmp_path / f"{number}.json"
         fixed = ("--vm", "--engines", "mtcopy", "--json")
@@ -33,9 +44,13 @@ def measure(tmp_path: Path, capsys: pytest.CaptureFixture[str], *argv: str) -> R
         assert code == 0, said.err
         result = decode(path.read_bytes())
         share = result.machine.host_other_load or 0.0
-        if share <= TOLERABLE:
+        uneven = unevenness(result)
+        if share <= TOLERABLE and uneven <= EVEN:
             return result
-    pytest.skip(f"other work took {share * 100:.0f}% of this host's CPU time")
+    pytest.skip(
+        f"other work took {share * 100:.0f}% of this host's CPU time, and the fastest"
+        f" round of stock was {uneven:.2f} times as fast as the median one"
+    )
 
 
 def too_slow(result: Result, wanted: dict[int, float], *, busy: bool) -> list[str]:
@@ -67,6 +82,7 @@ def test_faster_with_two_cpus(
 def test_not_slower_where_cpus_are_busy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ("--total", "128M", "--rounds", "21", "--busy=only", "--no-limit")
+    # Both: with nothing else to do it is seen whether the host was even.
+    argv = ("--total", "64M", "--rounds", "21", "--busy=both", "--no-limit")
     result = measure(tmp_path, capsys, *argv)
     assert too_slow(result, CPUS_BUSY, busy=True) == []
