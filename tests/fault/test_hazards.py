@@ -63,4 +63,4 @@ def test_engines_go_only_when_nobody_copies(unload_run: guests.Steps) -> None:
 def test_copying_gives_way_to_others(kernel_rules: BuiltKernel) -> None:
     """Not in the debug kernel, which is preemptible anywhere."""
     outcome = guests.boot(kernel_rules, "./latency", topology="cost")
-    guests.passes(outcome.stdout, at_least=2)
+    guests.passes(outcome.stdout, at_least=4)

@@ -2,8 +2,8 @@
 /*
  * Copying must give way: a thread with a real-time priority sleeps for short
  * times, and sees how late it wakes up, while another one on the same CPU moves
- * large folios with the engine "cpu".  Late by a large part of what moving one
- * folio takes means that nobody gave way.
+ * large folios with an engine that has it copy.  Late by a large part of what one
+ * folio takes to move means that nobody gave way.
  *
  * That is told reliably only where time is a count of instructions: a virtual
  * machine with one CPU, run by QEMU with -icount.
@@ -70,15 +70,15 @@ static pthread_t start_sleeper(void)
 	return thread;
 }
 
-static void measure(const struct mo_area *area, const char *rule,
-		    long long *move_ns, long long *late_ns)
+static void measure(const struct mo_area *area, const char *engine,
+		    const char *rule, long long *move_ns, long long *late_ns)
 {
 	long long start;
 	pthread_t thread;
 	int i;
 
 	mo_write(PATH_DEBUG "break_rules", rule);
-	mo_select("cpu");
+	mo_select(engine);
 	/* The first move is slow: the host has to find memory. */
 	mo_move(area, mo_nodes[1]);
 	mo_move(area, mo_nodes[0]);
@@ -99,13 +99,24 @@ static void measure(const struct mo_area *area, const char *rule,
 
 	mo_select("none");
 	mo_write(PATH_DEBUG "break_rules", "none");
-	printf("# rule off: %s; one move takes %lld us, the worst wake-up is %lld us late\n",
-	       rule, *move_ns / 1000, *late_ns / 1000);
+	printf("# %s, rule off: %s; one move takes %lld us, the worst wake-up is %lld us late\n",
+	       engine, rule, *move_ns / 1000, *late_ns / 1000);
+}
+
+static void check(const struct mo_area *area, const char *engine)
+{
+	long long move_ns, late_ns;
+
+	measure(area, engine, "none", &move_ns, &late_ns);
+	ksft_test_result(late_ns < move_ns / 4,
+			 "resched.%s with_all_rules\n", engine);
+	measure(area, engine, "resched", &move_ns, &late_ns);
+	ksft_test_result(late_ns > move_ns / 2,
+			 "resched.%s without_its_rule\n", engine);
 }
 
 int main(void)
 {
-	long long move_ns, late_ns;
 	struct mo_area area;
 	const char *why_not;
 	cpu_set_t one;
@@ -120,6 +131,8 @@ int main(void)
 	CPU_SET(sched_getcpu(), &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		mo_die("cannot stay on one CPU: %m");
+	if (!mo_load_test_engine(MO_TEST_PLAIN))
+		ksft_exit_skip("no migrate_offload_test\n");
 	why_not = mo_map(&area, MO_ANON, SZ_2M, SZ_2M);
 	if (why_not)
 		ksft_exit_skip("%s\n", why_not);
@@ -127,11 +140,10 @@ int main(void)
 	if (mlockall(MCL_CURRENT))
 		mo_die("cannot stay in memory: %m");
 
-	ksft_set_plan(2);
-	measure(&area, "none", &move_ns, &late_ns);
-	ksft_test_result(late_ns < move_ns / 4, "resched with_all_rules\n");
-	measure(&area, "resched", &move_ns, &late_ns);
-	ksft_test_result(late_ns > move_ns / 2, "resched without_its_rule\n");
+	ksft_set_plan(4);
+	/* By folio_mc_copy(), and by migrate_copy_range(). */
+	check(&area, "cpu");
+	check(&area, "test");
 	mo_unmap(&area);
 	ksft_finished();
 }
