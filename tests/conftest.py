@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from helpers import ahead, debug_kernel, guests, kernels
 from pageferry.kernel.build import BuiltKernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
+
+# What these assert is to be explained as in tests, which takes effect on import.
+pytest.register_assert_rewrite("helpers.guests", "helpers.interleave")
+
+from helpers import ahead, debug_kernel, guests, kernels  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 # Quick ones first: a typo should not wait for a kernel build.
