@@ -18,9 +18,6 @@
  * for anonymous pages that are exclusive, entries are cleared first, then comes
  * a barrier, and then the folio must not be pinned, or they are put back as they
  * were: the order that folio_try_share_anon_rmap_pte() asks for, for all of them.
- *
- * Bits of an entry stay its own: whether it was accessed, dirty, soft-dirty,
- * writable, or protected by userfaultfd.
  */
 
 #include <linux/kstrtox.h>
@@ -37,6 +34,7 @@
 
 #include "internal.h"
 #include "migrate_offload.h"
+#include "migrate_pte.h"
 #include "migrate_ptes.h"
 
 /* On unless an administrator says otherwise. */
@@ -113,35 +111,6 @@ static bool migrate_ptes_begin(struct migrate_ptes *run,
 static bool migrate_page_exclusive(const struct page *page)
 {
 	return test_bit(PG_anon_exclusive, &page->flags);
-}
-
-static swp_entry_t migrate_pte_entry(unsigned long pfn, pte_t pte,
-				     bool exclusive)
-{
-	swp_entry_t entry;
-
-	if (pte_write(pte))
-		entry = make_writable_migration_entry(pfn);
-	else if (exclusive)
-		entry = make_readable_exclusive_migration_entry(pfn);
-	else
-		entry = make_readable_migration_entry(pfn);
-	if (pte_young(pte))
-		entry = make_migration_entry_young(entry);
-	if (pte_dirty(pte))
-		entry = make_migration_entry_dirty(entry);
-	return entry;
-}
-
-static pte_t migrate_pte_of_entry(swp_entry_t entry, pte_t old)
-{
-	pte_t pte = swp_entry_to_pte(entry);
-
-	if (pte_soft_dirty(old))
-		pte = pte_swp_mksoft_dirty(pte);
-	if (pte_uffd_wp(old))
-		pte = pte_swp_mkuffd_wp(pte);
-	return pte;
 }
 
 /* May exclusive pages become pages that may be shared?  Entries are cleared. */
@@ -345,28 +314,6 @@ static unsigned int migrate_ptes_alike(struct page_vma_mapped_walk *pvmw,
 			break;
 	}
 	return nr;
-}
-
-/* The entry that maps @page in place of this migration entry. */
-static pte_t migrate_pte_mapped(struct vm_area_struct *vma, struct folio *folio,
-				struct page *page, pte_t old_pte)
-{
-	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
-	swp_entry_t entry = pte_to_swp_entry(old_pte);
-
-	if (!is_migration_entry_young(entry))
-		pte = pte_mkold(pte);
-	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
-		pte = pte_mkdirty(pte);
-	if (pte_swp_soft_dirty(old_pte))
-		pte = pte_mksoft_dirty(pte);
-	else
-		pte = pte_clear_soft_dirty(pte);
-	if (is_writable_migration_entry(entry))
-		pte = pte_mkwrite(pte, vma);
-	else if (pte_swp_uffd_wp(old_pte))
-		pte = pte_mkuffd_wp(pte);
-	return pte;
 }
 
 unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A page table entry, and the migration entry that takes its place: bits of an
+ * entry stay its own, whether it was accessed, dirty, soft-dirty, writable, or
+ * protected by userfaultfd.
+ */
+#ifndef _MM_MIGRATE_PTE_H
+#define _MM_MIGRATE_PTE_H
+
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/swap.h>
+#include <linux/swapops.h>
+
+/* The migration entry for a page that @pte maps. */
+static inline swp_entry_t migrate_pte_entry(unsigned long pfn, pte_t pte,
+					    bool exclusive)
+{
+	swp_entry_t entry;
+
+	if (pte_write(pte))
+		entry = make_writable_migration_entry(pfn);
+	else if (exclusive)
+		entry = make_readable_exclusive_migration_entry(pfn);
+	else
+		entry = make_readable_migration_entry(pfn);
+	if (pte_young(pte))
+		entry = make_migration_entry_young(entry);
+	if (pte_dirty(pte))
+		entry = make_migration_entry_dirty(entry);
+	return entry;
+}
+
+/* As it stands in the page table, with the bits that are not of the page. */
+static inline pte_t migrate_pte_of_entry(swp_entry_t entry, pte_t old)
+{
+	pte_t pte = swp_entry_to_pte(entry);
+
+	if (pte_soft_dirty(old))
+		pte = pte_swp_mksoft_dirty(pte);
+	if (pte_uffd_wp(old))
+		pte = pte_swp_mkuffd_wp(pte);
+	return pte;
+}
+
+/* The entry that maps @page in place of this migration entry. */
+static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
+				       struct folio *folio, struct page *page,
+				       pte_t old_pte)
+{
+	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
+	swp_entry_t entry = pte_to_swp_entry(old_pte);
+
+	if (!is_migration_entry_young(entry))
+		pte = pte_mkold(pte);
+	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
+		pte = pte_mkdirty(pte);
+	if (pte_swp_soft_dirty(old_pte))
+		pte = pte_mksoft_dirty(pte);
+	else
+		pte = pte_clear_soft_dirty(pte);
+	if (is_writable_migration_entry(entry))
+		pte = pte_mkwrite(pte, vma);
+	else if (pte_swp_uffd_wp(old_pte))
+		pte = pte_mkuffd_wp(pte);
+	return pte;
+}
+
+#endif /* _MM_MIGRATE_PTE_H */
