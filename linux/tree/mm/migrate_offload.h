@@ -8,6 +8,7 @@
 
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
+#include <linux/ktime.h>
 #include <linux/migrate.h>
 #include <linux/migrate_copy_offload.h>
 #include <linux/mm.h>
@@ -493,6 +494,21 @@ void migrate_offload_note_unmapped(int reason, u64 ns);
 void migrate_offload_note_reason(const struct folio *folio, int reason);
 void migrate_offload_forget_reason(const struct folio *folio);
 bool migrate_measuring(void);
+
+/* mm/migrate_offload_move.c */
+void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part);
+void migrate_part_judge(struct migrate_part *part,
+			struct migrate_copy_pair *pair,
+			enum migrate_offload_counter why);
+void migrate_part_move_range(struct migrate_windows *w,
+			     struct migrate_part *part,
+			     unsigned int from, unsigned int to);
+void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part);
+
+static inline void migrate_windows_clock(struct migrate_windows *w)
+{
+	w->now_ns = ktime_get_ns();
+}
 
 /* mm/migrate_offload_limit.c */
 extern const struct attribute_group migrate_limit_group;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Folios of a window are moved: in which order, how often, and with whose copy.
+ *
+ * migrate_offload_window.c says when.  Nothing here waits for the engine.
+ */
+
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+
+/* The folio is back where programs find it, or where they found it before. */
+static void migrate_pair_reachable(struct migrate_windows *w,
+				   struct migrate_part *part,
+				   struct migrate_copy_pair *pair,
+				   size_t bytes, int rc)
+{
+	u64 unmapped_ns = w->now_ns - pair->unmapped_ns;
+
+	migrate_offload_forget_reason(pair->src);
+	migrate_offload_note_unmapped(w->reason, unmapped_ns);
+	part->took.worst_ns = max(part->took.worst_ns, unmapped_ns);
+	pair->src = NULL;
+	part->nr_open--;
+	if (unlikely(w->traced))
+		migrate_trace_folio(w, bytes, unmapped_ns,
+				    pair->content == MIGRATE_CONTENT_DST, rc);
+}
+
+/* Move a pair once.  It stays if this has to be tried again. */
+static void migrate_part_move(struct migrate_windows *w,
+			      struct migrate_part *part,
+			      struct migrate_copy_pair *pair)
+{
+	size_t bytes = folio_size(pair->src);
+	int rc;
+
+	cond_resched();
+	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
+	migrate_windows_clock(w);
+	if (rc == -EAGAIN) {
+		if (pair->content == MIGRATE_CONTENT_DST)
+			part->outcome.folios[MO_RETRIED_FOLIOS]++;
+		part->nr_retry += !pair->tried;
+		pair->tried = true;
+		/* A reference that made this fail may have written to it. */
+		if (!migrate_offload_broken(MO_RULE_RETRY))
+			pair->content = MIGRATE_CONTENT_SRC;
+		return;
+	}
+	part->nr_retry -= pair->tried;
+	migrate_pair_reachable(w, part, pair, bytes, rc);
+}
+
+/* Try once more what failed, and put back what did so too often. */
+void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
+{
+	bool last = ++part->pass >= w->nr_pass;
+	unsigned int i;
+
+	for (i = 0; i < part->nr_all && part->nr_retry; i++) {
+		struct migrate_copy_pair *pair = &part->copy.pairs[i];
+		size_t bytes;
+
+		if (!pair->src || !pair->tried)
+			continue;
+		if (!last) {
+			migrate_part_move(w, part, pair);
+			continue;
+		}
+		bytes = folio_size(pair->src);
+		migrate_windows_undo_folio(w, pair->src, pair->dst);
+		migrate_windows_clock(w);
+		part->nr_retry--;
+		migrate_pair_reachable(w, part, pair, bytes, -EAGAIN);
+	}
+}
+
+/* What became of a pair that the engine had, and where its content is now. */
+void migrate_part_judge(struct migrate_part *part,
+			struct migrate_copy_pair *pair,
+			enum migrate_offload_counter why)
+{
+	enum migrate_offload_counter end = migrate_pair_judge(pair, why);
+
+	part->outcome.folios[end]++;
+	if (end == MO_ENGINE_FOLIOS) {
+		pair->content = MIGRATE_CONTENT_DST;
+		part->outcome.engine_bytes += folio_size(pair->src);
+	} else if (end == MO_HELD_FOLIOS) {
+		pair->content = MIGRATE_CONTENT_HELD;
+	} else {
+		pair->content = MIGRATE_CONTENT_SRC;
+		part->outcome.cpu_bytes += folio_size(pair->src);
+	}
+}
+
+/* Somebody has touched it, and sleeps until it is back. */
+static bool migrate_pair_is_awaited(const struct migrate_copy_pair *pair)
+{
+	return folio_test_waiters(pair->src);
+}
+
+/*
+ * Move pairs that nobody has tried to move yet: those awaited come first.  But
+ * what the engine does not have is moved as it ever was, and is only timed.
+ */
+void migrate_part_move_range(struct migrate_windows *w,
+			     struct migrate_part *part,
+			     unsigned int from, unsigned int to)
+{
+	struct migrate_copy_pair *pairs = part->copy.pairs;
+	unsigned int i;
+
+	for (i = from; i < to && part->by_engine; i++)
+		if (migrate_pair_is_awaited(&pairs[i]))
+			migrate_part_move(w, part, &pairs[i]);
+	for (i = from; i < to; i++)
+		if (pairs[i].src && !pairs[i].tried)
+			migrate_part_move(w, part, &pairs[i]);
+}
+
+/* Move what the engine has reported since we last looked. */
+void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
+{
+	struct migrate_copy_batch *copy = &part->copy;
+	unsigned int i, from = part->nr_collected, to = copy->nr_done;
+	bool again = false;
+
+	for (i = from; i < to; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		w->flying_bytes -= folio_size(pair->src);
+		migrate_part_judge(part, pair, MO_ENGINE_FOLIOS);
+		again |= migrate_pair_is_awaited(pair);
+	}
+	part->nr_collected = to;
+	if (from != to)
+		w->progress_ns = w->now_ns;
+	if (from != to && to == copy->nr_pairs) {
+		if (w->copied_ns > part->took.launched_ns)
+			part->took.backlog_ns =
+				w->copied_ns - part->took.launched_ns;
+		part->took.copied_ns = w->now_ns;
+		w->copied_ns = w->now_ns;
+	}
+
+	for (i = from; i < to && again; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		if (migrate_pair_is_awaited(pair))
+			migrate_part_move(w, part, pair);
+	}
+	for (i = from; i < to; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		if (pair->src && !pair->tried)
+			migrate_part_move(w, part, pair);
+	}
+}
