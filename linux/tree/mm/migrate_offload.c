@@ -30,6 +30,7 @@
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
@@ -46,15 +47,28 @@ DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
 static mempool_t *migrate_part_pool;
 
+/*
+ * A cache, as parts are too large for kmalloc() to keep any at hand: to free a
+ * block of some pages can make the page allocator free all that it keeps for
+ * this CPU, which takes as long as to copy 2 MiB.
+ */
 int __init migrate_part_pool_init(void)
 {
 	struct migrate_part *part;
+	struct kmem_cache *cache;
 
-	migrate_part_pool =
-		mempool_create_kmalloc_pool(MIGRATE_PART_POOL_MIN,
-					    struct_size(part, copy.pairs,
-							MIGRATE_PART_MAX_PAIRS));
-	return migrate_part_pool ? 0 : -ENOMEM;
+	cache = kmem_cache_create("migrate_part",
+				  struct_size(part, copy.pairs,
+					      MIGRATE_PART_MAX_PAIRS),
+				  0, 0, NULL);
+	if (!cache)
+		return -ENOMEM;
+	migrate_part_pool = mempool_create_slab_pool(MIGRATE_PART_POOL_MIN,
+						     cache);
+	if (migrate_part_pool)
+		return 0;
+	kmem_cache_destroy(cache);
+	return -ENOMEM;
 }
 
 /*
