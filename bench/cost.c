@@ -46,6 +46,8 @@ struct options {
 	unsigned int passes;
 	size_t sizes[MAX_SIZES];
 	size_t nr_sizes;
+	enum pages_kind kinds[NR_PAGES_KINDS];
+	size_t nr_kinds;
 };
 
 static const char usage_text[] =
@@ -61,6 +63,8 @@ static const char usage_text[] =
 	"  --huge-pages N    2M folios in the list (default 16)\n"
 	"  --middle-bytes N  of lists of folios in between (default 16M)\n"
 	"  --sizes LIST      folio sizes (default 4K,2M)\n"
+	"  --pages LIST      what base pages are: runs, random, shared, shmem,\n"
+	"                    mlocked, ksm (default runs)\n"
 	"  --scatter SEED    leave holes of this pattern in both nodes' free memory\n"
 	"                    first (default 0: none)\n"
 	"  --passes N        passes that count, even (default 4); 2 come first\n"
@@ -100,6 +104,19 @@ static void parse_sizes(struct options *o, const char *text)
 	o->nr_sizes = nr;
 }
 
+static void parse_pages(struct options *o, const char *text)
+{
+	char words[MAX_SIZES][64];
+	size_t nr = parse_list(text, words, NR_PAGES_KINDS);
+
+	if (!nr)
+		option_invalid("pages", text);
+	for (size_t i = 0; i < nr; i++)
+		if (!pages_parse(words[i], &o->kinds[i]))
+			option_invalid("pages", words[i]);
+	o->nr_kinds = nr;
+}
+
 static void parse_options(struct options *o, int argc, char **argv)
 {
 	static const struct option longopts[] = {
@@ -109,6 +126,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "huge-pages", required_argument, NULL, 'g' },
 		{ "middle-bytes", required_argument, NULL, 'i' },
 		{ "sizes", required_argument, NULL, 'z' },
+		{ "pages", required_argument, NULL, 'k' },
 		{ "scatter", required_argument, NULL, 's' },
 		{ "passes", required_argument, NULL, 'p' },
 		{ "help", no_argument, NULL, 'h' },
@@ -146,6 +164,9 @@ static void parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'z':
 			parse_sizes(o, optarg);
+			break;
+		case 'k':
+			parse_pages(o, optarg);
 			break;
 		case 's':
 			o->scatter = number("scatter", optarg, 0, UINT32_MAX);
@@ -291,32 +312,54 @@ static void report_engine(const struct options *o, size_t folio_bytes,
 }
 
 /* Every pass is the same but for the first ones, which do not count. */
-static void measure(const struct options *o, size_t folio_bytes, uint64_t nr)
+static void measure(const struct options *o, const struct region *r,
+		    const char *pages)
 {
 	unsigned int passes = WARM_UP_PASSES + o->passes;
+	size_t folio_bytes = r->folio_bytes, nr = r->bytes / folio_bytes;
 	struct engine_counts before, after;
 	uint64_t pass_ns[MAX_PASSES];
-	struct region r;
 
-	folio_size_select(folio_bytes);
-	region_map(&r, nr * folio_bytes, folio_bytes, 0);
-	region_fill(&r, folio_bytes);
-	check_whole(&r, "before");
+	check_whole(r, "before");
 	before = count_engine(&o->engine);
 	for (unsigned int pass = 0; pass < passes; pass++)
-		one_pass(&r, pass, folio_bytes, &pass_ns[pass]);
-	check_whole(&r, "after");
+		one_pass(r, pass, folio_bytes, &pass_ns[pass]);
+	check_whole(r, "after");
 	after = count_engine(&o->engine);
-	region_unmap(&r);
 
 	json_begin("cost");
 	json_str("engine", o->engine.engine);
+	if (pages)
+		json_str("pages", pages);
 	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios", nr);
 	json_u64_array("pass_ns", pass_ns + WARM_UP_PASSES, o->passes);
 	report_engine(o, folio_bytes, &before, &after);
 	json_bool("verified", true);
 	json_end();
+}
+
+static void measure_base(const struct options *o)
+{
+	for (size_t i = 0; i < o->nr_kinds; i++) {
+		struct pages pages;
+
+		pages_make(&pages, o->kinds[i], o->base_pages * page_bytes(),
+			   page_bytes());
+		measure(o, &pages.region, pages_name(o->kinds[i]));
+		pages_free(&pages);
+	}
+}
+
+static void measure_huge(const struct options *o)
+{
+	struct region r;
+
+	folio_size_select(PMD_BYTES);
+	region_map(&r, o->huge_pages * PMD_BYTES, PMD_BYTES, 0);
+	region_fill(&r, PMD_BYTES);
+	measure(o, &r, NULL);
+	region_unmap(&r);
 }
 
 /* Memory that is moved once and given back: free lists are as in later passes. */
@@ -393,6 +436,7 @@ int main(int argc, char **argv)
 		.passes = 4,
 		.sizes = { page_bytes(), PMD_BYTES },
 		.nr_sizes = 2,
+		.nr_kinds = 1,
 	};
 	uint64_t most = 0;
 
@@ -424,8 +468,10 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < o.nr_sizes; i++) {
 		size_t size = o.sizes[i];
 
-		if (size == page_bytes() || size == PMD_BYTES)
-			measure(&o, size, list_bytes(&o, size) / size);
+		if (size == page_bytes())
+			measure_base(&o);
+		else if (size == PMD_BYTES)
+			measure_huge(&o);
 		else
 			measure_middle(&o, size);
 	}

@@ -73,12 +73,15 @@ struct region {
 	int node;		/* where first touch puts it */
 	void *map;		/* what munmap() needs */
 	size_t map_bytes;
+	bool shuffled;		/* lists of it are in no order */
+	bool all;		/* moves what others map, too */
 };
 
 size_t page_bytes(void);
 bool folio_size_supported(size_t folio_bytes);
 void folio_size_select(size_t folio_bytes);
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node);
+void region_map_shared(struct region *r, size_t bytes, int node);
 void region_unmap(struct region *r);
 void region_fill(struct region *r, uint64_t seed);
 bool region_verify(const struct region *r, uint64_t seed, size_t *offset);
@@ -95,6 +98,29 @@ void region_check(const struct region *r, int node, uint64_t seed,
 void spacer_take(struct region *r, size_t folio_bytes, int node);
 void region_sabotage(struct region *r, const char *what, int node);
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);
+
+/* pages.c: small pages that are not those of one program alone, or in order */
+enum pages_kind {
+	PAGES_RUNS,	/* anonymous, one behind the other */
+	PAGES_RANDOM,	/* the same, in no order */
+	PAGES_SHARED,	/* anonymous, of two processes */
+	PAGES_SHMEM,
+	PAGES_MLOCKED,
+	PAGES_KSM,	/* merged, and mapped once */
+	NR_PAGES_KINDS,
+};
+
+struct pages {
+	enum pages_kind kind;
+	struct region region;
+	pid_t child;
+};
+
+const char *pages_name(enum pages_kind kind);
+bool pages_parse(const char *text, enum pages_kind *kind);
+void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
+		uint64_t seed);
+void pages_free(struct pages *pages);
 
 /* machine.c: nodes, CPUs, and what else may move pages */
 void node_list(char *buf, size_t size);

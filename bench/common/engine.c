@@ -46,7 +46,10 @@ bool variant_parse(const char *text, struct variant *v)
 	return false;
 }
 
-/* True where no engine is active: "off" is what cost.c calls it on a patched kernel. */
+/*
+ * True where no engine is active. "stock" is, or behaves as, a kernel that knows
+ * of none; "off" is one that does, and unmaps and maps folios in its own way.
+ */
 bool is_stock(const struct variant *v)
 {
 	return !strcmp(v->engine, "stock") || !strcmp(v->engine, "off");
@@ -144,7 +147,11 @@ static void dcbm_select(const struct variant *v)
 void engine_select(const struct variant *v)
 {
 	const char *name = is_stock(v) ? "none" : v->engine;
+	bool stock = !strcmp(v->engine, "stock");
 	char threads[16];
+
+	/* Stock Linux takes one entry after the other. */
+	pin_if_there(OFFLOAD_DIR "/batch_ptes", stock ? "false" : "true");
 
 	if (!strcmp(v->engine, "mtcopy")) {
 		snprintf(threads, sizeof(threads), "%u", v->threads);

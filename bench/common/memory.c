@@ -70,19 +70,20 @@ void folio_size_select(size_t folio_bytes)
 	}
 }
 
-void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)
+static void map_with(struct region *r, size_t bytes, size_t folio_bytes,
+		     int node, int flags)
 {
 	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
 	const size_t bits = 8 * sizeof(mask[0]);
 	int advice = folio_bytes == page_bytes() ? MADV_NOHUGEPAGE :
 						   MADV_HUGEPAGE;
 
-	r->bytes = bytes;
-	r->folio_bytes = folio_bytes;
-	r->node = node;
-	r->map_bytes = bytes + PMD_BYTES;
+	*r = (struct region){ .bytes = bytes,
+			      .folio_bytes = folio_bytes,
+			      .node = node,
+			      .map_bytes = bytes + PMD_BYTES };
 	r->map = mmap(NULL, r->map_bytes, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		      MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 	if (r->map == MAP_FAILED)
 		bench_die(BENCH_LACKING, "cannot map %zu bytes: %s",
 			  r->map_bytes, strerror(errno));
@@ -98,6 +99,17 @@ void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)
 	if (syscall(SYS_mbind, r->base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
 		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
 			  strerror(errno));
+}
+
+void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)
+{
+	map_with(r, bytes, folio_bytes, node, MAP_PRIVATE);
+}
+
+/* Base pages of shmem. */
+void region_map_shared(struct region *r, size_t bytes, int node)
+{
+	map_with(r, bytes, page_bytes(), node, MAP_SHARED);
 }
 
 void region_unmap(struct region *r)
@@ -208,6 +220,23 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 	return true;
 }
 
+/* In an order that is the same every time. */
+static void shuffle(void **pages, size_t nr)
+{
+	uint64_t seed = 1;
+
+	for (size_t i = nr; i > 1; i--) {
+		void *page = pages[i - 1];
+		size_t other;
+
+		/* Numerical Recipes' generator; its high bits are the good ones. */
+		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		other = (seed >> 32) % i;
+		pages[i - 1] = pages[other];
+		pages[other] = page;
+	}
+}
+
 /*
  * One move_pages(2) call with one entry per folio, timed.  Returns what the
  * call returned, with -errno for -1.  The arrays are written before the clock
@@ -230,9 +259,12 @@ long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 		status[i] = -1;
 	}
 
+	if (r->shuffled)
+		shuffle(pages, nr);
+
 	start = bench_now_ns();
 	ret = syscall(SYS_move_pages, 0, nr, pages, nodes, status,
-		      MPOL_MF_MOVE);
+		      r->all ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
 	*elapsed_ns = bench_now_ns() - start;
 	if (ret < 0)
 		ret = -errno;

@@ -37,12 +37,14 @@ def sample(
     folio_bytes: int = 4096,
     engine_bytes: int | None = None,
     copy_instructions: int | None = None,
+    pages: str | None = None,
 ) -> Sample:
     folios = 8192 if folio_bytes == 4096 else 32
     cost = Cost(
         engine=engine,
         folio_bytes=folio_bytes,
         folios=folios,
+        pages=pages,
         pass_ns=[per_folio * folios] * 4,
         copy_instructions=copy_instructions,
         engine_bytes=engine_bytes,
@@ -146,25 +148,70 @@ def test_check_passes_within_the_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "stock", "off", "refused"),
+    ("engine", "size", "stock", "off", "refused"),
     [
-        (4096, 10_000, 10_050, False),
-        (4096, 10_000, 10_051, True),
-        (4096, 10_000, 9_949, True),
-        (2 * MIB, 100_000, 100_100, False),
-        (2 * MIB, 100_000, 100_101, True),
+        ("unbatched", 4096, 10_000, 10_050, False),
+        ("unbatched", 4096, 10_000, 10_051, True),
+        ("unbatched", 4096, 10_000, 9_949, True),
+        ("unbatched", 2 * MIB, 100_000, 100_100, False),
+        ("unbatched", 2 * MIB, 100_000, 100_101, True),
+        ("off", 4096, 10_000, 10_051, True),
+        # With what it spares by itself.
+        ("off", 4096, 10_000, 5_000, False),
     ],
 )
-def test_check_limits(size: int, stock: int, off: int, refused: bool) -> None:
+def test_check_limits(
+    engine: str, size: int, stock: int, off: int, refused: bool
+) -> None:
     rows = make_rows(
         [
             sample("stock", stock, folio_bytes=size),
-            sample("off", off, folio_bytes=size),
+            sample(engine, off, folio_bytes=size),
             # As it does where it copies: no limit then.
             sample("mtcopy", 2 * off, folio_bytes=size, engine_bytes=1),
         ]
     )
     assert bool(regressions(rows)) is refused
+
+
+@pytest.mark.parametrize(
+    ("pages", "count", "refused"),
+    [
+        ("runs", 4_100, False),
+        ("runs", 4_101, True),
+        ("random", 5_100, False),
+        ("random", 5_101, True),
+        ("shared", 6_630, False),
+        ("shared", 6_631, True),
+        ("ksm", 6_631, True),
+    ],
+)
+def test_check_of_what_runs_spare(pages: str, count: int, refused: bool) -> None:
+    rows = make_rows(
+        [
+            sample("stock", 6_500, pages=pages),
+            sample("off", count, pages=pages),
+            sample("cpu", count, pages=pages, copy_instructions=1_700),
+        ]
+    )
+    assert [row.pages for row in rows] == [pages] * 3
+    assert bool(regressions(rows)) is refused
+
+
+def test_kinds_of_pages_are_told_apart() -> None:
+    rows = make_rows(
+        [sample("off", 5_000, pages="random"), sample("off", 4_000, pages="runs")]
+    )
+    assert [(row.pages, row.instructions_per_folio) for row in rows] == [
+        ("runs", 4_000),
+        ("random", 5_000),
+    ]
+    assert "random" in render_cost(result(rows))
+    assert "--pages" not in init_arguments("off", (), 0)
+    asked = init_arguments("unbatched", (), 0, pages=("runs", "ksm"))
+    assert asked[-2:] == ["--pages", "runs,ksm"]
+    # It is for the program as stock is.
+    assert asked[:2] == ["--engine", "stock"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +249,7 @@ def test_check_of_what_a_controller_spares(
 
 
 def test_what_is_counted_where() -> None:
-    assert default_engines(X86_64) == ("stock", "off", "cpu", "mtcopy")
+    assert default_engines(X86_64) == ("stock", "unbatched", "off", "cpu", "mtcopy")
     assert default_engines(ARM64) == (*default_engines(X86_64), "dcbm")
 
 

@@ -456,6 +456,7 @@ void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
 	}
 	if (rc == -EAGAIN)
 		migrate_windows_undo_folio(w, src, dst);
+	migrate_run_finish(w->run);
 	migrate_offload_forget_reason(src);
 	migrate_offload_note_unmapped(w->reason, ktime_get_ns() - w->unmap_ns);
 }

@@ -15,6 +15,8 @@
 #include <linux/percpu.h>
 #include <linux/sizes.h>
 
+#include "migrate_run.h"
+
 /* What is counted, for each reason and for each engine. */
 enum migrate_offload_counter {
 	MO_BATCHES,		/* with a folio offered, or too slow for it */
@@ -101,13 +103,6 @@ struct migrate_stats_attribute {
 	struct attribute attr;
 	enum migrate_offload_counter counter;
 	ssize_t (*show)(struct migrate_offload_stats *stats, char *buf);
-};
-
-/* Where the content of a folio is when its turn to be moved comes. */
-enum migrate_content {
-	MIGRATE_CONTENT_SRC,	/* in the source: copy it, as ever */
-	MIGRATE_CONTENT_DST,	/* in the destination already */
-	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
 };
 
 /* What migrate_pages() does without any engine: pages of one batch. */
@@ -205,6 +200,11 @@ struct migrate_windows {
 	unsigned long private;
 	struct list_head *ret_folios;
 	struct migrate_pages_stats *stats;
+	struct migrate_run *run;
+
+	/* Pairs that the run has, and is to map. */
+	struct migrate_copy_pair *moved[MIGRATE_RUN_MAX];
+	unsigned int nr_moved;
 
 	int nr_failed;
 	int srcu_idx;
@@ -257,6 +257,8 @@ unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
 void migrate_engine_exit(int idx);
 void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from);
 void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio);
+unsigned int __migrate_windows_room(struct migrate_windows *w,
+				    struct folio *folio);
 void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 			   struct folio *dst);
 int __migrate_windows_finish(struct migrate_windows *w);
@@ -285,6 +287,12 @@ static inline void __migrate_windows_begin(struct migrate_windows *w,
 static inline void __migrate_windows_admit(struct migrate_windows *w,
 					   struct folio *folio)
 {
+}
+
+static inline unsigned int __migrate_windows_room(struct migrate_windows *w,
+						  struct folio *folio)
+{
+	return 0;
 }
 
 static inline void __migrate_windows_add(struct migrate_windows *w,
@@ -395,6 +403,15 @@ static inline void migrate_windows_admit(struct migrate_windows *w,
 {
 	if (migrate_windows_on(w))
 		__migrate_windows_admit(w, folio);
+}
+
+/* As above, and says how many small folios may be unmapped with that one. */
+static inline unsigned int migrate_windows_room(struct migrate_windows *w,
+						struct folio *folio)
+{
+	if (migrate_windows_on(w))
+		return __migrate_windows_room(w, folio);
+	return MIGRATE_RUN_MAX;
 }
 
 /* It is unmapped.  False: it belongs on the lists of the batch, as ever. */

@@ -30,7 +30,26 @@ static void migrate_pair_reachable(struct migrate_windows *w,
 				    pair->content == MIGRATE_CONTENT_DST, rc);
 }
 
-/* Move a pair once.  It stays if this has to be tried again. */
+/* Have the run map what it has: these are in reach, too. */
+static void migrate_part_land(struct migrate_windows *w,
+			      struct migrate_part *part)
+{
+	unsigned int i;
+
+	if (!w->nr_moved)
+		return;
+	migrate_run_finish(w->run);
+	migrate_windows_clock(w);
+	for (i = 0; i < w->nr_moved; i++)
+		migrate_pair_reachable(w, part, w->moved[i], PAGE_SIZE,
+				       MIGRATEPAGE_SUCCESS);
+	w->nr_moved = 0;
+}
+
+/*
+ * Move a pair once.  It stays if this has to be tried again.  Whoever calls this
+ * sees to it that the last of them land.
+ */
 static void migrate_part_move(struct migrate_windows *w,
 			      struct migrate_part *part,
 			      struct migrate_copy_pair *pair)
@@ -40,6 +59,13 @@ static void migrate_part_move(struct migrate_windows *w,
 
 	cond_resched();
 	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
+	if (migrate_run_has(w->run, pair->src)) {
+		part->nr_retry -= pair->tried;
+		w->moved[w->nr_moved++] = pair;
+		if (w->nr_moved == MIGRATE_RUN_MAX)
+			migrate_part_land(w, part);
+		return;
+	}
 	migrate_windows_clock(w);
 	if (rc == -EAGAIN) {
 		if (pair->content == MIGRATE_CONTENT_DST)
@@ -77,6 +103,7 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 		part->nr_retry--;
 		migrate_pair_reachable(w, part, pair, bytes, -EAGAIN);
 	}
+	migrate_part_land(w, part);
 }
 
 /* What became of a pair that the engine had, and where its content is now. */
@@ -118,9 +145,11 @@ void migrate_part_move_range(struct migrate_windows *w,
 	for (i = from; i < to && part->by_engine; i++)
 		if (migrate_pair_is_awaited(&pairs[i]))
 			migrate_part_move(w, part, &pairs[i]);
+	migrate_part_land(w, part);
 	for (i = from; i < to; i++)
 		if (pairs[i].src && !pairs[i].tried)
 			migrate_part_move(w, part, &pairs[i]);
+	migrate_part_land(w, part);
 }
 
 /* Move what the engine has reported since we last looked. */
@@ -156,6 +185,7 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 		if (migrate_pair_is_awaited(pair))
 			migrate_part_move(w, part, pair);
 	}
+	migrate_part_land(w, part);
 	for (i = from; i < to; i++) {
 		struct migrate_copy_pair *pair =
 			&copy->pairs[copy->pairs[i].nth_done];
@@ -163,4 +193,5 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 		if (pair->src && !pair->tried)
 			migrate_part_move(w, part, pair);
 	}
+	migrate_part_land(w, part);
 }

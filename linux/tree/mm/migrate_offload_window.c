@@ -396,7 +396,21 @@ void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 	w->unmap_ns = w->now_ns;
 }
 
-/* The folio that was admitted is unmapped. */
+/*
+ * Called before small folios are unmapped at once.  Returns how many there may
+ * be, of which @folio is the first.
+ */
+unsigned int __migrate_windows_room(struct migrate_windows *w,
+				    struct folio *folio)
+{
+	__migrate_windows_admit(w, folio);
+	if (!w->part)
+		return 0;
+	return min(w->plan.folios - w->fill_folios,
+		   MIGRATE_PART_MAX_PAIRS - w->part->nr_all);
+}
+
+/* The folio that was admitted is unmapped, or one of those behind it. */
 void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 			   struct folio *dst)
 {

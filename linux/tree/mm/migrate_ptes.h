@@ -55,7 +55,8 @@ static inline void __migrate_queue_if_partial(struct folio *folio)
 static inline int migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
 				     struct folio *folio, enum ttu_flags flags)
 {
-	if (!folio_test_large(folio) || folio_test_hugetlb(folio) ||
+	/* That is what the walk is for: all of the folio. */
+	if (likely(pvmw->nr_pages == 1) || folio_test_hugetlb(folio) ||
 	    !migrate_batch_ptes_on())
 		return 0;
 	return __migrate_unmap_ptes(pvmw, folio, flags);

@@ -69,6 +69,8 @@ class Cost(msgspec.Struct, tag_field="type", tag="cost", kw_only=True):
     folio_bytes: int
     folios: int
     pass_ns: list[int]
+    # What base pages were: see bench/common/pages.c.
+    pages: str | None = None
     copy_instructions: int | None
     engine_bytes: int | None
     verified: bool

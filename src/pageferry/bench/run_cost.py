@@ -53,6 +53,7 @@ class Job:
     command: tuple[str, ...]
     jobs: int
     sizes: tuple[int, ...] = cost.DEFAULT_SIZES
+    pages: tuple[str, ...] = cost.DEFAULT_PAGES
 
     @property
     def topology(self) -> str:
@@ -73,6 +74,7 @@ class Boot:
     kernel: BuiltKernel
     modules: tuple[Path, ...]
     sizes: tuple[int, ...] = cost.DEFAULT_SIZES
+    pages: tuple[str, ...] = cost.DEFAULT_PAGES
     again: bool = False
 
     @property
@@ -137,7 +139,8 @@ def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
         module = cost.MODULES.get(engine)
         modules = () if module is None else (module_path(kernel, module),)
         boots += [
-            Boot(engine, n, kernel, modules, job.sizes) for n in range(job.layouts)
+            Boot(engine, n, kernel, modules, job.sizes, job.pages)
+            for n in range(job.layouts)
         ]
     return [*boots, replace(boots[0], again=True)]
 
@@ -150,7 +153,9 @@ def qemu_args(boot: Boot, initrd: Path) -> list[str]:
     # that the kernel does not know would become arguments of /init.
     words = [f"console={arch.console}", "loglevel=5", "panic=-1"]
     words += [*machine.kernel_words(), "--"]
-    words += cost.init_arguments(boot.engine, boot.modules, boot.layout, boot.sizes)
+    words += cost.init_arguments(
+        boot.engine, boot.modules, boot.layout, boot.sizes, boot.pages
+    )
     return [
         *bare_machine(machine, accel.TCG, icount=True),
         *machine.qemu_args(),

@@ -130,7 +130,9 @@ def render_move_pages(result: Result) -> str:
 
 def cost(rows: Sequence[Row]) -> str:
     """Lay out instructions per folio by engine."""
-    header = ["folio", "engine", "instructions", "min..max", "to stock", "layouts"]
+    kinds = any(row.pages not in (None, "runs") for row in rows)
+    header = ["folio", *(["pages"] if kinds else []), "engine", "instructions"]
+    header += ["min..max", "to stock", "layouts"]
     header += ["besides the copy"] if any(r.copy_instructions for r in rows) else []
     moved = any(row.later_instructions_per_folio is not None for row in rows)
     header += ["later moves", "split", "partially mapped"] if moved else []
@@ -141,6 +143,7 @@ def cost(rows: Sequence[Row]) -> str:
         cells.append(
             [
                 format_size(row.folio_bytes),
+                *([row.pages or "-"] if kinds else []),
                 row.engine,
                 f"{row.instructions_per_folio or 0:,}",
                 f"{row.instructions_per_folio_min or 0:,}.."

@@ -94,7 +94,8 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     """One engine with one folio size. What a benchmark does not say is null."""
 
     bench: str
-    # "stock": no engine active. "limit": plain memcpy, no migration at all.
+    # "stock": Linux as it is, or set to behave so. "off": with our changes, but
+    # no engine active. "limit": plain memcpy, no migration at all.
     engine: str
     channels: Count
     threads: Annotated[int, Meta(ge=0, description="0: the engine chooses")]
@@ -104,6 +105,10 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     verified: Annotated[
         bool, Meta(description="every page on its node, every byte right")
     ]
+    pages: Annotated[
+        str | None,
+        Meta(description="of 4K: runs, random, shared, shmem, mlocked or ksm"),
+    ] = None
     busy: Annotated[bool, Meta(description="a hog kept every CPU busy")] = False
     # Folios that were no longer whole after the move, in all rounds; null
     # where the kernel does not let us look.

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Small pages that are not those of one program alone, or not in order. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define KSM_DIR "/sys/kernel/mm/ksm"
+#define KSM_WAIT_S 120U
+
+static const char *const names[] = {
+	[PAGES_RUNS] = "runs",	     [PAGES_RANDOM] = "random",
+	[PAGES_SHARED] = "shared",   [PAGES_SHMEM] = "shmem",
+	[PAGES_MLOCKED] = "mlocked", [PAGES_KSM] = "ksm",
+};
+
+const char *pages_name(enum pages_kind kind)
+{
+	return names[kind];
+}
+
+bool pages_parse(const char *text, enum pages_kind *kind)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (!strcmp(text, names[i])) {
+			*kind = (enum pages_kind)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A child that has all the pages of its parent, and does nothing. */
+static pid_t share_with_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
+	while (!pid)
+		pause();
+	return pid;
+}
+
+static void ksm_write(const char *name, const char *value)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), KSM_DIR "/%s", name);
+	if (!setting_pin(path, value))
+		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
+			  path, strerror(errno));
+}
+
+/*
+ * KSM merges pages by twos; with one of each two unmapped, the other is mapped
+ * once, as the pages are that nobody shares.
+ */
+static void merge(struct region *r, uint64_t seed)
+{
+	uint64_t shared, nr = r->bytes / page_bytes();
+	struct region twin;
+
+	region_map(&twin, r->bytes, r->folio_bytes, r->node);
+	region_fill(&twin, seed);
+	if (madvise(r->base, r->bytes, MADV_MERGEABLE) ||
+	    madvise(twin.base, twin.bytes, MADV_MERGEABLE))
+		bench_die(BENCH_LACKING, "MADV_MERGEABLE: %s", strerror(errno));
+	ksm_write("pages_to_scan", "4096");
+	ksm_write("sleep_millisecs", "1");
+	ksm_write("run", "1");
+	for (unsigned int s = 0; s < KSM_WAIT_S; s++) {
+		sleep(1);
+		if (file_read_u64(KSM_DIR "/pages_shared", &shared) &&
+		    shared >= nr)
+			break;
+	}
+	/* Nothing is merged from here on, and nothing undone. */
+	ksm_write("run", "0");
+	if (shared < nr)
+		bench_die(BENCH_FAILED, "KSM merged %llu pages of %llu in %u s",
+			  (unsigned long long)shared, (unsigned long long)nr,
+			  KSM_WAIT_S);
+	region_unmap(&twin);
+}
+
+/* Memory on node 0 that is of a kind; @pages is for pages_free() to undo. */
+void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
+		uint64_t seed)
+{
+	struct region *r = &pages->region;
+
+	*pages = (struct pages){ .kind = kind };
+	if (kind == PAGES_SHMEM)
+		region_map_shared(r, bytes, 0);
+	else
+		region_map(r, bytes, page_bytes(), 0);
+	region_fill(r, seed);
+	r->shuffled = kind == PAGES_RANDOM;
+	if (kind == PAGES_MLOCKED && mlock(r->base, r->bytes))
+		bench_die(BENCH_LACKING, "mlock: %s", strerror(errno));
+	if (kind == PAGES_KSM)
+		merge(r, seed);
+	if (kind == PAGES_SHARED) {
+		pages->child = share_with_child();
+		r->all = true;
+	}
+}
+
+void pages_free(struct pages *pages)
+{
+	if (pages->child) {
+		kill(pages->child, SIGKILL);
+		waitpid(pages->child, NULL, 0);
+	}
+	region_unmap(&pages->region);
+}

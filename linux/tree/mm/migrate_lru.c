@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Small folios that migrate, taken from LRU lists and put on them many at a time:
+ * one lock and one update of sizes for all that come from the same list.
+ */
+
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/swap.h>
+#include <linux/vmstat.h>
+
+#include <trace/events/pagemap.h>
+
+#include "internal.h"
+#include "migrate_run.h"
+
+/* How much longer a list is than its size says.  Under the lock of the lruvec. */
+struct migrate_lru_size {
+	struct lruvec *lruvec;		/* NULL: none is locked */
+	enum lru_list lru;
+	enum zone_type zid;
+	int nr;
+};
+
+static void migrate_lru_size_flush(struct migrate_lru_size *size)
+{
+	if (size->nr)
+		update_lru_size(size->lruvec, size->lru, size->zid, size->nr);
+	size->nr = 0;
+}
+
+static void migrate_lru_size_add(struct migrate_lru_size *size,
+				 struct folio *folio, int delta)
+{
+	enum lru_list lru = folio_lru_list(folio);
+	enum zone_type zid = folio_zonenum(folio);
+
+	if (size->nr && (size->lru != lru || size->zid != zid))
+		migrate_lru_size_flush(size);
+	size->lru = lru;
+	size->zid = zid;
+	size->nr += delta;
+}
+
+static void migrate_lru_unlock(struct migrate_lru_size *size)
+{
+	if (!size->lruvec)
+		return;
+	migrate_lru_size_flush(size);
+	/* For sparse: it was another function that took it. */
+	__acquire(&size->lruvec->lru_lock);
+	unlock_page_lruvec_irq(size->lruvec);
+	size->lruvec = NULL;
+}
+
+static void migrate_lru_lock(struct migrate_lru_size *size, struct folio *folio)
+{
+	if (size->lruvec && folio_matches_lruvec(folio, size->lruvec))
+		return;
+	migrate_lru_unlock(size);
+	size->lruvec = folio_lruvec_lock_irq(folio);
+}
+
+/**
+ * migrate_lru_isolate - folio_isolate_lru() for many
+ * @folios: Small, with a reference each, which becomes that of their isolation.
+ * @nr: How many.
+ *
+ * Return: how many from the first one on were isolated: all, or those before the
+ * first that is not on a list. The others are as they were.
+ */
+unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
+{
+	struct migrate_lru_size size = {};
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		struct folio *folio = folios[i];
+
+		if (!folio_test_clear_lru(folio))
+			break;
+		migrate_lru_lock(&size, folio);
+		if (lru_gen_del_folio(size.lruvec, folio, false))
+			continue;
+		if (!folio_test_unevictable(folio))
+			list_del(&folio->lru);
+		migrate_lru_size_add(&size, folio, -1);
+	}
+	migrate_lru_unlock(&size);
+	return i;
+}
+
+/**
+ * migrate_lru_add - folio_add_lru() for many
+ * @folios: Small, each with a reference that stays the caller's.
+ * @nr: How many.
+ *
+ * They are on the lists on return, and not in a batch of a CPU.
+ */
+void migrate_lru_add(struct folio **folios, unsigned int nr)
+{
+	struct migrate_lru_size size = {};
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		struct folio *folio = folios[i];
+
+		if (folio_test_unevictable(folio) || folio_test_mlocked(folio)) {
+			migrate_lru_unlock(&size);
+			folio_add_lru(folio);
+			continue;
+		}
+		/* see the comment in lru_gen_add_folio() */
+		if (lru_gen_enabled() && lru_gen_in_fault() &&
+		    !(current->flags & PF_MEMALLOC))
+			folio_set_active(folio);
+		migrate_lru_lock(&size, folio);
+		if (!lru_gen_add_folio(size.lruvec, folio, false)) {
+			list_add(&folio->lru, &size.lruvec->lists[folio_lru_list(folio)]);
+			migrate_lru_size_add(&size, folio, 1);
+		}
+		trace_mm_lru_insertion(folio);
+		folio_set_lru(folio);
+	}
+	migrate_lru_unlock(&size);
+}
+
+static void migrate_isolated_flush(struct migrate_isolated *isolated)
+{
+	if (isolated->nr)
+		mod_node_page_state(isolated->pgdat, isolated->item,
+				    isolated->nr);
+	isolated->nr = 0;
+}
+
+/* Count a folio that is isolated, or no longer is; or, last of all, none. */
+void migrate_isolated_mod(struct migrate_isolated *isolated,
+			  struct folio *folio, int delta)
+{
+	enum node_stat_item item;
+
+	if (!folio) {
+		migrate_isolated_flush(isolated);
+		return;
+	}
+	/* Anonymous ones with MADV_FREE are counted with those of files. */
+	item = NR_ISOLATED_ANON + folio_is_file_lru(folio);
+	if (isolated->pgdat != folio_pgdat(folio) || isolated->item != item)
+		migrate_isolated_flush(isolated);
+	isolated->pgdat = folio_pgdat(folio);
+	isolated->item = item;
+	isolated->nr += delta;
+}

@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Small anonymous pages that nobody shares, unmapped and mapped again in runs
+ * when they migrate.
+ *
+ * For each page migrate_pages_batch() looks twice for all that map it, updates
+ * statistics four times, and takes a lock of an LRU list.  A page that is marked
+ * as exclusive to one process has one mapping, so that the first one found is the
+ * last; and next to it in the page table are those of the pages that are next in
+ * the list.  So take the lock of the anon_vma, find the VMA and take the lock of
+ * the page table once for as many pages as are alike, and update statistics once
+ * for all of them.
+ *
+ * What takes this way is an anonymous page that is small, exclusive, mapped once,
+ * and not KSM's, in the swap cache, mlocked or poisoned; in a VMA that is neither
+ * locked nor watched by a userfaultfd.  Everything else goes the ordinary way, as
+ * does all that is found to be otherwise on the way.
+ *
+ * Why it is safe, beyond what the ordinary way has:
+ *
+ * - Unmapping.  The folio is locked and the lock of the page table is held.  An
+ *   exclusive page is mapped by no other entry, and stays exclusive: fork() and
+ *   KSM take the lock of the page table to change that.  GUP-fast takes no lock.
+ *   It takes a reference, and then looks at the entry again.  So entries are
+ *   cleared first, then comes a barrier, and then there must be no reference but
+ *   that of the entry and that of whoever isolated the page; else the entry is
+ *   put back as it was.
+ *
+ * - Mapping.  In between, programs may fork, move, unmap or protect memory: no
+ *   lock keeps them from it.  An entry that is still marked as exclusive, and is
+ *   for the source, is the only one there is: fork() takes that mark from both
+ *   entries, and whoever moves an entry leaves none behind.  Where none such is
+ *   found, remove_migration_ptes() looks for all there are.
+ *
+ * - The anon_vma.  Its lock keeps VMAs that are found by it, and their page
+ *   tables.  Between the two it is kept by a reference for each page.
+ */
+
+#include <linux/bitmap.h>
+#include <linux/memcontrol.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/page_owner.h>
+#include <linux/pgtable.h>
+#include <linux/rmap.h>
+#include <linux/sched.h>
+#include <linux/swap.h>
+#include <linux/swapops.h>
+#include <linux/userfaultfd_k.h>
+#include <linux/vmstat.h>
+
+#include <trace/events/migrate.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+#include "migrate_pte.h"
+#include "migrate_run.h"
+
+/* A change of statistics, for as many folios in a row as it is the same for. */
+struct migrate_run_stat {
+	struct folio *folio;		/* one of them */
+	int nr;
+};
+
+static bool migrate_stat_is_alike(const struct folio *one,
+				  const struct folio *other)
+{
+#ifdef CONFIG_MEMCG
+	if (one->memcg_data != other->memcg_data)
+		return false;
+#endif
+	return folio_nid(one) == folio_nid(other);
+}
+
+static void migrate_stat_flush(struct migrate_run_stat *stat)
+{
+	if (stat->nr)
+		lruvec_stat_mod_folio(stat->folio, NR_ANON_MAPPED, stat->nr);
+	stat->nr = 0;
+}
+
+/* The folio is locked, and isolated: it stays charged to whom it is. */
+static void migrate_stat_add(struct migrate_run_stat *stat, struct folio *folio,
+			     int delta)
+{
+	if (stat->nr && !migrate_stat_is_alike(stat->folio, folio))
+		migrate_stat_flush(stat);
+	stat->folio = folio;
+	stat->nr += delta;
+}
+
+/* With the lock of the page table held the answer is good for its entries. */
+static bool migrate_run_vma_fits(struct vm_area_struct *vma)
+{
+	return !(vma->vm_flags & (VM_LOCKED | VM_HUGETLB | VM_PFNMAP)) &&
+		!userfaultfd_armed(vma) && !vma_is_temporary_stack(vma);
+}
+
+/*
+ * How many, from the nth on, have their entries in a row in a page table?  That
+ * of the first is for @addr.
+ */
+static unsigned int migrate_run_in_a_row(const struct migrate_run *run,
+					 unsigned int nth,
+					 struct folio *const *folios,
+					 struct vm_area_struct *vma,
+					 unsigned long addr)
+{
+	unsigned long end = pmd_addr_end(addr, vma->vm_end);
+	unsigned int i, max_nr;
+
+	max_nr = min_t(unsigned long, run->nr - nth, (end - addr) >> PAGE_SHIFT);
+	for (i = 1; i < max_nr; i++)
+		if (folios[nth + i]->index != folios[nth]->index + i)
+			break;
+	return i;
+}
+
+/* Clear entries as long as each is the only one of its page. */
+static unsigned int migrate_run_clear(struct folio **src, unsigned int max_nr,
+				      struct mm_struct *mm, unsigned long addr,
+				      pte_t *ptep, pte_t *old)
+{
+	unsigned int i;
+
+	for (i = 0; i < max_nr; i++) {
+		struct page *page = &src[i]->page;
+		pte_t pte = ptep_get(ptep + i);
+
+		if (!pte_present(pte) || pte_pfn(pte) != page_to_pfn(page) ||
+		    pte_unused(pte))
+			break;
+		if (!PageAnonExclusive(page) || PageHWPoison(page) ||
+		    atomic_read(&page->_mapcount))
+			break;
+		old[i] = ptep_get_and_clear(mm, addr + i * PAGE_SIZE, ptep + i);
+	}
+	return i;
+}
+
+/* Put back entries from the first one on whose page somebody else uses. */
+static unsigned int migrate_run_keep_used(struct folio **src, unsigned int nr,
+					  struct mm_struct *mm,
+					  unsigned long addr, pte_t *ptep,
+					  const pte_t *old)
+{
+	unsigned int i, nr_free;
+
+	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
+		smp_mb(); /* paired with the one in try_grab_folio() */
+	for (nr_free = 0; nr_free < nr; nr_free++)
+		if (folio_ref_count(src[nr_free]) != 2)
+			break;
+	for (i = nr_free; i < nr; i++)
+		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i, old[i]);
+	return nr_free;
+}
+
+/* Nobody but us can reach these any more, but for what TLBs have. */
+static void migrate_run_replace(struct folio **src, unsigned int nr,
+				struct vm_area_struct *vma, unsigned long addr,
+				pte_t *ptep, const pte_t *old,
+				struct migrate_run_stat *stat)
+{
+	struct mm_struct *mm = vma->vm_mm;
+	pte_t sample = old[0], pte;
+	bool dirty = false;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		ClearPageAnonExclusive(&src[i]->page);
+	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
+		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
+	for (i = 0; i < nr; i++) {
+		pte = migrate_pte_of_entry(migrate_pte_entry(folio_pfn(src[i]),
+							     old[i], true),
+					   old[i]);
+		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i, pte);
+		dirty |= pte_dirty(old[i]);
+		if (!pte_accessible(mm, sample))
+			sample = old[i];
+		if (trace_set_migration_pte_enabled())
+			trace_set_migration_pte(addr + i * PAGE_SIZE,
+						pte_val(pte), 0);
+	}
+	migrate_flush_ptes(vma, addr, nr, dirty ? pte_mkdirty(sample) : sample,
+			   TTU_BATCH_FLUSH);
+	update_hiwater_rss(mm);
+	for (i = 0; i < nr; i++) {
+		/* As folio_mark_dirty() does, when no CPU can any more. */
+		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
+			folio_set_dirty(src[i]);
+		atomic_set(&src[i]->_mapcount, -1);
+		folio_ref_dec(src[i]);
+		migrate_stat_add(stat, src[i], -1);
+	}
+}
+
+/* Unmap from the nth on what is in a row in @vma.  Returns how many it was. */
+static unsigned int migrate_run_unmap_row(struct migrate_run *run,
+					  unsigned int nth,
+					  struct vm_area_struct *vma,
+					  struct migrate_run_stat *stat)
+{
+	struct folio **src = run->src + nth;
+	unsigned long addr = vma_address(vma, src[0]->index, 1);
+	struct mm_struct *mm = vma->vm_mm;
+	struct mmu_notifier_range range;
+	pte_t *ptep = NULL, old[MIGRATE_RUN_MAX];
+	unsigned int nr;
+	spinlock_t *ptl;	/* of the page table */
+	pmd_t *pmd;
+
+	if (addr == -EFAULT || !migrate_run_vma_fits(vma))
+		return 0;
+	nr = migrate_run_in_a_row(run, nth, run->src, vma, addr);
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, addr,
+				addr + nr * PAGE_SIZE);
+	mmu_notifier_invalidate_range_start(&range);
+	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
+	pmd = mm_find_pmd(mm, addr);
+	if (pmd)
+		ptep = pte_offset_map_lock(mm, pmd, addr, &ptl);
+	if (ptep && migrate_run_vma_fits(vma)) {
+		nr = migrate_run_clear(src, nr, mm, addr, ptep, old);
+		if (nr)
+			nr = migrate_run_keep_used(src, nr, mm, addr, ptep, old);
+		if (nr)
+			migrate_run_replace(src, nr, vma, addr, ptep, old, stat);
+	} else {
+		nr = 0;
+	}
+	if (ptep)
+		pte_unmap_unlock(ptep, ptl);
+	mmu_notifier_invalidate_range_end(&range);
+	return nr;
+}
+
+/* May @old be mapped as the only entry of what @src was? */
+static bool migrate_run_may_map(pte_t old, struct folio *src)
+{
+	swp_entry_t entry;
+
+	if (!is_swap_pte(old))
+		return false;
+	entry = pte_to_swp_entry(old);
+	return is_migration_entry(entry) &&
+		!is_readable_migration_entry(entry) &&
+		swp_offset_pfn(entry) == folio_pfn(src);
+}
+
+/* Map from the nth on what is in a row in @vma.  Returns how many it was. */
+static unsigned int migrate_run_map_row(struct migrate_run *run,
+					unsigned int nth,
+					struct vm_area_struct *vma,
+					struct migrate_run_stat *stat)
+{
+	struct folio **src = run->src + nth, **dst = run->dst + nth;
+	unsigned long addr = vma_address(vma, dst[0]->index, 1);
+	struct mm_struct *mm = vma->vm_mm;
+	unsigned int i, nr;
+	pte_t *ptep, pte;
+	spinlock_t *ptl;	/* of the page table */
+	pmd_t *pmd;
+
+	if (addr == -EFAULT)
+		return 0;
+	nr = migrate_run_in_a_row(run, nth, run->dst, vma, addr);
+	pmd = mm_find_pmd(mm, addr);
+	ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
+	if (!ptep)
+		return 0;
+	/* Whoever locks a VMA comes by here later, or has set the flag. */
+	if (!migrate_run_vma_fits(vma))
+		nr = 0;
+	for (i = 0; i < nr; i++, addr += PAGE_SIZE) {
+		pte = ptep_get(ptep + i);
+		if (!migrate_run_may_map(pte, src[i]))
+			break;
+		pte = migrate_pte_mapped(vma, dst[i], &dst[i]->page, pte);
+		folio_get(dst[i]);
+		atomic_set(&dst[i]->_mapcount, 0);
+		SetPageAnonExclusive(&dst[i]->page);
+		set_pte_at(mm, addr, ptep + i, pte);
+		migrate_stat_add(stat, dst[i], 1);
+		if (trace_remove_migration_pte_enabled())
+			trace_remove_migration_pte(addr, pte_val(pte), 0);
+		/* No need to invalidate: it was not present before. */
+		update_mmu_cache(vma, addr, ptep + i);
+	}
+	pte_unmap_unlock(ptep, ptl);
+	return i;
+}
+
+/*
+ * Do what there is to do from the nth on, in the VMA that it is in: mostly the
+ * same as for the one before.  The lock of the anon_vma is held.
+ */
+static unsigned int migrate_run_row(struct migrate_run *run, unsigned int nth,
+				    bool map, struct vm_area_struct **vma,
+				    struct migrate_run_stat *stat)
+{
+	pgoff_t index = (map ? run->dst : run->src)[nth]->index;
+	struct vm_area_struct *last = *vma;
+	struct anon_vma_chain *avc;
+	unsigned int nr;
+
+	if (last) {
+		nr = map ? migrate_run_map_row(run, nth, last, stat) :
+			   migrate_run_unmap_row(run, nth, last, stat);
+		if (nr)
+			return nr;
+	}
+	anon_vma_interval_tree_foreach(avc, &run->anon_vma->rb_root, index,
+				       index) {
+		if (avc->vma == last)
+			continue;
+		*vma = avc->vma;
+		cond_resched();
+		nr = map ? migrate_run_map_row(run, nth, *vma, stat) :
+			   migrate_run_unmap_row(run, nth, *vma, stat);
+		if (nr)
+			return nr;
+	}
+	return 0;
+}
+
+static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
+				unsigned long private)
+{
+	if (put_new_folio)
+		put_new_folio(dst, private);
+	else
+		folio_put(dst);
+}
+
+/* A folio stays where it is, for the ordinary way. */
+static void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
+				free_folio_t put_new_folio,
+				unsigned long private)
+{
+	struct folio *dst = run->dst[nth];
+
+	if (run->measured)
+		migrate_offload_forget_reason(run->src[nth]);
+	folio_unlock(run->src[nth]);
+	folio_unlock(dst);
+	migrate_run_put_dst(dst, put_new_folio, private);
+}
+
+/* Lock one more.  False: it ends the run. */
+static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
+			    const struct address_space *mapping)
+{
+	if (READ_ONCE(folio->mapping) != mapping ||
+	    !migrate_run_wants(folio) || !folio_trylock(folio))
+		return false;
+	/* What it is does not change while it is locked. */
+	if (folio->mapping == mapping && migrate_run_wants(folio)) {
+		run->src[run->nr++] = folio;
+		return true;
+	}
+	folio_unlock(folio);
+	return false;
+}
+
+/*
+ * Allocate at once what alloc_migration_target() would one by one: it needs to
+ * know nothing of the folios.  Returns how many it got, from the first one on.
+ */
+static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
+					   new_folio_t get_new_folio,
+					   unsigned long private)
+{
+	const struct migration_target_control *mtc = (void *)private;
+
+	if (get_new_folio != alloc_migration_target ||
+	    mtc->nid == NUMA_NO_NODE || !(mtc->gfp_mask & __GFP_HIGHMEM))
+		return 0;
+	memset(run->dst, 0, run->nr * sizeof(*run->dst));
+	/* A page that is not part of a larger one is its own folio. */
+	return __alloc_pages_bulk(mtc->gfp_mask, mtc->nid, mtc->nmask, run->nr,
+				  NULL, (struct page **)run->dst);
+}
+
+/* Allocate as many as are to be unmapped, and lock them; or fewer. */
+static void migrate_run_alloc(struct migrate_run *run,
+			      new_folio_t get_new_folio,
+			      free_folio_t put_new_folio, unsigned long private)
+{
+	unsigned int i, nr, nr_locked;
+
+	nr = migrate_run_alloc_bulk(run, get_new_folio, private);
+	for (; nr < run->nr; nr++) {
+		run->dst[nr] = get_new_folio(run->src[nr], private);
+		if (!run->dst[nr])
+			break;
+	}
+	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
+		struct folio *dst = run->dst[nr_locked];
+
+		/* It is new: but see migrate_folio_unmap(). */
+		if (unlikely(!folio_trylock(dst)))
+			break;
+		dst->private = NULL;
+	}
+	for (i = nr_locked; i < nr; i++)
+		migrate_run_put_dst(run->dst[i], put_new_folio, private);
+	for (i = nr_locked; i < run->nr; i++)
+		folio_unlock(run->src[i]);
+	run->nr = nr_locked;
+}
+
+/* Lock folios of one anon_vma that are next in the list. */
+static void migrate_run_gather(struct migrate_run *run, struct list_head *from,
+			       struct folio *first, unsigned int max_nr)
+{
+	const struct address_space *mapping = READ_ONCE(first->mapping);
+	struct folio *folio = first;
+
+	run->nr = 0;
+	while (run->nr < max_nr && !list_entry_is_head(folio, from, lru) &&
+	       migrate_run_add(run, folio, mapping))
+		folio = list_next_entry(folio, lru);
+}
+
+/**
+ * migrate_run_unmap - unmap pages of a list that one process alone has
+ * @run: What says which, on return: the first so many of @src and @dst, which
+ *	are locked, with a reference to @anon_vma for each.
+ * @from: The list of folios to be migrated, which stays as it is.
+ * @first: Where to begin in that list: migrate_run_wants() it.
+ * @max_nr: Not more than these.
+ * @get_new_folio: Allocates folios, as for migrate_pages().
+ * @put_new_folio: Frees those that are not needed, as for migrate_pages().
+ * @private: Is passed to both.
+ *
+ * TLBs are to be flushed by try_to_unmap_flush() before anything is copied.
+ *
+ * Return: how many were unmapped, 0 if @first is one for the ordinary way.
+ */
+unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
+			       struct folio *first, unsigned int max_nr,
+			       new_folio_t get_new_folio,
+			       free_folio_t put_new_folio,
+			       unsigned long private)
+{
+	struct migrate_run_stat stat = {};
+	struct vm_area_struct *vma = NULL;
+	unsigned int i, nr, nr_unmapped = 0;
+
+	migrate_run_gather(run, from, first, min(max_nr, MIGRATE_RUN_MAX));
+	migrate_run_alloc(run, get_new_folio, put_new_folio, private);
+	if (!run->nr)
+		return 0;
+	if (run->measured)
+		for (i = 0; i < run->nr; i++)
+			migrate_offload_note_reason(run->src[i], run->reason);
+
+	/* One that is mapped has an anon_vma that stays while it is locked. */
+	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);
+	if (run->anon_vma) {
+		do {
+			nr = migrate_run_row(run, nr_unmapped, false, &vma,
+					     &stat);
+			nr_unmapped += nr;
+		} while (nr && nr_unmapped < run->nr);
+		migrate_stat_flush(&stat);
+		atomic_add(nr_unmapped, &run->anon_vma->refcount);
+		anon_vma_unlock_read(run->anon_vma);
+	}
+	for (i = nr_unmapped; i < run->nr; i++)
+		migrate_run_give_up(run, i, put_new_folio, private);
+	run->nr = nr_unmapped;
+	return nr_unmapped;
+}
+
+/**
+ * migrate_run_take - have a folio mapped that has taken the place of another
+ * @run: Maps it with others that were moved: in migrate_run_finish() at the
+ *	latest.
+ * @src: Was unmapped by migrate_run_unmap().
+ * @dst: Has its content.
+ * @anon_vma: Of both, with a reference that the run takes over.
+ */
+void migrate_run_take(struct migrate_run *run, struct folio *src,
+		      struct folio *dst, struct anon_vma *anon_vma)
+{
+	if (run->nr == MIGRATE_RUN_MAX ||
+	    (run->nr && run->anon_vma != anon_vma))
+		migrate_run_map(run);
+	run->anon_vma = anon_vma;
+	run->src[run->nr] = src;
+	run->dst[run->nr++] = dst;
+}
+
+/* The last of what is due for a folio that has been moved. */
+static void migrate_run_done(struct migrate_run *run)
+{
+	struct migrate_isolated isolated = {};
+	unsigned int i;
+
+	for (i = 0; i < run->nr; i++) {
+		struct folio *src = run->src[i], *dst = run->dst[i];
+
+		folio_unlock(dst);
+		set_page_owner_migrate_reason(&dst->page, run->reason);
+		/* Whoever maps it has references by now. */
+		folio_put(dst);
+		list_del(&src->lru);
+		folio_unlock(src);
+
+		if (run->reason != MR_DEMOTION)
+			migrate_isolated_mod(&isolated, src, -1);
+		folio_put(src);
+	}
+	migrate_isolated_mod(&isolated, NULL, 0);
+}
+
+/**
+ * migrate_run_map - map what migrate_run_take() took, and let go of it
+ * @run: Is empty on return.
+ *
+ * Destinations are added to the LRU lists and mapped where their sources were,
+ * sources are freed.
+ */
+void migrate_run_map(struct migrate_run *run)
+{
+	DECLARE_BITMAP(left, MIGRATE_RUN_MAX) = {};
+	struct migrate_run_stat stat = {};
+	struct vm_area_struct *vma = NULL;
+	unsigned int i, nr;
+
+	/* Before they are mapped, as migrate_folio_move() explains. */
+	migrate_lru_add(run->dst, run->nr);
+	anon_vma_lock_read(run->anon_vma);
+	for (i = 0; i < run->nr; i += nr) {
+		nr = migrate_run_row(run, i, true, &vma, &stat);
+		if (!nr) {
+			__set_bit(i, left);
+			nr = 1;
+		}
+	}
+	migrate_stat_flush(&stat);
+	anon_vma_unlock_read(run->anon_vma);
+	for_each_set_bit(i, left, run->nr)
+		remove_migration_ptes(run->src[i], run->dst[i], 0);
+
+	/* The last one may free it. */
+	atomic_sub(run->nr - 1, &run->anon_vma->refcount);
+	put_anon_vma(run->anon_vma);
+	migrate_run_done(run);
+	run->nr = 0;
+}

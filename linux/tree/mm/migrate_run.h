@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Small anonymous pages that nobody shares, unmapped and mapped again in runs
+ * when they migrate.  See mm/migrate_run.c.
+ */
+#ifndef _MM_MIGRATE_RUN_H
+#define _MM_MIGRATE_RUN_H
+
+#include <linux/list.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/rmap.h>
+
+#include "internal.h"
+#include "migrate_ptes.h"
+
+/* Where the content of a folio is when its turn to be moved comes. */
+enum migrate_content {
+	MIGRATE_CONTENT_SRC,	/* in the source: copy it, as ever */
+	MIGRATE_CONTENT_DST,	/* in the destination already */
+	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
+};
+
+/* As migrate_batch_ptes_on(), for code that is the same for each page without. */
+#ifdef CONFIG_MIGRATE_BATCH_PTES
+#define migrate_runs_on() static_branch_unlikely(&migrate_batch_ptes_key)
+#else
+#define migrate_runs_on() false
+#endif
+
+/* So many are out of reach until the first of them is mapped again. */
+#define MIGRATE_RUN_MAX 32U
+
+/*
+ * On the stack of migrate_pages_batch(): folios of one anon_vma, on the way from
+ * being mapped to being unmapped, or from being moved to being mapped again.
+ */
+struct migrate_run {
+	bool on;
+	bool measured;			/* how long waits for these take */
+	enum migrate_content content;	/* of the folio that is moved now */
+	enum migrate_reason reason;
+	unsigned int nr;
+	struct anon_vma *anon_vma;
+	struct folio *src[MIGRATE_RUN_MAX];	/* locked, as are those below */
+	struct folio *dst[MIGRATE_RUN_MAX];
+};
+
+/* May waits for locks and memory come between?  Then there is no run. */
+static inline void migrate_run_init(struct migrate_run *run,
+				    enum migrate_mode mode, int reason)
+{
+	run->on = migrate_batch_ptes_on() && mode == MIGRATE_ASYNC &&
+		reason != MR_MEMORY_FAILURE;
+	run->measured = false;
+	run->content = MIGRATE_CONTENT_SRC;
+	run->reason = reason;
+	run->nr = 0;
+}
+
+/*
+ * Is a folio a small anonymous page that nobody seems to share, or to use otherwise?
+ * Asked without any lock, and again with the lock of the folio.
+ */
+static inline bool migrate_run_wants(struct folio *folio)
+{
+	const unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
+#ifdef CONFIG_MEMORY_FAILURE
+		BIT(PG_hwpoison) |
+#endif
+		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
+
+	return !(READ_ONCE(folio->flags) & not) &&
+		((unsigned long)READ_ONCE(folio->mapping) &
+		 PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
+		folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1;
+}
+
+/* A change of how many folios are isolated, for as many as it is the same for. */
+struct migrate_isolated {
+	struct pglist_data *pgdat;
+	enum node_stat_item item;
+	int nr;
+};
+
+#ifdef CONFIG_MIGRATE_BATCH_PTES
+/* mm/migrate_run.c */
+unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
+			       struct folio *first, unsigned int max_nr,
+			       new_folio_t get_new_folio,
+			       free_folio_t put_new_folio,
+			       unsigned long private);
+void migrate_run_take(struct migrate_run *run, struct folio *src,
+		      struct folio *dst, struct anon_vma *anon_vma);
+void migrate_run_map(struct migrate_run *run);
+
+/* mm/migrate_isolate.c */
+unsigned long migrate_isolate_run(struct mm_struct *mm,
+				  const void __user *pages,
+				  const int __user *nodes,
+				  unsigned long nr_pages, int node, bool all,
+				  struct list_head *pagelist);
+
+/* mm/migrate_lru.c */
+unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr);
+void migrate_lru_add(struct folio **folios, unsigned int nr);
+void migrate_isolated_mod(struct migrate_isolated *isolated,
+			  struct folio *folio, int delta);
+#else
+static inline unsigned int
+migrate_run_unmap(struct migrate_run *run, struct list_head *from,
+		  struct folio *first, unsigned int max_nr,
+		  new_folio_t get_new_folio, free_folio_t put_new_folio,
+		  unsigned long private)
+{
+	return 0;
+}
+
+static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
+				    struct folio *dst,
+				    struct anon_vma *anon_vma)
+{
+}
+
+static inline void migrate_run_map(struct migrate_run *run)
+{
+}
+
+static inline unsigned long
+migrate_isolate_run(struct mm_struct *mm, const void __user *pages,
+		    const int __user *nodes, unsigned long nr_pages, int node,
+		    bool all, struct list_head *pagelist)
+{
+	return 0;
+}
+#endif /* CONFIG_MIGRATE_BATCH_PTES */
+
+/* Is it worth a look?  What is behind a large folio is mostly large, too. */
+static inline bool migrate_isolate_more(const struct list_head *pagelist)
+{
+	return !folio_test_large(list_last_entry(pagelist, struct folio, lru));
+}
+
+/* Is it one of those that are not mapped yet? */
+static inline bool migrate_run_has(const struct migrate_run *run,
+				   const struct folio *src)
+{
+	return run->nr && run->src[run->nr - 1] == src;
+}
+
+/* Map what is in it, and let go of it. */
+static inline void migrate_run_finish(struct migrate_run *run)
+{
+	if (run->nr)
+		migrate_run_map(run);
+}
+
+#endif /* _MM_MIGRATE_RUN_H */
