@@ -65,7 +65,7 @@ static const char usage_text[] =
 	"  --sizes LIST            folio sizes, 4K to 2M (default 4K,64K,2M)\n"
 	"  --total-bytes SIZE      moved by each call (default 256M)\n"
 	"  --rounds N              that count; one more comes first (default 5)\n"
-	"  --variants LIST         stock, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
+	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
 	"                          (default stock)\n"
 	"  --limit LIST            memcpy with so many threads (default 1), or none\n"
 	"  --busy no|only|both     a hog on every CPU meanwhile (default no)\n"

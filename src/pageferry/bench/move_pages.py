@@ -19,7 +19,8 @@ PMD_BYTES = 2 * MIB
 BASE_BYTES = 4 * KIB
 DEFAULT_SIZES = "4K,64K,2M"
 DEFAULT_ENGINES = ("stock", "cpu", "mtcopy")
-ENGINES = (*DEFAULT_ENGINES, "dcbm")
+# "off": no engine, but pages that are unmapped and mapped many at a time.
+ENGINES = (*DEFAULT_ENGINES, "off", "dcbm")
 MODULES = {"mtcopy": "mtcopy", "dcbm": "dcbm"}
 MAX_THREADS = 32
 MAX_CHANNELS = 64

@@ -77,8 +77,8 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         "--engines",
         default=",".join(move_pages.DEFAULT_ENGINES),
         metavar="LIST",
-        help="copy engines; stock is always measured; "
-        f"of {', '.join(move_pages.ENGINES)} (default: %(default)s)",
+        help=f"of {', '.join(move_pages.ENGINES)}; stock always; off: "
+        "none, but batch_ptes (default: %(default)s)",
     )
     parser.add_argument(
         "--threads",
