@@ -3,12 +3,13 @@
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-.PHONY: help setup demo test campaign perf check lint
+.PHONY: help setup demo test campaign torture perf check lint
 
 help:
 	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
 	@echo "make test    set up, then every test (builds kernels, boots machines)"
 	@echo "make campaign  set up, then move 200,000 folios with DMA channels that fail"
+	@echo "make torture   set up, then an hour of memory moving while programs use it"
 	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
 	@echo "make check   the tests that need no virtual machine: seconds"
 	@echo "make lint    formatters and checkers alone"
@@ -22,16 +23,19 @@ demo: setup
 	@./pageferry demo
 
 test: setup
-	@$(PYTHON) -m pytest -m "not perf" --tb=short --durations=30
+	@$(PYTHON) -m pytest -m "not perf and not torture" --tb=short --durations=30
 
 campaign: setup
 	@./pageferry fault-campaign
+
+torture: setup
+	@$(PYTHON) -m pytest -m torture -s
 
 perf: setup
 	@$(PYTHON) -m pytest -m perf
 
 check: setup
-	@$(PYTHON) -m pytest -m "not vm and not fault and not perf" tests/unit tests/cli
+	@$(PYTHON) -m pytest -m "not vm and not fault and not perf and not torture" tests/unit tests/cli
 
 lint: setup
 	@$(PYTHON) -m pytest tests/style

@@ -59,6 +59,7 @@ def _run(
     topology: str,
     words: Sequence[str],
     accel: str | None,
+    timeout_s: float = _TIMEOUT_S,
 ) -> VmOutcome:
     return run_vm(
         VmRequest(
@@ -68,7 +69,7 @@ def _run(
             topology=topology,
             append=(*_WORDS, *words),
             accel=accel,
-            timeout_s=_TIMEOUT_S,
+            timeout_s=timeout_s,
             # With every check there is, and other work on the machine.
             boot_timeout_s=900,
         )
@@ -78,7 +79,7 @@ def _run(
 def why_not_well(outcome: VmOutcome) -> str | None:
     """Say in a line what is wrong with a run; None if nothing is."""
     if outcome.timed_out:
-        return f"not done after {_TIMEOUT_S:.0f} s"
+        return f"not done after {outcome.run_s:.0f} s"
     if outcome.exit_code is None:
         return "the kernel did not live"
     if outcome.findings:
@@ -165,6 +166,7 @@ def boot_once(
     topology: str = "debug",
     words: Sequence[str] = (),
     accel: str | None = None,
+    timeout_s: float = _TIMEOUT_S,
 ) -> Steps:
     """Run several scripts in one boot; what is wrong is left for tests to find."""
     now = "$(cut -d' ' -f1 /proc/uptime)"
@@ -172,7 +174,12 @@ def boot_once(
         f'echo; echo "{_STEP}{name} @ {now}"\n(\n{steps[name]}\n)' for name in steps
     ]
     outcome = _run(
-        kernel, "\n".join(parts), topology=topology, words=words, accel=accel
+        kernel,
+        "\n".join(parts),
+        topology=topology,
+        words=words,
+        accel=accel,
+        timeout_s=timeout_s,
     )
     said: dict[str, str] = {}
     began: dict[str, float] = {}

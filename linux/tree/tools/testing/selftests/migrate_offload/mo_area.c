@@ -315,8 +315,7 @@ static const char *map_ksm(struct mo_area *area)
 	return why_not;
 }
 
-/* Make a swap area as mkswap(8) does, and switch it on. */
-static const char *swap_on(struct mo_area *area)
+const char *mo_swap_on(void)
 {
 	char header[SZ_4K] = {};
 	__u32 *info = (__u32 *)(header + 1024);
@@ -334,8 +333,13 @@ static const char *swap_on(struct mo_area *area)
 	close(fd);
 	if (swapon(SWAP_DISK, 0))
 		return "cannot swap to " SWAP_DISK;
-	area->swap_on = true;
 	return NULL;
+}
+
+void mo_swap_off(void)
+{
+	if (swapoff(SWAP_DISK))
+		mo_die("cannot stop to swap: %m");
 }
 
 /*
@@ -368,10 +372,11 @@ static const char *page_out(struct mo_area *area)
  */
 static const char *map_swapcache(struct mo_area *area)
 {
-	const char *why_not = swap_on(area);
+	const char *why_not = mo_swap_on();
 
 	if (why_not)
 		return why_not;
+	area->swap_on = true;
 	map_memory(area, MAP_PRIVATE | MAP_ANONYMOUS);
 	fill(area);
 	why_not = page_out(area);

@@ -52,6 +52,10 @@ const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 		   size_t folio_bytes);
 void mo_unmap(struct mo_area *area);
 
+/* Make a swap area as mkswap(8) does, and switch it on.  NULL, or why not. */
+const char *mo_swap_on(void);
+void mo_swap_off(void);
+
 /* Does the memory contain what it should?  Says where not. */
 bool mo_content_ok(const struct mo_area *area);
 /* Does one page? */

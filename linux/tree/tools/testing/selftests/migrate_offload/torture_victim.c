@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The process whose memory is moved: workers that do to it what programs do,
+ * and a server for its userfaultfd.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mo_torture.h"
+
+static struct slot slots[NR_SLOTS];
+/* Where the first is, but for moments when it is elsewhere. */
+static char *home;
+static struct worker workers[NR_WORKERS];
+static int uffd = -1;
+static atomic_bool serving;
+
+/* -1: this kernel has none. */
+int torture_uffd(void)
+{
+	return uffd;
+}
+
+static void *worker_fn(void *arg)
+{
+	struct worker *w = arg;
+
+	while (!atomic_load(&shared->stop)) {
+		struct slot *s = &slots[roll(w) % NR_SLOTS];
+		unsigned int nr = roll(w) % nr_torture_ops;
+
+		if (pthread_mutex_trylock(&s->lock))
+			continue;
+		torture_ops[nr].run(w, s);
+		if (roll(w) % 2)
+			check_slot(torture_ops[nr].name, s);
+		pthread_mutex_unlock(&s->lock);
+		atomic_fetch_add(&shared->done[nr], 1);
+	}
+	return NULL;
+}
+
+/* A page that is written for the first time since it was protected. */
+static void serve_wp(struct slot *s, size_t page)
+{
+	struct uffdio_writeprotect wp = {
+		.range = {
+			.start = (size_t)(s->mem + page * SZ_4K), .len = SZ_4K,
+		},
+	};
+
+	atomic_fetch_add(&s->nr_caught[page], 1);
+	while (ioctl(uffd, UFFDIO_WRITEPROTECT, &wp))
+		if (errno != EAGAIN)
+			mo_die("cannot let a page be written: %m");
+}
+
+/* A page that is not there. */
+static void serve_missing(struct slot *s, size_t page, char *buf)
+{
+	struct uffdio_copy copy = {
+		.dst = (size_t)(s->mem + page * SZ_4K),
+		.src = (size_t)buf,
+		.len = SZ_4K,
+	};
+
+	fill_page(buf, s->version[page]);
+	while (ioctl(uffd, UFFDIO_COPY, &copy)) {
+		/* Another thread asked for it, too; or look again. */
+		if (errno == EEXIST)
+			break;
+		if (errno != EAGAIN)
+			mo_die("cannot give a page to a userfaultfd: %m");
+		copy.copy = 0;
+	}
+}
+
+static void *server_fn(void *arg)
+{
+	char *buf = arg;
+	struct pollfd wait = { .fd = uffd, .events = POLLIN };
+	struct uffd_msg msg;
+	size_t offset;
+
+	while (atomic_load(&serving)) {
+		if (poll(&wait, 1, 100) <= 0)
+			continue;
+		if (read(uffd, &msg, sizeof(msg)) != sizeof(msg))
+			continue;
+		offset = msg.arg.pagefault.address - (size_t)home;
+		if (msg.event != UFFD_EVENT_PAGEFAULT ||
+		    offset >= NR_SLOTS * SLOT_BYTES)
+			mo_die("a userfaultfd reports what it should not");
+		if (msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP)
+			serve_wp(&slots[offset / SLOT_BYTES],
+				 offset % SLOT_BYTES / SZ_4K);
+		else
+			serve_missing(&slots[offset / SLOT_BYTES],
+				      offset % SLOT_BYTES / SZ_4K, buf);
+	}
+	return NULL;
+}
+
+static void open_uffd(void)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP,
+	};
+
+	uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api)) {
+		printf("# no userfaultfd: %m\n");
+		uffd = -1;
+	}
+}
+
+static char *new_memory(size_t bytes, int prot)
+{
+	char *mem = mmap(NULL, bytes, prot,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (mem == MAP_FAILED)
+		mo_die("cannot map memory: %m");
+	return mem;
+}
+
+static void prepare_worker(struct worker *w, unsigned int nr, __u64 seed)
+{
+	*w = (struct worker) {
+		.nr = nr,
+		.seed = mo_mix(seed, nr),
+		.scratch = new_memory(SLOT_BYTES, PROT_NONE),
+		.buf = new_memory(SLOT_BYTES, PROT_READ | PROT_WRITE),
+		.disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC),
+		.disk_offset = nr * SLOT_BYTES,
+		.mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC),
+		.ring = uring_open(),
+	};
+	if (pipe2(w->pipe, O_CLOEXEC))
+		mo_die("cannot make a pipe: %m");
+	if (w->mem_fd < 0)
+		mo_die("cannot open my own memory: %m");
+	if (!nr && w->disk < 0)
+		printf("# no " DISK ": %m\n");
+	if (!nr && !w->ring)
+		printf("# no io_uring\n");
+}
+
+static void prepare_slots(__u64 seed)
+{
+	size_t bytes = NR_SLOTS * SLOT_BYTES, i;
+	char *room = new_memory(bytes + SZ_2M, PROT_NONE);
+	struct worker *w = &workers[0];
+
+	room = (char *)(((size_t)room + SZ_2M - 1) & ~(SZ_2M - 1));
+	if (mmap(room, bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != room)
+		mo_die("cannot map memory: %m");
+	home = room;
+	for (i = 0; i < NR_SLOTS; i++) {
+		pthread_mutex_init(&slots[i].lock, NULL);
+		slots[i].mem = room + i * SLOT_BYTES;
+		slots[i].large = i >= FIRST_LARGE_SLOT;
+		slot_is_new(&slots[i]);
+		write_pages(w, &slots[i], 0, 1);
+	}
+}
+
+int torture_victim(__u64 seed)
+{
+	pthread_t threads[NR_WORKERS], server;
+	unsigned int i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* From here on nothing may be mapped just anywhere: see torture_ops.c. */
+	mallopt(M_ARENA_MAX, 1);
+	open_uffd();
+	for (i = 0; i < NR_WORKERS; i++)
+		prepare_worker(&workers[i], i, seed);
+	prepare_slots(seed);
+	atomic_store(&serving, true);
+	if (uffd >= 0 && pthread_create(&server, NULL, server_fn,
+					new_memory(SZ_4K, PROT_READ | PROT_WRITE)))
+		mo_die("cannot start a thread");
+	for (i = 0; i < NR_WORKERS; i++)
+		if (pthread_create(&threads[i], NULL, worker_fn, &workers[i]))
+			mo_die("cannot start a thread");
+	fflush(stdout);
+	atomic_store(&shared->mem, (uintptr_t)home);
+	for (i = 0; i < NR_WORKERS; i++)
+		pthread_join(threads[i], NULL);
+	atomic_store(&serving, false);
+	if (uffd >= 0)
+		pthread_join(server, NULL);
+	for (i = 0; i < NR_SLOTS; i++)
+		check_slot("at the end", &slots[i]);
+	return atomic_load(&shared->wrong) ? 1 : 0;
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory moves while programs do to it whatever programs do.
+
+Half a minute of it is part of all tests; `make torture` is for an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from helpers import guests
+from pageferry.kernel.build import BuildRequest, build_kernel
+
+_RESULTS = {
+    *(f"torture {engine}" for engine in ("none", "cpu", "mtcopy", "test")),
+    *("counters", "memory"),
+}
+# None of them may be left out because something was not there.
+_OPERATIONS = (
+    *("write", "words", "fork", "mprotect", "mremap", "munmap", "dontneed", "free"),
+    *("cold", "pageout", "uffd-missing", "uffd-wp", "mlock", "vmsplice", "direct"),
+    *("io_uring", "ptrace", "proc-mem", "mbind"),
+)
+_HOUR_S = 3600
+
+
+def _passes(text: str) -> None:
+    report = guests.passes(text, at_least=len(_RESULTS))
+    assert report.names() == _RESULTS
+    ends = [line for line in text.splitlines() if line.startswith("# ") and ";" in line]
+    said = " ".join(ends)
+    for name in _OPERATIONS:
+        assert any(f" {name} {n}" in said for n in range(1, 10)), name
+    for lacking in ("no userfaultfd", "no io_uring", "no /dev/ram0"):
+        assert lacking not in text
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("name", sorted(_RESULTS))
+def test_memory_survives(debug_run: guests.Steps, name: str) -> None:
+    debug_run.passes("torture", name)
+
+
+@pytest.mark.vm
+def test_nothing_was_left_out(debug_run: guests.Steps) -> None:
+    _passes(debug_run.text("torture"))
+
+
+@pytest.mark.torture
+def test_memory_survives_an_hour() -> None:
+    """With all checks that there are; and so do those that test one thing each."""
+    seconds = int(os.environ.get("TORTURE_SECONDS", _HOUR_S))
+    configs = ("vm", "debug-kasan", "debug-lockdep", "debug-pages", "test")
+    steps = {
+        "modules": "modprobe mtcopy && modprobe migrate_offload_test",
+        "kselftest": "./migrate_offload",
+        "whole": "./whole -v 16k -v 64k -v 2m_by_ptes",
+        "torture": f"./torture --seconds {seconds}",
+    }
+    said = guests.boot_once(
+        build_kernel(BuildRequest(configs=configs)),
+        steps,
+        words=("page_owner=on",),
+        timeout_s=3600.0 + 2 * seconds,
+    )
+    for step in ("kselftest", "whole"):
+        guests.passes(said.text(step), at_least=10)
+    sys.stdout.write(said.text("torture"))
+    _passes(said.text("torture"))
+    said.is_well()
+    log = said.outcome.serial_log.read_text(errors="replace")
+    assert "page_owner=on" in log and "debug_vm_pgtable" in log
