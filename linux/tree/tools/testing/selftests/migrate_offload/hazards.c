@@ -11,18 +11,13 @@
  * "hazards NAME..." does those only, "hazards -l" lists them.  With "-s" before
  * the names the engine copies several batches side by side.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../kselftest.h"
@@ -40,23 +35,6 @@
 
 #define BLOCK_DEVICE "/dev/ram0"
 #define KPF_HWPOISON 19
-#define PATH_UNPOISON "/sys/kernel/debug/hwpoison/unpoison-pfn"
-
-struct hazard {
-	const char *name;
-	const char *rule;	/* NULL: nothing to switch off */
-	bool posted;
-	int (*run)(void);
-};
-
-/* How the engine copies where a case does not say. */
-static enum mo_test_mode test_mode = MO_TEST_PLAIN;
-
-static int skip(const char *why)
-{
-	printf("# %s\n", why);
-	return SKIPPED;
-}
 
 /* What is written is held until it is used, or until this is closed. */
 static int hold(const char *file, const char *text)
@@ -156,7 +134,7 @@ static int run_buffers(void)
 
 	fd = open(BLOCK_DEVICE, O_RDWR);
 	if (fd < 0)
-		return skip("no " BLOCK_DEVICE);
+		return mo_skip("no " BLOCK_DEVICE);
 	mo_map_anon(&area, SZ_1M, SZ_4K);
 	mem = map_blocks(fd, &area);
 
@@ -201,7 +179,7 @@ static int run_mapping(void)
 
 	fd = syscall(SYS_memfd_secret, 0);
 	if (fd < 0)
-		return skip("no memfd_secret(2), boot with secretmem.enable=1");
+		return mo_skip("no memfd_secret(2), boot with secretmem.enable=1");
 	if (ftruncate(fd, NR_SECRETS * SZ_4K))
 		mo_die("cannot make secret memory larger: %m");
 	mem = mmap(NULL, NR_SECRETS * SZ_4K, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -269,36 +247,6 @@ static int run_bad_page(void)
 	return result;
 }
 
-static sigjmp_buf on_sigbus;
-static atomic_bool sigbus_jumps;
-
-static void handle_sigbus(int sig)
-{
-	if (sigbus_jumps)
-		siglongjmp(on_sigbus, 1);
-}
-
-/*
- * Pages that a case has poisoned.  When it has ended, some of them are free, and
- * would become another case's memory: they are healed before.
- */
-static struct {
-	unsigned int nr;
-	__u64 pfns[8];
-} *poisoned;
-
-static void poison(void *page)
-{
-	struct sigaction action = { .sa_handler = handle_sigbus };
-
-	sigaction(SIGBUS, &action, NULL);
-	if (poisoned->nr == ARRAY_SIZE(poisoned->pfns))
-		mo_die("more poisoned pages than there is room to note them");
-	poisoned->pfns[poisoned->nr++] = mo_pfn(page);
-	/* Fails if the page cannot be taken away; but it is poisoned then too. */
-	madvise(page, SZ_4K, MADV_HWPOISON);
-}
-
 /* A THP with a poisoned page, that could not be split when it was found. */
 static int run_poisoned_thp(void)
 {
@@ -311,7 +259,7 @@ static int run_poisoned_thp(void)
 	part.iov_base = area.mem + SZ_4K;
 	if (pipe(fds) || vmsplice(fds[1], &part, 1, 0) != SZ_4K)
 		mo_die("cannot splice a page: %m");
-	poison(area.mem + BAD_PAGE * SZ_4K);
+	mo_poison(area.mem + BAD_PAGE * SZ_4K);
 	close(fds[0]);
 	close(fds[1]);
 	if (!mo_page_flag(area.mem + BAD_PAGE * SZ_4K, KPF_HWPOISON) ||
@@ -334,17 +282,14 @@ static int run_poisoned_page(void)
 	struct mo_area area;
 
 	mo_map_anon(&area, SZ_2M, SZ_4K);
-	poison(area.mem + BAD_PAGE * SZ_4K);
+	mo_poison(area.mem + BAD_PAGE * SZ_4K);
 	mo_select("test");
 	mo_move_once(&area, mo_nodes[1]);
 	if (mo_elsewhere(&area, mo_nodes[1]) != 1)
 		mo_die("not all the other pages were moved");
 
-	sigbus_jumps = true;
-	if (!sigsetjmp(on_sigbus, 1)) {
-		(void)mo_page_ok(&area, BAD_PAGE);
+	if (!mo_raises_sigbus(area.mem + BAD_PAGE * SZ_4K))
 		return DAMAGED;
-	}
 	/* Give it a page that works, and look at all the others. */
 	if (mmap(area.mem + BAD_PAGE * SZ_4K, SZ_4K, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
@@ -362,7 +307,7 @@ static int run_failing_page(void)
 	mo_map_anon(&area, SZ_1M, SZ_4K);
 	mo_select("test");
 	if (madvise(area.mem, SZ_4K, MADV_SOFT_OFFLINE))
-		return skip("a page cannot be taken out of use");
+		return mo_skip("a page cannot be taken out of use");
 	if (mo_read_number(PATH_TEST "seen_folios") != seen)
 		return DAMAGED;
 	return mo_verdict(&area);
@@ -381,140 +326,21 @@ static int run_order(void)
 	return mo_verdict(&area);
 }
 
-static const struct hazard hazards[] = {
-	{ "pin", "refcount", false, run_pin },
-	{ "retry", "retry", false, run_retry },
-	{ "buffers", "buffers", false, run_buffers },
-	{ "secret", "mapping", false, run_mapping },
-	{ "bad_page", "result", false, run_bad_page },
-	{ "poisoned_thp", "poison", false, run_poisoned_thp },
-	{ "poisoned_page", NULL, false, run_poisoned_page },
-	{ "failing_page", NULL, false, run_failing_page },
-	{ "order", "order", true, run_order },
-	{ "late", "hold", false, mo_run_late },
-	{ "unload", NULL, false, mo_run_unload },
+static const struct mo_hazard hazards[] = {
+	{ .name = "pin", .rule = "refcount", .run = run_pin },
+	{ .name = "retry", .rule = "retry", .run = run_retry },
+	{ .name = "buffers", .rule = "buffers", .run = run_buffers },
+	{ .name = "secret", .rule = "mapping", .run = run_mapping },
+	{ .name = "bad_page", .rule = "result", .run = run_bad_page },
+	{ .name = "poisoned_thp", .rule = "poison", .run = run_poisoned_thp },
+	{ .name = "poisoned_page", .run = run_poisoned_page },
+	{ .name = "failing_page", .run = run_failing_page },
+	{ .name = "order", .rule = "order", .run = run_order, .posted = true },
+	{ .name = "late", .rule = "hold", .run = mo_run_late },
+	{ .name = "unload", .run = mo_run_unload },
 };
-
-/* Nothing that a case changed stays. */
-static void clean_up(void)
-{
-	mo_write(PATH_DEBUG "break_rules", "none");
-	mo_write(PATH_DEBUG "bad_pfn", "0");
-	mo_reset();
-}
-
-/* The process that had poisoned pages is gone. */
-static void heal(void)
-{
-	for (; poisoned->nr; poisoned->nr--) {
-		__u64 pfn = poisoned->pfns[poisoned->nr - 1];
-		char text[32];
-		int ret;
-
-		snprintf(text, sizeof(text), "%llu", (unsigned long long)pfn);
-		ret = mo_try_write(PATH_UNPOISON, text);
-		if (ret)
-			printf("# page %s stays poisoned: %s\n", text,
-			       strerror(-ret));
-	}
-}
-
-/* In a process of its own: its memory may be damaged. */
-static int run_case(const struct hazard *hazard, const char *rule)
-{
-	int status;
-	pid_t pid;
-
-	clean_up();
-	if (!mo_load_test_engine(hazard->posted ? MO_TEST_POSTED : test_mode))
-		return skip("cannot load the module migrate_offload_test");
-	mo_write(PATH_DEBUG "break_rules", rule);
-	/* Several windows, and it does not depend on the time how large. */
-	mo_set_limit("max_unmapped_us", 0);
-	mo_set_limit("max_batch_pages", 64);
-
-	fflush(stdout);
-	pid = fork();
-	if (pid < 0)
-		mo_die("cannot fork: %m");
-	if (!pid) {
-		int result = hazard->run();
-
-		fflush(stdout);
-		_exit(result);
-	}
-	if (waitpid(pid, &status, 0) != pid)
-		mo_die("cannot wait: %m");
-	clean_up();
-	mo_select("none");
-	heal();
-	if (!WIFEXITED(status))
-		printf("# ended by signal %d\n", WTERMSIG(status));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void report(const struct hazard *hazard, const char *rule, int expected)
-{
-	int result = run_case(hazard, rule ? rule : "none");
-
-	if (result == SKIPPED)
-		ksft_test_result_skip("%s %s\n", hazard->name,
-				      rule ? "without_its_rule" : "with_all_rules");
-	else
-		ksft_test_result(result == expected, "%s %s\n", hazard->name,
-				 rule ? "without_its_rule" : "with_all_rules");
-}
-
-static bool wanted(const struct hazard *hazard, int argc, char **argv)
-{
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strcmp(hazard->name, argv[i]))
-			return true;
-	return argc == 1;
-}
 
 int main(int argc, char **argv)
 {
-	const struct hazard *hazard, *end = hazards + ARRAY_SIZE(hazards);
-	unsigned int nr = 0;
-
-	if (argc == 2 && !strcmp(argv[1], "-l")) {
-		for (hazard = hazards; hazard < end; hazard++)
-			printf("%s %s\n", hazard->name, hazard->rule ?: "-");
-		return 0;
-	}
-
-	if (argc > 1 && !strcmp(argv[1], "-s")) {
-		test_mode = MO_TEST_STREAM;
-		argc--;
-		argv++;
-	}
-
-	ksft_print_header();
-	if (mo_cannot_run())
-		ksft_exit_skip("%s\n", mo_cannot_run());
-	if (!mo_exists(PATH_DEBUG "break_rules"))
-		ksft_exit_skip("no CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG\n");
-
-	for (hazard = hazards; hazard < end; hazard++)
-		if (wanted(hazard, argc, argv))
-			nr += hazard->rule ? 2 : 1;
-	if (!nr)
-		ksft_exit_fail_msg("no such hazard, see %s -l\n", argv[0]);
-	ksft_set_plan(nr);
-	poisoned = mmap(NULL, sizeof(*poisoned), PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (poisoned == MAP_FAILED)
-		ksft_exit_fail_msg("no memory: %m\n");
-
-	for (hazard = hazards; hazard < end; hazard++) {
-		if (!wanted(hazard, argc, argv))
-			continue;
-		report(hazard, NULL, RIGHT);
-		if (hazard->rule)
-			report(hazard, hazard->rule, DAMAGED);
-	}
-	ksft_finished();
+	return mo_hazards_main(hazards, ARRAY_SIZE(hazards), argc, argv);
 }

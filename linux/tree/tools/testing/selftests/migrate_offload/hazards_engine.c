@@ -94,20 +94,7 @@ static int modprobe(const char *module, bool remove)
 	return mo_run(argv);
 }
 
-/* Wait, not too long, until the engine is in the middle of a copy. */
-static void wait_until_copying(void)
-{
-	int tries;
-
-	for (tries = 0; tries < 10000; tries++) {
-		if (mo_read_number(PATH_TEST "in_copy"))
-			return;
-		usleep(1000);
-	}
-	mo_die("the engine is not being used");
-}
-
-/* Likewise until mtcopy has copied with helpers, of which one CPU has none. */
+/* Wait until mtcopy has copied with helpers, of which one CPU has none. */
 static void wait_for_mtcopy(void)
 {
 	static const char path[] = PATH_OFFLOAD "stats/engines/mtcopy/engine_folios";
@@ -140,7 +127,7 @@ static void come_and_go(void)
 		mo_die("cannot load mtcopy again");
 	mo_select("test");
 	mo_write(PATH_TEST "delay_us", "10000");
-	wait_until_copying();
+	mo_wait_until_copying();
 	if (!modprobe("migrate_offload_test", true))
 		mo_die("the active engine could be unloaded");
 	mo_select("mtcopy");

@@ -3,6 +3,7 @@
 #ifndef MO_HAZARD_H
 #define MO_HAZARD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "mo_area.h"
@@ -10,6 +11,20 @@
 
 /* How a case ends; anything else means that it could not be arranged. */
 enum { RIGHT = 0, SKIPPED = KSFT_SKIP, DAMAGED = 10 };
+
+/**
+ * struct mo_hazard - a way to lose data, and the rule against it
+ * @name: of the case.
+ * @rule: which to switch off, so that the damage shows; NULL if there is none.
+ * @run: arranges it, and says how it ended.
+ * @posted: wants a test engine that is a struct migrator.
+ */
+struct mo_hazard {
+	const char *name;
+	const char *rule;
+	int (*run)(void);
+	bool posted;
+};
 
 static inline void mo_map_anon(struct mo_area *area, size_t bytes,
 			       size_t folio_bytes)
@@ -24,6 +39,20 @@ static inline int mo_verdict(const struct mo_area *area)
 {
 	return mo_content_ok(area) ? RIGHT : DAMAGED;
 }
+
+/* Say why a case is skipped. */
+int mo_skip(const char *why);
+/* Wait, not too long, until the test engine is in the middle of a copy. */
+void mo_wait_until_copying(void);
+
+/* Have a page of this process poisoned, until the case has ended. */
+void mo_poison(void *page);
+/* Does it end in SIGBUS to read this page, which mo_poison() was for? */
+bool mo_raises_sigbus(const void *page);
+
+/* main() of a program that has nothing but hazards. */
+int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
+		    int argc, char **argv);
 
 int mo_run_late(void);
 int mo_run_unload(void);
