@@ -15,6 +15,7 @@
 #include <linux/percpu.h>
 #include <linux/sizes.h>
 
+#include "migrate_offload_rules.h"
 #include "migrate_run.h"
 
 /* What is counted, for each reason and for each engine. */
@@ -315,25 +316,7 @@ static inline void __migrate_wait_end(const struct migrate_wait *wait)
 }
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
 
-/*
- * Switches that break one safety rule each, so that a test can show that it
- * would notice.  Constant false in every kernel but a test kernel.
- */
-enum migrate_offload_rule {
-	MO_RULE_REFCOUNT,	/* an excess reference is not eligible */
-	MO_RULE_RETRY,		/* a copy is good for one attempt */
-	MO_RULE_BUFFERS,	/* a folio with buffers is not eligible */
-	MO_RULE_MAPPING,	/* nor one with a callback of its own */
-	MO_RULE_POISON,		/* poison ends as in the ordinary path */
-	MO_RULE_RESULT,		/* the result of each folio counts */
-	MO_RULE_RESCHED,	/* copying gives way to others */
-	MO_RULE_ORDER,		/* both lists keep the same order */
-	MO_RULE_HOLD,		/* nobody writes where a device still may */
-	NR_MO_RULES,
-};
-
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG
-bool migrate_offload_broken(enum migrate_offload_rule rule);
 bool migrate_offload_bad_page(struct page *page);
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src);
 bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);
@@ -341,11 +324,6 @@ int migrate_offload_move_unsafe(struct address_space *mapping,
 				struct folio *dst, struct folio *src,
 				enum migrate_mode mode);
 #else
-static inline bool migrate_offload_broken(enum migrate_offload_rule rule)
-{
-	return false;
-}
-
 static inline bool migrate_offload_bad_page(struct page *page)
 {
 	return false;
