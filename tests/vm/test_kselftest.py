@@ -110,7 +110,7 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
 ) -> None:
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
-    names = ("migrate_offload", "fallback", "hazards", "dcbm", "latency")
+    names = ("migrate_offload", "fallback", "hazards", "runs", "dcbm", "latency")
     for name in (*names, "whole", "damon", "damon_scheme"):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()

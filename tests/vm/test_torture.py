@@ -58,6 +58,7 @@ def test_memory_survives_an_hour() -> None:
         "modules": "modprobe mtcopy && modprobe migrate_offload_test",
         "kselftest": "./migrate_offload",
         "whole": "./whole -v 16k -v 64k -v 2m_by_ptes",
+        "runs": "./runs -k",
         "torture": f"./torture --seconds {seconds}",
     }
     said = guests.boot_once(
@@ -66,7 +67,7 @@ def test_memory_survives_an_hour() -> None:
         words=("page_owner=on",),
         timeout_s=3600.0 + 2 * seconds,
     )
-    for step in ("kselftest", "whole"):
+    for step in ("kselftest", "whole", "runs"):
         guests.passes(said.text(step), at_least=10)
     sys.stdout.write(said.text("torture"))
     _passes(said.text("torture"))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ways to break the safety rules of the batch copy, one by one, so that a test
- * can show that it notices.  For kernels that do nothing but run tests.
+ * Ways to break the safety rules of the batch copy and of runs of small pages,
+ * one by one, so that a test can show that it notices.  For kernels that do nothing
+ * but run tests.
  *
  * /sys/kernel/debug/migrate_offload/break_rules: words, separated by commas, of
  * the rules to break; "none" restores all.
@@ -34,6 +35,16 @@ static const char * const rule_names[NR_MO_RULES] = {
 	[MO_RULE_RESCHED]	= "resched",
 	[MO_RULE_ORDER]		= "order",
 	[MO_RULE_HOLD]		= "hold",
+	[MO_RULE_RUN_HINTS]	= "run_hints",
+	[MO_RULE_RUN_PAGE]	= "run_page",
+	[MO_RULE_RUN_EXCLUSIVE]	= "run_exclusive",
+	[MO_RULE_RUN_POISON]	= "run_poison",
+	[MO_RULE_RUN_PIN]	= "run_pin",
+	[MO_RULE_RUN_FLUSH]	= "run_flush",
+	[MO_RULE_RUN_ENTRY]	= "run_entry",
+	[MO_RULE_RUN_SHARED]	= "run_shared",
+	[MO_RULE_RUN_LOCKED]	= "run_locked",
+	[MO_RULE_RUN_REST]	= "run_rest",
 };
 
 static unsigned long broken_rules;

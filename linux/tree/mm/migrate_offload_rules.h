@@ -19,6 +19,17 @@ enum migrate_offload_rule {
 	MO_RULE_RESCHED,	/* copying gives way to others */
 	MO_RULE_ORDER,		/* both lists keep the same order */
 	MO_RULE_HOLD,		/* nobody writes where a device still may */
+	/* Of small pages in runs, see migrate_run.c: */
+	MO_RULE_RUN_HINTS,	/* what is asked without locks is believed */
+	MO_RULE_RUN_PAGE,	/* an entry is cleared if it maps the page */
+	MO_RULE_RUN_EXCLUSIVE,	/* and the page is exclusive */
+	MO_RULE_RUN_POISON,	/* and not poisoned */
+	MO_RULE_RUN_PIN,	/* and nobody else has a reference */
+	MO_RULE_RUN_FLUSH,	/* TLBs are flushed before pages are copied */
+	MO_RULE_RUN_ENTRY,	/* an entry is mapped if it is the source's */
+	MO_RULE_RUN_SHARED,	/* and there is no other one */
+	MO_RULE_RUN_LOCKED,	/* and its VMA is not mlocked */
+	MO_RULE_RUN_REST,	/* what is not mapped then is looked for */
 	NR_MO_RULES,
 };
 

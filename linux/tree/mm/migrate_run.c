@@ -16,24 +16,43 @@
  * locked nor watched by a userfaultfd.  Everything else goes the ordinary way, as
  * does all that is found to be otherwise on the way.
  *
- * Why it is safe, beyond what the ordinary way has:
+ * Why it is safe, beyond what the ordinary way has.  What is in brackets is broken
+ * by runs.c of the selftests, to show that it is needed:
  *
- * - Unmapping.  The folio is locked and the lock of the page table is held.  An
- *   exclusive page is mapped by no other entry, and stays exclusive: fork() and
- *   KSM take the lock of the page table to change that.  GUP-fast takes no lock.
- *   It takes a reference, and then looks at the entry again.  So entries are
- *   cleared first, then comes a barrier, and then there must be no reference but
- *   that of the entry and that of whoever isolated the page; else the entry is
- *   put back as it was.
+ * - Unmapping.  The folio is locked and the lock of the page table is held.  The
+ *   entry has to be that of the page [run_page]: the anon_vma also leads to VMAs
+ *   that have, at the same place, a page of their own.  An exclusive page is mapped
+ *   by no other entry, and stays exclusive: fork() and KSM take the lock of the page
+ *   table to change that.  One that is not marked so must not come back marked
+ *   [run_exclusive].  A poisoned one must not come back at all [run_poison].
+ *
+ *   GUP-fast takes no lock.  It takes a reference, and then looks at the entry
+ *   again.  So entries are cleared first, then comes a barrier, and then there must
+ *   be no reference but that of the entry and that of whoever isolated the page;
+ *   else the entry is put back as it was.  A page that is pinned when fork() finds
+ *   a migration entry in its place would be shared [run_pin].  Other references
+ *   make the move fail, as ever: not to begin with it saves the effort.
+ *
+ *   Nothing is copied while a TLB may have such an entry [run_flush].
  *
  * - Mapping.  In between, programs may fork, move, unmap or protect memory: no
- *   lock keeps them from it.  An entry that is still marked as exclusive, and is
- *   for the source, is the only one there is: fork() takes that mark from both
- *   entries, and whoever moves an entry leaves none behind.  Where none such is
- *   found, remove_migration_ptes() looks for all there are.
+ *   lock keeps them from it.  An entry that is for the source [run_entry], and is
+ *   still marked as exclusive [run_shared], is the only one there is: fork() takes
+ *   that mark from both entries, and whoever moves an entry leaves none behind.  A
+ *   VMA that is locked by now [run_locked] counts its pages in the ordinary way.
+ *   Where no entry is mapped, remove_migration_ptes() looks for all there are
+ *   [run_rest].  That includes one that mremap() moves just then from a VMA that
+ *   was not looked at yet to one that was.
  *
  * - The anon_vma.  Its lock keeps VMAs that are found by it, and their page
  *   tables.  Between the two it is kept by a reference for each page.
+ *
+ * What is asked without the lock of the page table saves effort, and no more
+ * [run_hints]: an exclusive page is mapped once and is not KSM's, and one that is
+ * in the swap cache or under writeback has one reference more.  VMAs that are
+ * locked, or watched by a userfaultfd, are left alone out of caution when pages are
+ * unmapped.  A temporary stack has to be, as in the ordinary way: only a race with
+ * execve() would show why, and there is no test for that.
  */
 
 #include <linux/bitmap.h>
@@ -117,7 +136,10 @@ static unsigned int migrate_run_in_a_row(const struct migrate_run *run,
 	return i;
 }
 
-/* Clear entries as long as each is the only one of its page. */
+/*
+ * Clear entries as long as each is the only one of its page.  The mapcount of a
+ * page that is exclusive says nothing new.
+ */
 static unsigned int migrate_run_clear(struct folio **src, unsigned int max_nr,
 				      struct mm_struct *mm, unsigned long addr,
 				      pte_t *ptep, pte_t *old)
@@ -128,11 +150,18 @@ static unsigned int migrate_run_clear(struct folio **src, unsigned int max_nr,
 		struct page *page = &src[i]->page;
 		pte_t pte = ptep_get(ptep + i);
 
-		if (!pte_present(pte) || pte_pfn(pte) != page_to_pfn(page) ||
-		    pte_unused(pte))
+		if (!pte_present(pte) || pte_unused(pte))
 			break;
-		if (!PageAnonExclusive(page) || PageHWPoison(page) ||
-		    atomic_read(&page->_mapcount))
+		if (pte_pfn(pte) != page_to_pfn(page) &&
+		    !migrate_offload_broken(MO_RULE_RUN_PAGE))
+			break;
+		if (!PageAnonExclusive(page) &&
+		    !migrate_offload_broken(MO_RULE_RUN_EXCLUSIVE))
+			break;
+		if (PageHWPoison(page) &&
+		    !migrate_offload_broken(MO_RULE_RUN_POISON))
+			break;
+		if (atomic_read(&page->_mapcount))
 			break;
 		old[i] = ptep_get_and_clear(mm, addr + i * PAGE_SIZE, ptep + i);
 	}
@@ -150,7 +179,8 @@ static unsigned int migrate_run_keep_used(struct folio **src, unsigned int nr,
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb(); /* paired with the one in try_grab_folio() */
 	for (nr_free = 0; nr_free < nr; nr_free++)
-		if (folio_ref_count(src[nr_free]) != 2)
+		if (folio_ref_count(src[nr_free]) != 2 &&
+		    !migrate_offload_broken(MO_RULE_RUN_PIN))
 			break;
 	for (i = nr_free; i < nr; i++)
 		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i, old[i]);
@@ -184,8 +214,10 @@ static void migrate_run_replace(struct folio **src, unsigned int nr,
 			trace_set_migration_pte(addr + i * PAGE_SIZE,
 						pte_val(pte), 0);
 	}
-	migrate_flush_ptes(vma, addr, nr, dirty ? pte_mkdirty(sample) : sample,
-			   TTU_BATCH_FLUSH);
+	if (!migrate_offload_broken(MO_RULE_RUN_FLUSH))
+		migrate_flush_ptes(vma, addr, nr,
+				   dirty ? pte_mkdirty(sample) : sample,
+				   TTU_BATCH_FLUSH);
 	update_hiwater_rss(mm);
 	for (i = 0; i < nr; i++) {
 		/* As folio_mark_dirty() does, when no CPU can any more. */
@@ -243,11 +275,16 @@ static bool migrate_run_may_map(pte_t old, struct folio *src)
 	swp_entry_t entry;
 
 	if (!is_swap_pte(old))
-		return false;
+		return migrate_offload_broken(MO_RULE_RUN_ENTRY);
 	entry = pte_to_swp_entry(old);
-	return is_migration_entry(entry) &&
-		!is_readable_migration_entry(entry) &&
-		swp_offset_pfn(entry) == folio_pfn(src);
+	if (!is_migration_entry(entry))
+		return migrate_offload_broken(MO_RULE_RUN_ENTRY);
+	/* fork() was here. */
+	if (is_readable_migration_entry(entry) &&
+	    !migrate_offload_broken(MO_RULE_RUN_SHARED))
+		return false;
+	return swp_offset_pfn(entry) == folio_pfn(src) ||
+		migrate_offload_broken(MO_RULE_RUN_ENTRY);
 }
 
 /* Map from the nth on what is in a row in @vma.  Returns how many it was. */
@@ -272,7 +309,8 @@ static unsigned int migrate_run_map_row(struct migrate_run *run,
 	if (!ptep)
 		return 0;
 	/* Whoever locks a VMA comes by here later, or has set the flag. */
-	if (!migrate_run_vma_fits(vma))
+	if (!migrate_run_vma_fits(vma) &&
+	    !migrate_offload_broken(MO_RULE_RUN_LOCKED))
 		nr = 0;
 	for (i = 0; i < nr; i++, addr += PAGE_SIZE) {
 		pte = ptep_get(ptep + i);
@@ -545,7 +583,8 @@ void migrate_run_map(struct migrate_run *run)
 	migrate_stat_flush(&stat);
 	anon_vma_unlock_read(run->anon_vma);
 	for_each_set_bit(i, left, run->nr)
-		remove_migration_ptes(run->src[i], run->dst[i], 0);
+		if (!migrate_offload_broken(MO_RULE_RUN_REST))
+			remove_migration_ptes(run->src[i], run->dst[i], 0);
 
 	/* The last one may free it. */
 	atomic_sub(run->nr - 1, &run->anon_vma->refcount);

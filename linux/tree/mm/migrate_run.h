@@ -12,6 +12,7 @@
 #include <linux/rmap.h>
 
 #include "internal.h"
+#include "migrate_offload_rules.h"
 #include "migrate_ptes.h"
 
 /* Where the content of a folio is when its turn to be moved comes. */
@@ -64,16 +65,20 @@ static inline void migrate_run_init(struct migrate_run *run,
  */
 static inline bool migrate_run_wants(struct folio *folio)
 {
-	const unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
-#ifdef CONFIG_MEMORY_FAILURE
-		BIT(PG_hwpoison) |
-#endif
+	unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
 		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
+	/* What migrate_run_unmap_row() asks again, with all locks. */
+	const bool hints = !migrate_offload_broken(MO_RULE_RUN_HINTS);
 
+#ifdef CONFIG_MEMORY_FAILURE
+	if (hints)
+		not |= BIT(PG_hwpoison);
+#endif
 	return !(READ_ONCE(folio->flags) & not) &&
 		((unsigned long)READ_ONCE(folio->mapping) &
 		 PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
-		folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1;
+		(!hints ||
+		 (folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1));
 }
 
 /* A change of how many folios are isolated, for as many as it is the same for. */

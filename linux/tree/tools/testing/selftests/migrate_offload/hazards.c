@@ -8,8 +8,7 @@
  * CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG and the module migrate_offload_test, for
  * whose part in it see there.
  *
- * "hazards NAME..." does those only, "hazards -l" lists them.  With "-s" before
- * the names the engine copies several batches side by side.
+ * For options see mo_hazard.c.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,7 +33,6 @@
 #endif
 
 #define BLOCK_DEVICE "/dev/ram0"
-#define KPF_HWPOISON 19
 
 /* What is written is held until it is used, or until this is closed. */
 static int hold(const char *file, const char *text)
@@ -342,5 +340,6 @@ static const struct mo_hazard hazards[] = {
 
 int main(int argc, char **argv)
 {
-	return mo_hazards_main(hazards, ARRAY_SIZE(hazards), argc, argv);
+	return mo_hazards_main(hazards, ARRAY_SIZE(hazards), mo_cannot_run,
+			       argc, argv);
 }

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Runs hazards, each with all rules, and with its own rule switched off. */
+/*
+ * Runs hazards, each with all rules, and with its own rule switched off.
+ *
+ * PROGRAM [-k] [-s] [NAME...] runs those, or all.  With -k all rules are kept:
+ * for a kernel that is to be in order afterwards.  With -s the engine copies
+ * several batches side by side.  PROGRAM -l lists them.
+ */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,10 +20,15 @@
 #include "../kselftest.h"
 #include "mo_hazard.h"
 
+#define PATH_POISON "/sys/kernel/debug/hwpoison/corrupt-pfn"
 #define PATH_UNPOISON "/sys/kernel/debug/hwpoison/unpoison-pfn"
+
+/* None waits for anything that takes longer, in whatever kernel. */
+#define CASE_LIMIT_S 900
 
 /* How the engine copies where a case does not say. */
 static enum mo_test_mode test_mode = MO_TEST_PLAIN;
+static bool keep_rules;
 
 int mo_skip(const char *why)
 {
@@ -54,16 +66,35 @@ static struct {
 	__u64 pfns[8];
 } *poisoned;
 
-void mo_poison(void *page)
+static __u64 note_poisoned(const void *page)
 {
 	struct sigaction action = { .sa_handler = handle_sigbus };
 
 	sigaction(SIGBUS, &action, NULL);
 	if (poisoned->nr == ARRAY_SIZE(poisoned->pfns))
 		mo_die("more poisoned pages than there is room to note them");
-	poisoned->pfns[poisoned->nr++] = mo_pfn(page);
+	poisoned->pfns[poisoned->nr] = mo_pfn(page);
+	return poisoned->pfns[poisoned->nr++];
+}
+
+void mo_poison(void *page)
+{
+	note_poisoned(page);
 	/* Fails if the page cannot be taken away; but it is poisoned then too. */
 	madvise(page, SZ_4K, MADV_HWPOISON);
+}
+
+void mo_poison_isolated(void *page)
+{
+	__u64 flags, pfn = note_poisoned(page);
+	char text[32];
+
+	/* Fails, as nobody can take a page away that is isolated. */
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)pfn);
+	mo_try_write(PATH_POISON, text);
+	mo_page_flags(pfn, 1, &flags);
+	if (!(flags & (1ULL << KPF_HWPOISON)) || mo_pfn(page) != pfn)
+		mo_die("there is no poisoned page that is mapped");
 }
 
 bool mo_raises_sigbus(const void *page)
@@ -77,6 +108,23 @@ bool mo_raises_sigbus(const void *page)
 	}
 	sigbus_jumps = false;
 	return raised;
+}
+
+void mo_stay(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+
+	alarm(0);
+	/* Nobody is to wait for the end of what it could write. */
+	fflush(stdout);
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	/* Nor a child for the next question. */
+	close_range(STDERR_FILENO + 1, ~0U, 0);
+	/* As one of those that nobody will wait for it may be sent both. */
+	signal(SIGHUP, SIG_IGN);
+	for (;;)
+		raise(SIGSTOP);
 }
 
 /* Nothing that a case changed stays. */
@@ -122,71 +170,105 @@ static int run_case(const struct mo_hazard *hazard, const char *rule)
 	if (pid < 0)
 		mo_die("cannot fork: %m");
 	if (!pid) {
-		int result = hazard->run();
+		int result;
 
+		alarm(CASE_LIMIT_S);
+		result = hazard->run();
 		fflush(stdout);
 		_exit(result);
 	}
-	if (waitpid(pid, &status, 0) != pid)
+	if (waitpid(pid, &status, WUNTRACED) != pid)
 		mo_die("cannot wait: %m");
 	clean_up();
 	mo_select("none");
 	heal();
+	if (WIFSTOPPED(status)) {
+		printf("# process %d has to stay\n", pid);
+		return DAMAGED;
+	}
 	if (!WIFEXITED(status))
 		printf("# ended by signal %d\n", WTERMSIG(status));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void report(const struct mo_hazard *hazard, const char *rule,
-		   int expected)
+static void report(const struct mo_hazard *hazard, const char *how,
+		   const char *rules, int expected)
 {
-	int result = run_case(hazard, rule ? rule : "none");
+	int result = run_case(hazard, rules);
 
 	if (result == SKIPPED)
-		ksft_test_result_skip("%s %s\n", hazard->name,
-				      rule ? "without_its_rule" : "with_all_rules");
+		ksft_test_result_skip("%s %s\n", hazard->name, how);
 	else
 		ksft_test_result(result == expected, "%s %s\n", hazard->name,
-				 rule ? "without_its_rule" : "with_all_rules");
+				 how);
 }
 
-static bool wanted(const struct mo_hazard *hazard, int argc, char **argv)
+static void report_all(const struct mo_hazard *hazard)
 {
-	int i;
+	char rules[64];
 
-	for (i = 1; i < argc; i++)
-		if (!strcmp(hazard->name, argv[i]))
+	report(hazard, "with_all_rules", "none", RIGHT);
+	if (hazard->hints)
+		report(hazard, "without_hints", "run_hints", RIGHT);
+	if (!hazard->rule || keep_rules)
+		return;
+	snprintf(rules, sizeof(rules), "%s%s", hazard->hints ? "run_hints," : "",
+		 hazard->rule);
+	report(hazard, "without_its_rule", rules, DAMAGED);
+}
+
+static unsigned int nr_reports(const struct mo_hazard *hazard)
+{
+	return 1 + hazard->hints + (hazard->rule && !keep_rules);
+}
+
+/* @names end with NULL; if there is none, all are wanted. */
+static bool wanted(const struct mo_hazard *hazard, char **names)
+{
+	char **name;
+
+	for (name = names; *name; name++)
+		if (!strcmp(hazard->name, *name))
 			return true;
-	return argc == 1;
+	return !*names;
+}
+
+/* Each with its rule, and whether hints matter. */
+static int list(const struct mo_hazard *hazard, const struct mo_hazard *end)
+{
+	for (; hazard < end; hazard++)
+		printf("%s %s%s\n", hazard->name, hazard->rule ?: "-",
+		       hazard->hints ? " hints" : "");
+	return 0;
 }
 
 int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
-		    int argc, char **argv)
+		    const char *(*cannot_run)(void), int argc, char **argv)
 {
 	const struct mo_hazard *hazard, *end = hazards + nr_hazards;
 	unsigned int nr = 0;
+	int opt;
 
-	if (argc == 2 && !strcmp(argv[1], "-l")) {
-		for (hazard = hazards; hazard < end; hazard++)
-			printf("%s %s\n", hazard->name, hazard->rule ?: "-");
-		return 0;
-	}
-
-	if (argc > 1 && !strcmp(argv[1], "-s")) {
-		test_mode = MO_TEST_STREAM;
-		argc--;
-		argv++;
+	while ((opt = getopt(argc, argv, "kls")) != -1) {
+		if (opt == 'k')
+			keep_rules = true;
+		else if (opt == 's')
+			test_mode = MO_TEST_STREAM;
+		else if (opt == 'l')
+			return list(hazards, end);
+		else
+			return KSFT_FAIL;
 	}
 
 	ksft_print_header();
-	if (mo_cannot_run())
-		ksft_exit_skip("%s\n", mo_cannot_run());
+	if (cannot_run())
+		ksft_exit_skip("%s\n", cannot_run());
 	if (!mo_exists(PATH_DEBUG "break_rules"))
 		ksft_exit_skip("no CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG\n");
 
 	for (hazard = hazards; hazard < end; hazard++)
-		if (wanted(hazard, argc, argv))
-			nr += hazard->rule ? 2 : 1;
+		if (wanted(hazard, argv + optind))
+			nr += nr_reports(hazard);
 	if (!nr)
 		ksft_exit_fail_msg("no such hazard, see %s -l\n", argv[0]);
 	ksft_set_plan(nr);
@@ -195,12 +277,8 @@ int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
 	if (poisoned == MAP_FAILED)
 		ksft_exit_fail_msg("no memory: %m\n");
 
-	for (hazard = hazards; hazard < end; hazard++) {
-		if (!wanted(hazard, argc, argv))
-			continue;
-		report(hazard, NULL, RIGHT);
-		if (hazard->rule)
-			report(hazard, hazard->rule, DAMAGED);
-	}
+	for (hazard = hazards; hazard < end; hazard++)
+		if (wanted(hazard, argv + optind))
+			report_all(hazard);
 	ksft_finished();
 }

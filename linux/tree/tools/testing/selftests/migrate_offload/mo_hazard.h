@@ -18,12 +18,16 @@ enum { RIGHT = 0, SKIPPED = KSFT_SKIP, DAMAGED = 10 };
  * @rule: which to switch off, so that the damage shows; NULL if there is none.
  * @run: arranges it, and says how it ended.
  * @posted: wants a test engine that is a struct migrator.
+ * @hints: the memory is passed over early already, by what is asked without locks.
+ *	So this is not believed when the rule is broken, and once with all rules
+ *	kept, when all must be right, too.
  */
 struct mo_hazard {
 	const char *name;
 	const char *rule;
 	int (*run)(void);
 	bool posted;
+	bool hints;
 };
 
 static inline void mo_map_anon(struct mo_area *area, size_t bytes,
@@ -47,12 +51,20 @@ void mo_wait_until_copying(void);
 
 /* Have a page of this process poisoned, until the case has ended. */
 void mo_poison(void *page);
-/* Does it end in SIGBUS to read this page, which mo_poison() was for? */
+/* Likewise, while it is isolated: it stays mapped, and is just marked. */
+void mo_poison_isolated(void *page);
+/* Does it end in SIGBUS to read this page, which one of them was for? */
 bool mo_raises_sigbus(const void *page);
 
-/* main() of a program that has nothing but hazards. */
+/*
+ * What this process has mapped is damaged so that it must not even be unmapped:
+ * stay, which counts as damage, until the machine is switched off.
+ */
+__noreturn void mo_stay(void);
+
+/* main() of a program that has nothing but hazards, if it can run. */
 int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
-		    int argc, char **argv);
+		    const char *(*cannot_run)(void), int argc, char **argv);
 
 int mo_run_late(void);
 int mo_run_unload(void);

@@ -11,6 +11,7 @@
 #include <linux/types.h>
 #include <sys/types.h>
 
+#include "mo_uring.h"
 #include "mo_util.h"
 
 /* Memory is divided into slots, of which each has one worker at a time. */
@@ -60,7 +61,7 @@ struct worker {
 	int disk;		/* -1: none */
 	off_t disk_offset;	/* a slot's bytes there are this worker's */
 	int mem_fd;
-	struct uring *ring;	/* NULL: none */
+	struct mo_uring *ring;	/* NULL: none */
 };
 
 struct torture_op {
@@ -86,13 +87,5 @@ void slot_is_new(struct slot *s);
 /* torture_victim.c: the process whose memory it is.  Returns its exit status. */
 int torture_victim(__u64 seed);
 int torture_uffd(void);
-
-/* torture_uring.c */
-struct uring *uring_open(void);
-bool uring_register(struct uring *ring, void *mem, size_t bytes);
-void uring_unregister(struct uring *ring);
-/* Read or write @bytes of a registered buffer.  Returns what the kernel does. */
-int uring_rw(struct uring *ring, bool write, int fd, void *mem, size_t bytes,
-	     off_t offset);
 
 #endif /* MO_TORTURE_H */

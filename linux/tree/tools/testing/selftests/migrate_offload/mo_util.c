@@ -285,6 +285,26 @@ bool mo_page_flag(const void *addr, unsigned int flag)
 	return read_entry("/proc/kpageflags", mo_pfn(addr)) & (1ULL << flag);
 }
 
+long long mo_referenced_kb(const char *mem)
+{
+	FILE *file = fopen("/proc/self/smaps", "r");
+	unsigned long long start, end;
+	char line[256];
+	bool here = false;
+	long long kb = -1, sum = 0;
+
+	if (!file)
+		mo_die("cannot open /proc/self/smaps: %m");
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%llx-%llx ", &start, &end) == 2)
+			here = start <= (size_t)mem && (size_t)mem < end;
+		else if (here && sscanf(line, "Referenced: %lld", &kb) == 1)
+			sum = kb;
+	}
+	fclose(file);
+	return sum;
+}
+
 long mo_move_pages(void **pages, unsigned long nr, int node)
 {
 	int *nodes = malloc(nr * sizeof(*nodes));

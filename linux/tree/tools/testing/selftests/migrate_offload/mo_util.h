@@ -22,10 +22,17 @@
 #define SZ_2M 0x200000UL
 
 /* Bits of /proc/kpageflags, see Documentation/admin-guide/mm/pagemap.rst. */
+#define KPF_REFERENCED 2
+#define KPF_DIRTY 4
+#define KPF_ACTIVE 6
 #define KPF_SWAPCACHE 13
+#define KPF_SWAPBACKED 14
 #define KPF_COMPOUND_HEAD 15
 #define KPF_COMPOUND_TAIL 16
+#define KPF_HWPOISON 19
 #define KPF_KSM 21
+#define KPF_IDLE 25
+#define KPF_MLOCKED 33
 
 /* Say why, and end the test. */
 __noreturn __printf(1, 2) void mo_die(const char *fmt, ...);
@@ -74,6 +81,8 @@ __u64 mo_pfn(const void *addr);
 void mo_pfns(const void *addr, size_t nr, __u64 *pfns);
 /* Entries of /proc/kpageflags. */
 void mo_page_flags(__u64 pfn, size_t nr, __u64 *flags);
+/* Of the VMA that @mem is in: how much was accessed, says the kernel. */
+long long mo_referenced_kb(const char *mem);
 bool mo_swapped(const void *addr);
 bool mo_page_flag(const void *addr, unsigned int flag);
 

@@ -429,12 +429,13 @@ static void op_uring(struct worker *w, struct slot *s)
 {
 	size_t i;
 
-	if (w->disk < 0 || !w->ring || !uring_register(w->ring, s->mem, SLOT_BYTES))
+	if (w->disk < 0 || !w->ring ||
+	    !mo_uring_register(w->ring, s->mem, SLOT_BYTES))
 		return;
 	rest(w);
 	write_pages(w, s, 0, 3);
-	if (uring_rw(w->ring, true, w->disk, s->mem, SLOT_BYTES,
-		     w->disk_offset) != SLOT_BYTES ||
+	if (mo_uring_rw(w->ring, true, w->disk, s->mem, SLOT_BYTES,
+			w->disk_offset) != SLOT_BYTES ||
 	    pread(w->disk, w->buf, SLOT_BYTES, w->disk_offset) != SLOT_BYTES)
 		mo_die("cannot write a registered buffer");
 	for (i = 0; i < SLOT_PAGES; i++) {
@@ -445,11 +446,11 @@ static void op_uring(struct worker *w, struct slot *s)
 	}
 	rest(w);
 	if (pwrite(w->disk, w->buf, SLOT_BYTES, w->disk_offset) != SLOT_BYTES ||
-	    uring_rw(w->ring, false, w->disk, s->mem, SLOT_BYTES,
-		     w->disk_offset) != SLOT_BYTES)
+	    mo_uring_rw(w->ring, false, w->disk, s->mem, SLOT_BYTES,
+			w->disk_offset) != SLOT_BYTES)
 		mo_die("cannot read into a registered buffer");
 	check_slot("read by io_uring", s);
-	uring_unregister(w->ring);
+	mo_uring_unregister(w->ring);
 }
 
 /* Write to pages of a thread that waits for us. */

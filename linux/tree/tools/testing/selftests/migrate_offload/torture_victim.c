@@ -146,7 +146,7 @@ static void prepare_worker(struct worker *w, unsigned int nr, __u64 seed)
 		.disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC),
 		.disk_offset = nr * SLOT_BYTES,
 		.mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC),
-		.ring = uring_open(),
+		.ring = mo_uring_open(),
 	};
 	if (pipe2(w->pipe, O_CLOEXEC))
 		mo_die("cannot make a pipe: %m");

@@ -386,27 +386,6 @@ static __u64 bits_of(const char *addr)
 	return mo_pagemap(addr) & (pm_soft_dirty | pm_exclusive | pm_uffd_wp);
 }
 
-/* Of the area that begins at @mem: how much was accessed, says the kernel. */
-static long long referenced_kb(const char *mem)
-{
-	FILE *file = fopen("/proc/self/smaps", "r");
-	unsigned long long start, end;
-	char line[256];
-	bool here = false;
-	long long kb = -1, sum = 0;
-
-	if (!file)
-		mo_die("cannot open /proc/self/smaps: %m");
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%llx-%llx ", &start, &end) == 2)
-			here = start <= (size_t)mem && (size_t)mem < end;
-		else if (here && sscanf(line, "Referenced: %lld", &kb) == 1)
-			sum = kb;
-	}
-	fclose(file);
-	return sum;
-}
-
 static void protect_by_uffd(int fd, char *mem, size_t bytes)
 {
 	struct uffdio_writeprotect protect = {
@@ -453,7 +432,7 @@ TEST_F_TIMEOUT(whole, keeps_the_bits_of_each_page, TIMEOUT)
 	ASSERT_EQ(bits[1] & pm_uffd_wp, pm_uffd_wp);
 	ASSERT_EQ(bits[2] & pm_uffd_wp, 0);
 	/* At least: what a TLB has, the CPU does not mark again. */
-	kb = referenced_kb(area->mem);
+	kb = mo_referenced_kb(area->mem);
 	ASSERT_GT(kb, 0);
 	ASSERT_LT(kb, area->bytes / 1024);
 
@@ -464,7 +443,7 @@ TEST_F_TIMEOUT(whole, keeps_the_bits_of_each_page, TIMEOUT)
 		for (i = 0, wrong = 0; i < nr; i++)
 			wrong += bits_of(area->mem + i * SZ_4K) != bits[i];
 		ASSERT_EQ(wrong, 0);
-		ASSERT_EQ(referenced_kb(area->mem), kb);
+		ASSERT_EQ(mo_referenced_kb(area->mem), kb);
 	}
 	close(fd);
 	ASSERT_TRUE(mo_content_ok(area));

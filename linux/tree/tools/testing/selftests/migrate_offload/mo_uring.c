@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* As much of io_uring(7) as it takes to have memory pinned for long. */
 #include <linux/io_uring.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +7,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "mo_torture.h"
+#include "mo_uring.h"
+#include "mo_util.h"
 
-struct uring {
+struct mo_uring {
 	int fd;
 	struct io_uring_sqe *sqe;	/* the only one */
 	unsigned int *sq_tail;
@@ -22,11 +22,10 @@ struct uring {
 	struct io_uring_cqe *cqes;
 };
 
-/* Returns NULL if this kernel has no io_uring, or not for us. */
-struct uring *uring_open(void)
+struct mo_uring *mo_uring_open(void)
 {
 	struct io_uring_params p = {};
-	struct uring *ring = calloc(1, sizeof(*ring));
+	struct mo_uring *ring = calloc(1, sizeof(*ring));
 	size_t bytes, cq_bytes;
 	char *rings;
 
@@ -57,7 +56,7 @@ struct uring *uring_open(void)
 	return ring;
 }
 
-bool uring_register(struct uring *ring, void *mem, size_t bytes)
+bool mo_uring_register(struct mo_uring *ring, void *mem, size_t bytes)
 {
 	struct iovec iov = { .iov_base = mem, .iov_len = bytes };
 
@@ -65,15 +64,15 @@ bool uring_register(struct uring *ring, void *mem, size_t bytes)
 			IORING_REGISTER_BUFFERS, &iov, 1);
 }
 
-void uring_unregister(struct uring *ring)
+void mo_uring_unregister(struct mo_uring *ring)
 {
 	if (syscall(SYS_io_uring_register, ring->fd, IORING_UNREGISTER_BUFFERS,
 		    NULL, 0))
 		mo_die("cannot give registered buffers back: %m");
 }
 
-int uring_rw(struct uring *ring, bool write, int fd, void *mem, size_t bytes,
-	     off_t offset)
+int mo_uring_rw(struct mo_uring *ring, bool write, int fd, void *mem,
+		size_t bytes, off_t offset)
 {
 	unsigned int tail = *ring->sq_tail, head = *ring->cq_head;
 	int res;

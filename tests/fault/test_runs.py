@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What moving small pages in runs looks at is looked at for a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import guests
+from pageferry import proc
+from pageferry.kernel.build import BuiltKernel
+
+pytestmark = [pytest.mark.vm, pytest.mark.fault]
+
+# name in runs.c: has it a rule that can be switched off, and hints to disbelieve?
+_CASES = {
+    "foreign": (True, False),
+    "shared": (False, True),
+    "not_exclusive": (True, False),
+    "pinned": (True, True),
+    "poisoned": (True, True),
+    "stale_tlb": (True, False),
+    "rewritten": (True, False),
+    "forked": (True, False),
+    "left_over": (True, False),
+    "mlocked": (True, False),
+    "bits": (False, False),
+    "moved": (False, False),
+    "unmapped": (False, False),
+    "ended": (False, False),
+}
+
+_RIGHT = [
+    f"{name} {rules}"
+    for name, (_, hints) in _CASES.items()
+    for rules in ("with_all_rules", *(["without_hints"] if hints else []))
+]
+_DAMAGED = [f"{name} without_its_rule" for name, (rule, _) in _CASES.items() if rule]
+
+
+@pytest.fixture(scope="module")
+def broken_run(kernel_rules: BuiltKernel) -> guests.Steps:
+    """A machine to throw away: pages are lost, and free ones stay mapped.
+
+    Kernels that check that are no place for it, and this one may complain, too.
+    """
+    return guests.boot_once(kernel_rules, {"runs": "./runs"})
+
+
+@pytest.mark.parametrize("case", _RIGHT)
+def test_pages_survive_what_others_do(debug_run: guests.Steps, case: str) -> None:
+    debug_run.passes("runs", case)
+
+
+def test_all_that_others_do_was_tried(debug_run: guests.Steps) -> None:
+    report = guests.passes(debug_run.text("runs"), at_least=len(_RIGHT))
+    assert report.names() == set(_RIGHT)
+
+
+@pytest.mark.parametrize("case", [*_RIGHT, *_DAMAGED])
+def test_damage_shows_when_it_is_not_looked_at(
+    broken_run: guests.Steps, case: str
+) -> None:
+    broken_run.passes("runs", case)
+
+
+def test_every_case_is_known_here(kernel_debug: BuiltKernel) -> None:
+    listed = proc.capture([guests.programs(kernel_debug) / "runs", "-l"]).stdout
+    cases = {}
+    for line in listed.splitlines():
+        name, rule, *hints = line.split()
+        cases[name] = (rule != "-", bool(hints))
+    assert cases == _CASES
