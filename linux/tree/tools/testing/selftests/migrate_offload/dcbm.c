@@ -407,27 +407,31 @@ static void mbind_other(int node)
 	expect(content_ok(&other));
 }
 
-/* Two want all channels, all the time.  Neither goes without. */
+/*
+ * Two want all channels, all the time.  Neither goes without: while one makes its
+ * trips, the other gets copies of five, sooner or later.  How many it gets in how
+ * much time is up to a host that may stop either of our CPUs.
+ */
 static void test_fair(void)
 {
 	const char *path = PATH_OFFLOAD
 		"stats/reasons/mempolicy_mbind/engine_folios";
-	long long before = mo_read_number(path), there;
+	long long before = mo_read_number(path), there, had;
 	pthread_t mover;
-	int i;
+	int i, trips = 0;
 
 	/* Slow, so that there is always somebody who has channels. */
 	load("bandwidth_mbps=20", "cpu_share=0");
-	there = mo_counter("engine_folios");
+	had = mo_counter("engine_folios");
 	mover = start_moving();
-	for (i = 0; i < 10; i++) {
+	do {
 		mbind_other(mo_nodes[1]);
 		mbind_other(mo_nodes[0]);
-	}
-	there = mo_counter("engine_folios") - there;
+		there = mo_counter("engine_folios") - had;
+	} while (++trips < 10 || (there < 5 * NR_LARGE && trips < 40));
 	stop(mover);
 	/* A few are turned away before the first lets go of some. */
-	expect(mo_read_number(path) - before >= 10 * NR_LARGE);
+	expect(mo_read_number(path) - before >= trips * NR_LARGE);
 	expect(there >= 5 * NR_LARGE);
 	for (i = 0; i < NR_CHANS; i++)
 		expect(chan_is(i, "idle"));
@@ -459,7 +463,7 @@ static void test_unload(void)
 
 	load("bandwidth_mbps=0", "");
 	mover = start_moving();
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < 5; i++) {
 		usleep(50000);
 		unload();
 		load("bandwidth_mbps=0", "");
