@@ -40,9 +40,9 @@ _STEPS = {
     # An engine with a result per folio and no stream is what hazards use.
     "fallback": "./fallback -v posted -v stream -f streams",
     # Each way to be mapped, with few pages and with many; all sizes elsewhere.
-    "whole": "./whole -v 16k -v 64k -v 2m_by_ptes",
+    "whole": "./whole -v 16k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
-    "torture": "./torture --seconds 24",
+    "torture": "./torture --seconds 16",
     # All rules are kept: this kernel is to be well in the end.
     "runs": "./runs -k",
     # Last: they poison pages, and damage data where a rule is switched off.

@@ -54,7 +54,7 @@ def test_kselftest(debug_run: guests.Steps, name: str) -> None:
     debug_run.passes("kselftest", name)
 
 
-@pytest.mark.parametrize("size", ["16k", "64k", "2m_by_ptes"])
+@pytest.mark.parametrize("size", ["16k", "2m_by_ptes"])
 @pytest.mark.parametrize("name", _WHOLE)
 def test_large_folios_stay_whole(debug_run: guests.Steps, name: str, size: str) -> None:
     debug_run.passes("whole", f"whole.{size}.{name}")
