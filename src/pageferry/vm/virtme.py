@@ -15,6 +15,9 @@ from pageferry.vm.topology import Topology
 if TYPE_CHECKING:
     from pageferry.vm.run import VmRequest
 
+# Of a virtio console: the first is set apart, and ours has two.
+_MAX_PORTS = 4
+
 
 def command_line(
     request: VmRequest,
@@ -53,6 +56,9 @@ def command_line(
     # A port for the command's stderr; virtme-ng's own ends up in our serial
     # log, where the kernel's messages are. And one for when it started and
     # how it ended: the console's last lines may be lost at power-off.
+    # Each device has room for 31 unless told otherwise. QEMU would look at some
+    # 450 queues, with virtme-ng's six, whenever it has anything to do.
+    qemu += ["-global", f"virtio-serial-device.max_ports={_MAX_PORTS}"]
     qemu += ["-device", "virtio-serial-pci"]
     for name, number in ports.items():
         file = f"file,id=pf{name},path=/proc/self/fd/{number}"
