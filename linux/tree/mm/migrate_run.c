@@ -364,105 +364,6 @@ static unsigned int migrate_run_row(struct migrate_run *run, unsigned int nth,
 	return 0;
 }
 
-static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
-				unsigned long private)
-{
-	if (put_new_folio)
-		put_new_folio(dst, private);
-	else
-		folio_put(dst);
-}
-
-/* A folio stays where it is, for the ordinary way. */
-static void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
-				free_folio_t put_new_folio,
-				unsigned long private)
-{
-	struct folio *dst = run->dst[nth];
-
-	if (run->measured)
-		migrate_offload_forget_reason(run->src[nth]);
-	folio_unlock(run->src[nth]);
-	folio_unlock(dst);
-	migrate_run_put_dst(dst, put_new_folio, private);
-}
-
-/* Lock one more.  False: it ends the run. */
-static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
-			    const struct address_space *mapping)
-{
-	if (READ_ONCE(folio->mapping) != mapping ||
-	    !migrate_run_wants(folio) || !folio_trylock(folio))
-		return false;
-	/* What it is does not change while it is locked. */
-	if (folio->mapping == mapping && migrate_run_wants(folio)) {
-		run->src[run->nr++] = folio;
-		return true;
-	}
-	folio_unlock(folio);
-	return false;
-}
-
-/*
- * Allocate at once what alloc_migration_target() would one by one: it needs to
- * know nothing of the folios.  Returns how many it got, from the first one on.
- */
-static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
-					   new_folio_t get_new_folio,
-					   unsigned long private)
-{
-	const struct migration_target_control *mtc = (void *)private;
-
-	if (get_new_folio != alloc_migration_target ||
-	    mtc->nid == NUMA_NO_NODE || !(mtc->gfp_mask & __GFP_HIGHMEM))
-		return 0;
-	memset(run->dst, 0, run->nr * sizeof(*run->dst));
-	/* A page that is not part of a larger one is its own folio. */
-	return __alloc_pages_bulk(mtc->gfp_mask, mtc->nid, mtc->nmask, run->nr,
-				  NULL, (struct page **)run->dst);
-}
-
-/* Allocate as many as are to be unmapped, and lock them; or fewer. */
-static void migrate_run_alloc(struct migrate_run *run,
-			      new_folio_t get_new_folio,
-			      free_folio_t put_new_folio, unsigned long private)
-{
-	unsigned int i, nr, nr_locked;
-
-	nr = migrate_run_alloc_bulk(run, get_new_folio, private);
-	for (; nr < run->nr; nr++) {
-		run->dst[nr] = get_new_folio(run->src[nr], private);
-		if (!run->dst[nr])
-			break;
-	}
-	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
-		struct folio *dst = run->dst[nr_locked];
-
-		/* It is new: but see migrate_folio_unmap(). */
-		if (unlikely(!folio_trylock(dst)))
-			break;
-		dst->private = NULL;
-	}
-	for (i = nr_locked; i < nr; i++)
-		migrate_run_put_dst(run->dst[i], put_new_folio, private);
-	for (i = nr_locked; i < run->nr; i++)
-		folio_unlock(run->src[i]);
-	run->nr = nr_locked;
-}
-
-/* Lock folios of one anon_vma that are next in the list. */
-static void migrate_run_gather(struct migrate_run *run, struct list_head *from,
-			       struct folio *first, unsigned int max_nr)
-{
-	const struct address_space *mapping = READ_ONCE(first->mapping);
-	struct folio *folio = first;
-
-	run->nr = 0;
-	while (run->nr < max_nr && !list_entry_is_head(folio, from, lru) &&
-	       migrate_run_add(run, folio, mapping))
-		folio = list_next_entry(folio, lru);
-}
-
 /**
  * migrate_run_unmap - unmap pages of a list that one process alone has
  * @run: What says which, on return: the first so many of @src and @dst, which
@@ -488,8 +389,8 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 	struct vm_area_struct *vma = NULL;
 	unsigned int i, nr, nr_unmapped = 0;
 
-	migrate_run_gather(run, from, first, min(max_nr, MIGRATE_RUN_MAX));
-	migrate_run_alloc(run, get_new_folio, put_new_folio, private);
+	migrate_run_gather(run, from, first, max_nr, get_new_folio,
+			   put_new_folio, private);
 	if (!run->nr)
 		return 0;
 	if (run->measured)

@@ -89,6 +89,14 @@ struct migrate_isolated {
 };
 
 #ifdef CONFIG_MIGRATE_BATCH_PTES
+/* mm/migrate_run_gather.c */
+void migrate_run_gather(struct migrate_run *run, struct list_head *from,
+			struct folio *first, unsigned int max_nr,
+			new_folio_t get_new_folio, free_folio_t put_new_folio,
+			unsigned long private);
+void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
+			 free_folio_t put_new_folio, unsigned long private);
+
 /* mm/migrate_run.c */
 unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			       struct folio *first, unsigned int max_nr,
