@@ -176,17 +176,20 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 		nr = min_t(unsigned long, nr_pages - done, MIGRATE_RUN_MAX);
 		nr = migrate_read_user(pages + done * sizeof(*addrs),
 				       nodes + done, nr, node, addrs);
+		if (!nr)
+			break;
 		nr_found = migrate_lookup_all(mm, addrs, nr, node, all, folios);
 		nr = migrate_lru_isolate(folios, nr_found);
 		for (i = 0; i < nr; i++) {
 			list_add_tail(&folios[i]->lru, pagelist);
 			migrate_isolated_mod(&isolated, folios[i], 1);
 		}
+		/* So that whoever has to wait while too many are does so. */
+		migrate_isolated_mod(&isolated, NULL, 0);
 		for (i = nr; i < nr_found; i++)
 			folio_put(folios[i]);
 		done += nr;
 		cond_resched();
 	} while (nr == MIGRATE_RUN_MAX && done < nr_pages);
-	migrate_isolated_mod(&isolated, NULL, 0);
 	return done;
 }
