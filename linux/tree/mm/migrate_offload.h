@@ -203,8 +203,8 @@ struct migrate_windows {
 	struct migrate_pages_stats *stats;
 	struct migrate_run *run;
 
-	/* Pairs that the run has, and is to map. */
-	struct migrate_copy_pair *moved[MIGRATE_RUN_MAX];
+	/* Which pairs of one part the run has, and is to map. */
+	unsigned short moved[MIGRATE_RUN_MAX];
 	unsigned int nr_moved;
 
 	int nr_failed;

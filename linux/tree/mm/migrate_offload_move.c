@@ -41,8 +41,8 @@ static void migrate_part_land(struct migrate_windows *w,
 	migrate_run_finish(w->run);
 	migrate_windows_clock(w);
 	for (i = 0; i < w->nr_moved; i++)
-		migrate_pair_reachable(w, part, w->moved[i], PAGE_SIZE,
-				       MIGRATEPAGE_SUCCESS);
+		migrate_pair_reachable(w, part, &part->copy.pairs[w->moved[i]],
+				       PAGE_SIZE, MIGRATEPAGE_SUCCESS);
 	w->nr_moved = 0;
 }
 
@@ -61,7 +61,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
 	if (migrate_run_has(w->run, pair->src)) {
 		part->nr_retry -= pair->tried;
-		w->moved[w->nr_moved++] = pair;
+		w->moved[w->nr_moved++] = pair - part->copy.pairs;
 		if (w->nr_moved == MIGRATE_RUN_MAX)
 			migrate_part_land(w, part);
 		return;

@@ -446,6 +446,8 @@ int __migrate_windows_finish(struct migrate_windows *w)
 	if (w->engine)
 		migrate_engine_exit(w->srcu_idx);
 	migrate_trace_last(w);
+	/* What is moved from now on is not ours. */
+	w->run->content = MIGRATE_CONTENT_SRC;
 	w->on = false;
 	return w->nr_failed;
 }
