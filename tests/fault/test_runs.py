@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.fault]
 _CASES = {
     "foreign": (True, False),
     "shared": (False, True),
-    "not_exclusive": (True, False),
+    "not_exclusive": (True, True),
     "pinned": (True, True),
     "poisoned": (True, True),
     "stale_tlb": (True, False),

@@ -229,18 +229,26 @@ static void migrate_run_replace(struct folio **src, unsigned int nr,
 	}
 }
 
-/* Unmap from the nth on what is in a row in @vma.  Returns how many it was. */
-static unsigned int migrate_run_unmap_row(struct migrate_run *run,
-					  unsigned int nth,
-					  struct vm_area_struct *vma,
-					  struct migrate_run_stat *stat)
+/* Is it this folio, which is mapped once, that the entry is for? */
+static bool migrate_run_is_here(struct folio *src, pte_t pte)
+{
+	return pte_present(pte) && pte_pfn(pte) == folio_pfn(src);
+}
+
+/*
+ * Unmap from the nth on what is in a row in @vma.  Returns how many it was, 0 if
+ * they are not there, or -EBUSY if they are, and are for the ordinary way.
+ */
+static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
+				 struct vm_area_struct *vma,
+				 struct migrate_run_stat *stat)
 {
 	struct folio **src = run->src + nth;
 	unsigned long addr = vma_address(vma, src[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
 	struct mmu_notifier_range range;
 	pte_t *ptep = NULL, old[MIGRATE_RUN_MAX];
-	unsigned int nr;
+	int nr;
 	spinlock_t *ptl;	/* of the page table */
 	pmd_t *pmd;
 
@@ -260,6 +268,8 @@ static unsigned int migrate_run_unmap_row(struct migrate_run *run,
 			nr = migrate_run_keep_used(src, nr, mm, addr, ptep, old);
 		if (nr)
 			migrate_run_replace(src, nr, vma, addr, ptep, old, stat);
+		else if (migrate_run_is_here(src[0], ptep_get(ptep)))
+			nr = -EBUSY;
 	} else {
 		nr = 0;
 	}
@@ -288,15 +298,14 @@ static bool migrate_run_may_map(pte_t old, struct folio *src)
 }
 
 /* Map from the nth on what is in a row in @vma.  Returns how many it was. */
-static unsigned int migrate_run_map_row(struct migrate_run *run,
-					unsigned int nth,
-					struct vm_area_struct *vma,
-					struct migrate_run_stat *stat)
+static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
+			       struct vm_area_struct *vma,
+			       struct migrate_run_stat *stat)
 {
 	struct folio **src = run->src + nth, **dst = run->dst + nth;
 	unsigned long addr = vma_address(vma, dst[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
-	unsigned int i, nr;
+	int i, nr;
 	pte_t *ptep, pte;
 	spinlock_t *ptl;	/* of the page table */
 	pmd_t *pmd;
@@ -333,16 +342,17 @@ static unsigned int migrate_run_map_row(struct migrate_run *run,
 
 /*
  * Do what there is to do from the nth on, in the VMA that it is in: mostly the
- * same as for the one before.  The lock of the anon_vma is held.
+ * same as for the one before.  The lock of the anon_vma is held.  Returns as those
+ * above do.
  */
-static unsigned int migrate_run_row(struct migrate_run *run, unsigned int nth,
-				    bool map, struct vm_area_struct **vma,
-				    struct migrate_run_stat *stat)
+static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
+			   struct vm_area_struct **vma,
+			   struct migrate_run_stat *stat)
 {
 	pgoff_t index = (map ? run->dst : run->src)[nth]->index;
 	struct vm_area_struct *last = *vma;
 	struct anon_vma_chain *avc;
-	unsigned int nr;
+	int nr;
 
 	if (last) {
 		nr = map ? migrate_run_map_row(run, nth, last, stat) :
@@ -387,7 +397,8 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 {
 	struct migrate_run_stat stat = {};
 	struct vm_area_struct *vma = NULL;
-	unsigned int i, nr, nr_unmapped = 0;
+	unsigned int i, nr_unmapped = 0;
+	int nr;
 
 	migrate_run_gather(run, from, first, max_nr, get_new_folio,
 			   put_new_folio, private);
@@ -403,14 +414,18 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 		do {
 			nr = migrate_run_row(run, nr_unmapped, false, &vma,
 					     &stat);
-			nr_unmapped += nr;
-		} while (nr && nr_unmapped < run->nr);
+			nr_unmapped += max(nr, 0);
+		} while (nr > 0 && nr_unmapped < run->nr);
 		migrate_stat_flush(&stat);
 		atomic_add(nr_unmapped, &run->anon_vma->refcount);
 		anon_vma_unlock_read(run->anon_vma);
 	}
 	for (i = nr_unmapped; i < run->nr; i++)
 		migrate_run_give_up(run, i, put_new_folio, private);
+	if (nr_unmapped)
+		run->nr_vain = 0;
+	else
+		migrate_run_note_vain(run, run->nr - 1);
 	run->nr = nr_unmapped;
 	return nr_unmapped;
 }
@@ -469,7 +484,8 @@ void migrate_run_map(struct migrate_run *run)
 	DECLARE_BITMAP(left, MIGRATE_RUN_MAX) = {};
 	struct migrate_run_stat stat = {};
 	struct vm_area_struct *vma = NULL;
-	unsigned int i, nr;
+	unsigned int i;
+	int nr;
 
 	/* Before they are mapped, as migrate_folio_move() explains. */
 	migrate_lru_add(run->dst, run->nr);

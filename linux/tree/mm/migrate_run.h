@@ -39,6 +39,8 @@ enum migrate_content {
 struct migrate_run {
 	bool on;
 	bool measured;			/* how long waits for these take */
+	unsigned int nr_vain;		/* runs in a row of which nothing came */
+	unsigned int nr_spared;		/* folios that are not tried for that */
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
 	unsigned int nr;
@@ -54,6 +56,8 @@ static inline void migrate_run_init(struct migrate_run *run,
 	run->on = migrate_batch_ptes_on() && mode == MIGRATE_ASYNC &&
 		reason != MR_MEMORY_FAILURE;
 	run->measured = false;
+	run->nr_vain = 0;
+	run->nr_spared = 0;
 	run->content = MIGRATE_CONTENT_SRC;
 	run->reason = reason;
 	run->nr = 0;
@@ -67,18 +71,30 @@ static inline bool migrate_run_wants(struct folio *folio)
 {
 	unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
 		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
+	unsigned long needed = 0;
 	/* What migrate_run_unmap_row() asks again, with all locks. */
 	const bool hints = !migrate_offload_broken(MO_RULE_RUN_HINTS);
 
+	if (hints)
+		needed |= BIT(PG_anon_exclusive);
 #ifdef CONFIG_MEMORY_FAILURE
 	if (hints)
 		not |= BIT(PG_hwpoison);
 #endif
-	return !(READ_ONCE(folio->flags) & not) &&
+	return (READ_ONCE(folio->flags) & (not | needed)) == needed &&
 		((unsigned long)READ_ONCE(folio->mapping) &
 		 PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
 		(!hints ||
 		 (folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1));
+}
+
+/* Is it time to try?  Not for a while after it was in vain. */
+static inline bool migrate_run_is_due(struct migrate_run *run)
+{
+	if (likely(!run->nr_spared))
+		return run->on;
+	run->nr_spared--;
+	return false;
 }
 
 /* A change of how many folios are isolated, for as many as it is the same for. */
@@ -94,6 +110,7 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
 			unsigned long private);
+void migrate_run_note_vain(struct migrate_run *run, unsigned int nr_gathered);
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private);
 

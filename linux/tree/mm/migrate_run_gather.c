@@ -86,7 +86,22 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 				  NULL, (struct page **)run->dst);
 }
 
-/* Allocate as many as are to be unmapped, and lock them; or fewer. */
+/*
+ * It was in vain to lock folios, and to allocate as many: of a page that passes
+ * for one of ours it may be the VMA that is not for us, and then so it is for
+ * those behind it, or there is no more memory.  Let the ordinary way have these,
+ * then try with one alone, and each time later while nothing comes of it.
+ */
+void migrate_run_note_vain(struct migrate_run *run, unsigned int nr_gathered)
+{
+	run->nr_vain = min(2 * run->nr_vain + 1, MIGRATE_RUN_MAX - 1);
+	run->nr_spared = max(run->nr_vain, nr_gathered);
+}
+
+/*
+ * Allocate as many as are to be unmapped, and lock them; or fewer.  Whoever finds
+ * that there is no more memory does not ask again for those behind.
+ */
 static void migrate_run_alloc(struct migrate_run *run,
 			      new_folio_t get_new_folio,
 			      free_folio_t put_new_folio, unsigned long private)
@@ -96,8 +111,10 @@ static void migrate_run_alloc(struct migrate_run *run,
 	nr = migrate_run_alloc_bulk(run, get_new_folio, private);
 	for (; nr < run->nr; nr++) {
 		run->dst[nr] = get_new_folio(run->src[nr], private);
-		if (!run->dst[nr])
+		if (!run->dst[nr]) {
+			migrate_run_note_vain(run, MIGRATE_RUN_MAX);
 			break;
+		}
 	}
 	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
 		struct folio *dst = run->dst[nr_locked];
@@ -123,6 +140,9 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
 			unsigned long private)
 {
-	migrate_run_lock(run, from, first, min(max_nr, MIGRATE_RUN_MAX));
+	migrate_run_lock(run, from, first,
+			 min(max_nr, run->nr_vain ? 1 : MIGRATE_RUN_MAX));
+	if (!run->nr)
+		return;
 	migrate_run_alloc(run, get_new_folio, put_new_folio, private);
 }

@@ -297,7 +297,7 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "foreign", .rule = "run_page", .run = run_foreign },
 	{ .name = "shared", .run = run_shared, .hints = true },
 	{ .name = "not_exclusive", .rule = "run_exclusive",
-	  .run = run_not_exclusive },
+	  .run = run_not_exclusive, .hints = true },
 	{ .name = "pinned", .rule = "run_pin", .run = run_pinned, .hints = true },
 	{ .name = "poisoned", .rule = "run_poison", .run = run_poisoned,
 	  .hints = true },
