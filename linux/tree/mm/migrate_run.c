@@ -112,7 +112,10 @@ static void migrate_stat_add(struct migrate_run_stat *stat, struct folio *folio,
 /* With the lock of the page table held the answer is good for its entries. */
 static bool migrate_run_vma_fits(struct vm_area_struct *vma)
 {
-	return !(vma->vm_flags & (VM_LOCKED | VM_HUGETLB | VM_PFNMAP)) &&
+	const vm_flags_t not = VM_LOCKED | VM_HUGETLB | VM_PFNMAP | VM_SHARED;
+
+	/* Without VM_MAYWRITE fork() leaves both entries marked as exclusive. */
+	return (vma->vm_flags & (not | VM_MAYWRITE)) == VM_MAYWRITE &&
 		!userfaultfd_armed(vma) && !vma_is_temporary_stack(vma);
 }
 
