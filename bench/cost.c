@@ -64,7 +64,7 @@ static const char usage_text[] =
 	"  --middle-bytes N  of lists of folios in between (default 16M)\n"
 	"  --sizes LIST      folio sizes (default 4K,2M)\n"
 	"  --pages LIST      what base pages are: runs, random, shared, shmem,\n"
-	"                    mlocked, ksm (default runs)\n"
+	"                    mlocked, ksm, inherited, watched (default runs)\n"
 	"  --scatter SEED    leave holes of this pattern in both nodes' free memory\n"
 	"                    first (default 0: none)\n"
 	"  --passes N        passes that count, even (default 4); 2 come first\n"

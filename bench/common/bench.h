@@ -107,6 +107,8 @@ enum pages_kind {
 	PAGES_SHMEM,
 	PAGES_MLOCKED,
 	PAGES_KSM,	/* merged, and mapped once */
+	PAGES_INHERITED, /* anonymous, from before a child that is gone */
+	PAGES_WATCHED,	/* anonymous, by a userfaultfd */
 	NR_PAGES_KINDS,
 };
 
@@ -114,6 +116,7 @@ struct pages {
 	enum pages_kind kind;
 	struct region region;
 	pid_t child;
+	int watch_fd;
 };
 
 const char *pages_name(enum pages_kind kind);

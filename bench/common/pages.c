@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Small pages that are not those of one program alone, or not in order. */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +18,10 @@
 #define KSM_WAIT_S 120U
 
 static const char *const names[] = {
-	[PAGES_RUNS] = "runs",	     [PAGES_RANDOM] = "random",
-	[PAGES_SHARED] = "shared",   [PAGES_SHMEM] = "shmem",
-	[PAGES_MLOCKED] = "mlocked", [PAGES_KSM] = "ksm",
+	[PAGES_RUNS] = "runs",		 [PAGES_RANDOM] = "random",
+	[PAGES_SHARED] = "shared",	 [PAGES_SHMEM] = "shmem",
+	[PAGES_MLOCKED] = "mlocked",	 [PAGES_KSM] = "ksm",
+	[PAGES_INHERITED] = "inherited", [PAGES_WATCHED] = "watched",
 };
 
 const char *pages_name(enum pages_kind kind)
@@ -45,6 +50,36 @@ static pid_t share_with_child(void)
 	while (!pid)
 		pause();
 	return pid;
+}
+
+/* They are no longer marked as exclusive, until somebody writes to them. */
+static void leave_to_child(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
+	if (!pid)
+		_exit(0);
+	if (waitpid(pid, &status, 0) != pid || status)
+		bench_die(BENCH_FAILED, "a child that does nothing failed");
+}
+
+/* Whoever touched a page that is not there would wait for us. */
+static int watch(const struct region *r)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register memory = {
+		.range = { .start = (uintptr_t)r->base, .len = r->bytes },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = (int)syscall(__NR_userfaultfd, O_CLOEXEC);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
+	    ioctl(fd, UFFDIO_REGISTER, &memory))
+		bench_die(BENCH_LACKING, "userfaultfd: %s", strerror(errno));
+	return fd;
 }
 
 static void ksm_write(const char *name, const char *value)
@@ -95,7 +130,7 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 {
 	struct region *r = &pages->region;
 
-	*pages = (struct pages){ .kind = kind };
+	*pages = (struct pages){ .kind = kind, .watch_fd = -1 };
 	if (kind == PAGES_SHMEM)
 		region_map_shared(r, bytes, 0);
 	else
@@ -106,6 +141,10 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		bench_die(BENCH_LACKING, "mlock: %s", strerror(errno));
 	if (kind == PAGES_KSM)
 		merge(r, seed);
+	if (kind == PAGES_INHERITED)
+		leave_to_child();
+	if (kind == PAGES_WATCHED)
+		pages->watch_fd = watch(r);
 	if (kind == PAGES_SHARED) {
 		pages->child = share_with_child();
 		r->all = true;
@@ -118,5 +157,7 @@ void pages_free(struct pages *pages)
 		kill(pages->child, SIGKILL);
 		waitpid(pages->child, NULL, 0);
 	}
+	if (pages->watch_fd >= 0)
+		close(pages->watch_fd);
 	region_unmap(&pages->region);
 }

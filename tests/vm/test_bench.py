@@ -285,11 +285,12 @@ def test_pages_that_cannot_move_in_runs_cost_no_more(
         capsys,
         tmp_path / "result.json",
         *("bench", "cost", "--engines", "stock,off,cpu", "--sizes", "4K"),
-        *("--pages", "random,shared,shmem,mlocked,ksm", "--layouts", "1", "--check"),
+        *("--pages", "random,shared,shmem,mlocked,ksm,inherited,watched"),
+        *("--layouts", "1", "--check"),
     )
     rows = {(row.engine, row.pages): row for row in result.rows}
     assert all(row.verified for row in result.rows)
-    for pages in ("shared", "shmem", "mlocked", "ksm"):
+    for pages in ("shared", "shmem", "mlocked", "ksm", "inherited", "watched"):
         ratio = rows["off", pages].ratio_to_stock
         assert ratio is not None
         assert ratio <= 1.02

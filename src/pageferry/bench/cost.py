@@ -28,7 +28,10 @@ ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
 # The engine in the guest's /init: the vanilla kernel knows no other.
 MODULES = {"mtcopy": "mtcopy", "dcbm": "dcbm"}
 # What 4K pages can be, in the order of a table; in runs, unless asked for more.
-PAGES = ("runs", "random", "shared", "shmem", "mlocked", "ksm")
+PAGES = (
+    *("runs", "random", "shared", "shmem", "mlocked", "ksm"),
+    *("inherited", "watched"),
+)
 DEFAULT_PAGES = ("runs",)
 # Others are not the same on each pass of a kernel that splits them.
 DEFAULT_SIZES = (4 * KIB, 2 * MIB)

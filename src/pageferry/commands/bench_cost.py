@@ -76,7 +76,8 @@ def add_parser(sub: Subparsers) -> None:
         default=",".join(cost.DEFAULT_PAGES),
         metavar="LIST",
         help=f"what 4K pages are: {', '.join(cost.PAGES)}, or all; shared by two "
-        "processes, or merged by KSM (default: %(default)s)",
+        "processes, merged by KSM, from before a child that is gone, or watched by "
+        "a userfaultfd (default: %(default)s)",
     )
     parser.add_argument(
         "--check",

@@ -107,7 +107,7 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     ]
     pages: Annotated[
         str | None,
-        Meta(description="of 4K: runs, random, shared, shmem, mlocked or ksm"),
+        Meta(description="of 4K: what --pages says"),
     ] = None
     busy: Annotated[bool, Meta(description="a hog kept every CPU busy")] = False
     # Folios that were no longer whole after the move, in all rounds; null
