@@ -169,7 +169,7 @@ dmatest_passes "shared: dmatest after faults" '*' 2
 
 # In the middle of it: what comes then fails, at once.
 echo 200000 >$faults/chan0/latency_us
-dmatest_start '*chan0'
+dmatest_start '*chan0' iterations=50
 ! rmmod dmasim 2>/dev/null
 result $? "not removed while it is in use"
 echo 1 >$faults/vanish
