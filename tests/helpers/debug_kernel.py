@@ -42,7 +42,7 @@ _STEPS = {
     # Each way to be mapped, with few pages and with many; all sizes elsewhere.
     "whole": "./whole -v 16k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
-    "torture": "./torture --seconds 16",
+    "torture": "./torture --seconds 24",
     # All rules are kept: this kernel is to be well in the end.
     "runs": "./runs -k",
     # Last: they poison pages, and damage data where a rule is switched off.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Memory moves while programs do to it whatever programs do.
 
-A quarter of a minute of it is part of all tests; `make torture` is for an hour.
+Half a minute of it is part of all tests; `make torture` is for an hour.
 """
 
 from __future__ import annotations
