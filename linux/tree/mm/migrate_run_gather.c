@@ -68,18 +68,23 @@ static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 }
 
 /*
- * Allocate at once what alloc_migration_target() would one by one: it needs to
- * know nothing of the folios.  Returns how many it got, from the first one on.
+ * Does @get_new_folio need to know nothing of the folios?  Then they can be
+ * allocated at once.
  */
+static bool migrate_run_is_bulk(new_folio_t get_new_folio, unsigned long private)
+{
+	const struct migration_target_control *mtc = (void *)private;
+
+	return get_new_folio == alloc_migration_target &&
+	       mtc->nid != NUMA_NO_NODE && (mtc->gfp_mask & __GFP_HIGHMEM);
+}
+
+/* Returns how many it got, from the first one on: none if there is no memory. */
 static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
-					   new_folio_t get_new_folio,
 					   unsigned long private)
 {
 	const struct migration_target_control *mtc = (void *)private;
 
-	if (get_new_folio != alloc_migration_target ||
-	    mtc->nid == NUMA_NO_NODE || !(mtc->gfp_mask & __GFP_HIGHMEM))
-		return 0;
 	memset(run->dst, 0, run->nr * sizeof(*run->dst));
 	/* A page that is not part of a larger one is its own folio. */
 	return __alloc_pages_bulk(mtc->gfp_mask, mtc->nid, mtc->nmask, run->nr,
@@ -95,7 +100,7 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 void migrate_run_note_vain(struct migrate_run *run, unsigned int nr_gathered)
 {
 	run->nr_vain = min(2 * run->nr_vain + 1, MIGRATE_RUN_MAX - 1);
-	run->nr_spared = max(run->nr_vain, nr_gathered);
+	run->nr_spared = max3(run->nr_spared, run->nr_vain, nr_gathered);
 }
 
 /*
@@ -106,16 +111,18 @@ static void migrate_run_alloc(struct migrate_run *run,
 			      new_folio_t get_new_folio,
 			      free_folio_t put_new_folio, unsigned long private)
 {
+	const bool bulk = migrate_run_is_bulk(get_new_folio, private);
 	unsigned int i, nr, nr_locked;
 
-	nr = migrate_run_alloc_bulk(run, get_new_folio, private);
-	for (; nr < run->nr; nr++) {
+	nr = bulk ? migrate_run_alloc_bulk(run, private) : 0;
+	/* In bulk there may be few while there is memory, but none only if not. */
+	for (; nr < run->nr && (nr || !bulk); nr++) {
 		run->dst[nr] = get_new_folio(run->src[nr], private);
-		if (!run->dst[nr]) {
-			migrate_run_note_vain(run, MIGRATE_RUN_MAX);
+		if (!run->dst[nr])
 			break;
-		}
 	}
+	if (nr < run->nr)
+		migrate_run_note_vain(run, MIGRATE_RUN_MAX);
 	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
 		struct folio *dst = run->dst[nr_locked];
 
