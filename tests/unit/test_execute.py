@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a benchmark program is given in a virtual machine."""
+"""What a benchmark program is given in a virtual machine, and what comes back."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from pageferry.bench import build, execute
+from pageferry.bench import build, execute, target
 from pageferry.bench.lines import Environment, Line
+from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest
-from pageferry.vm.run import VmRequest
+from pageferry.vm.run import VmOutcome, VmRequest
 
 
 class Outcome:
@@ -65,3 +67,66 @@ def test_what_is_simulated_gets_a_cpu(
     assert request.preallocate == (topology != "cost")
     given = [word for word in request.command if word.startswith("--module=")]
     assert given == ([] if words is None else [f"--module={module} {words}"])
+
+
+WELL = VmOutcome(
+    exit_code=0,
+    timed_out=False,
+    stdout="",
+    stderr="",
+    serial_log=Path("serial.log"),
+    findings=(),
+    accel="tcg",
+    boot_s=1.0,
+    guest_boot_s=1.0,
+    run_s=1.0,
+)
+BROKEN = dataclasses.replace(WELL, exit_code=None, findings=("Oops: int3: 0000",))
+ENVIRONMENT = (
+    b'{"type": "environment", "bench": "latency", "release": "6.12", "version": ""}\n'
+)
+DONE = b'{"type": "done", "rounds": 1}\n'
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, *outcomes: VmOutcome) -> None:
+    """Have one virtual machine after the other end like this."""
+    left = iter(outcomes)
+
+    def run(request: VmRequest) -> VmOutcome:
+        outcome = next(left)
+        assert request.on_stdout is not None
+        request.on_stdout(ENVIRONMENT)
+        # What a broken one said before is of no use, half a line least of all.
+        request.on_stdout(b'{"type": "do' if outcome.findings else DONE)
+        return outcome
+
+    monkeypatch.setattr(target, "run_vm", run)
+
+
+def test_what_an_emulator_broke_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs(monkeypatch, BROKEN, BROKEN, WELL)
+    lines, outcome = target.run_vm_lines(VmRequest(("true",), image=Path("x")))
+    assert outcome is WELL
+    assert sum(isinstance(line, Environment) for line in lines) == 1
+    said = capsys.readouterr().err
+    assert said.count("measuring again") == 2
+    assert "serial.log" in said
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        (BROKEN,) * 3,
+        # That of a kernel, whatever runs it, is its fault.
+        (dataclasses.replace(BROKEN, accel="kvm"),),
+        (dataclasses.replace(BROKEN, findings=("BUG: x",)),),
+    ],
+)
+def test_what_a_kernel_says_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, outcomes: tuple[VmOutcome, ...]
+) -> None:
+    runs(monkeypatch, *outcomes)
+    with pytest.raises(PageferryError, match="the kernel complained"):
+        target.run_vm_lines(VmRequest(("true",), image=Path("x")))

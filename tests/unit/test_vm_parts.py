@@ -285,6 +285,10 @@ def test_stale_code_under_a_command_is_a_complaint(
     done = vm_run.run_vm(request)
     assert done.exit_code is None
     assert "Oops: int3: 0000 [#1] SMP" in done.findings
+    assert done.broken_by_qemu
+    assert not dataclasses.replace(done, accel=accel.TCG_ONE_THREAD).broken_by_qemu
+    assert not dataclasses.replace(done, accel=accel.KVM).broken_by_qemu
+    assert not dataclasses.replace(done, findings=("BUG: x",)).broken_by_qemu
 
 
 def outcome(**fields: object) -> VmOutcome:

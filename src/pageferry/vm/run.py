@@ -86,6 +86,18 @@ class VmOutcome:
             return int(ExitCode.FAILED)
         return self.exit_code
 
+    @property
+    def broken_by_qemu(self) -> bool:
+        """Say whether it was the emulator that did not run the code that was there.
+
+        Elsewhere, and with all CPUs in one thread, it is the kernel's fault.
+        """
+        return (
+            self.exit_code is None
+            and self.accel == accel.TCG
+            and any(_STALE_CODE in finding for finding in self.findings)
+        )
+
     def serial_tail(self, lines: int = _TAIL_LINES) -> str:
         """Give the end of the kernel log."""
         return proc.tail(self.serial_log, lines)
