@@ -12,6 +12,7 @@
 #include "common/bench.h"
 #include "common/latency.h"
 #include "common/limit.h"
+#include "common/tiers.h"
 
 #define PAGE 4096
 
@@ -270,6 +271,21 @@ static void test_limit(void)
 	region_unmap(&dst);
 }
 
+static void test_stalls(void)
+{
+	static const char text[] =
+		"some avg10=0.00 avg60=1.50 avg300=0.10 total=1234\n"
+		"full avg10=0.00 avg60=0.00 avg300=0.00 total=56";
+	uint64_t us;
+
+	check(stall_parse(text, "some ", &us) && us == 1234,
+	      "stall: some tasks");
+	check(stall_parse(text, "full ", &us) && us == 56, "stall: all tasks");
+	check(!stall_parse("full total=1", "some ", &us) &&
+	      !stall_parse("some total=", "some ", &us) &&
+	      !stall_parse("", "some ", &us), "stall: not there");
+}
+
 int main(void)
 {
 	/* Also when stdout is a pipe: in the order in which things happen. */
@@ -284,6 +300,7 @@ int main(void)
 	test_touching();
 	test_settings();
 	test_limit();
+	test_stalls();
 	printf("1..%d\n", nr_tests);
 	return nr_failed ? BENCH_FAILED : BENCH_OK;
 }

@@ -25,6 +25,8 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("bench", "bench_move_pages"),
     ("bench", "bench_latency"),
     ("bench", "bench_cost"),
+    ("bench", "bench_demotion"),
+    ("bench", "bench_promotion"),
     (None, "fault_campaign"),
     (None, "model"),
     (None, "demo"),

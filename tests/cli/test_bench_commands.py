@@ -14,6 +14,8 @@ from pageferry.cli import main
 MOVE = ["bench", "move-pages"]
 COST = ["bench", "cost"]
 LATENCY = ["bench", "latency"]
+DEMOTION = ["bench", "demotion"]
+PROMOTION = ["bench", "promotion"]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,23 @@ LATENCY = ["bench", "latency"]
         ([*LATENCY, "--vm", "--live"], "not allowed with"),
         ([*LATENCY, "--topology", "moebius"], "moebius"),
         ([*LATENCY, "--timeout", "soon"], "soon"),
+        ([*DEMOTION, "--engines", "warp"], "warp"),
+        ([*DEMOTION, "--parts", "sums"], "sums"),
+        ([*DEMOTION, "--parts", "calls,calls"], "twice"),
+        ([*DEMOTION, "--pressure", "max"], "max"),
+        ([*DEMOTION, "--call-total", "1M"], "multiple of 2M"),
+        ([*DEMOTION, "--total", "1M"], "multiple of 2M"),
+        ([*DEMOTION, "--sizes", "3K"], "3K"),
+        ([*DEMOTION, "--threads", "2,4"], "--threads"),
+        ([*DEMOTION, "--from-node", "1"], "nothing would move"),
+        ([*DEMOTION, "--from-node", "64"], "--from-node"),
+        ([*DEMOTION, "--topology", "moebius"], "moebius"),
+        ([*DEMOTION, "--timeout", "soon"], "soon"),
+        ([*PROMOTION, "--touch", "poke"], "poke"),
+        ([*PROMOTION, "--published"], "published"),
+        ([*PROMOTION, "--to-node", "1"], "nothing would move"),
+        ([*PROMOTION, "--rounds", "0"], "--rounds"),
+        ([*PROMOTION, "--vm", "--live"], "not allowed with"),
         ([*COST, "--engines", "none"], "none"),
         ([*COST, "--layouts", "0"], "--layouts"),
         ([*COST, "--jobs", "many"], "--jobs"),
@@ -99,6 +118,10 @@ def test_bad_usage(
         ([*LATENCY, "--vm", "--to-node", "7"], "no node 7"),
         ([*LATENCY, "--vm", "--total", "64G"], "without enough memory"),
         ([*LATENCY, "--live", "--to-node", "1023"], "no node 1023"),
+        ([*DEMOTION, "--vm", "--to-node", "7"], "no node 7"),
+        ([*DEMOTION, "--vm", "--total", "64G"], "without enough memory"),
+        ([*PROMOTION, "--vm", "--total", "64G"], "without enough memory"),
+        ([*PROMOTION, "--live", "--from-node", "63"], "no node 63"),
     ],
 )
 def test_what_the_machine_lacks(
@@ -135,7 +158,7 @@ def test_json_also_on_failure(
     assert error["what"]
 
 
-@pytest.mark.parametrize("argv", [MOVE, LATENCY, COST, ["demo"]])
+@pytest.mark.parametrize("argv", [MOVE, LATENCY, COST, DEMOTION, PROMOTION, ["demo"]])
 def test_help_fits_a_screen(
     argv: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,9 @@ def test_selftest(programs: Path) -> None:
     assert done.stdout.count("\nok ") >= 25
 
 
-@pytest.mark.parametrize("program", ["move_pages", "latency", "cost"])
+@pytest.mark.parametrize(
+    "program", ["move_pages", "latency", "cost", "demotion", "promotion"]
+)
 def test_help(programs: Path, program: str) -> None:
     done = run(programs / program, "--help")
     assert done.returncode == 0
@@ -66,6 +68,17 @@ def test_help(programs: Path, program: str) -> None:
         ("move_pages", "--to=0", "nothing would move"),
         ("move_pages", "--sabotage=clock", "clock"),
         ("move_pages", "stray", "stray"),
+        ("demotion", "--sizes=3K", "3K"),
+        ("demotion", "--total-bytes=1M", "multiple of 2M"),
+        ("demotion", "--call-bytes=1M", "call-bytes"),
+        ("demotion", "--parts=sums", "sums"),
+        ("demotion", "--pressure=max", "max"),
+        ("demotion", "--sabotage=node", "node"),
+        ("demotion", "--to=0", "nothing would move"),
+        ("promotion", "--touch=poke", "poke"),
+        ("promotion", "--percent=0", "percent"),
+        ("promotion", "--wait=never", "never"),
+        ("promotion", "stray", "stray"),
         ("latency", "--rounds=2", "nothing to measure"),
         ("latency", "--case=", "case"),
         ("latency", "--case=engine=dcbm:channels=65", "channels=65"),
@@ -94,14 +107,16 @@ def test_bad_options(programs: Path, program: str, option: str, named: str) -> N
     assert error.exit == 2
 
 
-@pytest.mark.parametrize("program", ["move_pages", "latency", "cost"])
+@pytest.mark.parametrize(
+    "program", ["move_pages", "latency", "cost", "demotion", "promotion"]
+)
 def test_unknown_option(programs: Path, program: str) -> None:
     done = run(programs / program, "--wings")
     assert done.returncode == 2
     assert "wings" in done.stderr
 
 
-@pytest.mark.parametrize("program", ["move_pages", "latency", "cost"])
+@pytest.mark.parametrize("program", ["move_pages", "latency", "cost", "demotion"])
 @pytest.mark.skipif(not ONE_NODE, reason="this machine has a second node")
 def test_one_node_is_not_enough(programs: Path, program: str) -> None:
     words = ["--case=engine=stock"] if program == "latency" else []

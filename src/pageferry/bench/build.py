@@ -15,7 +15,10 @@ from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.paths import make_cache_dir, repo_root
 from pageferry.proc import capture, find_tool
 
-PROGRAMS = ("move_pages", "latency", "cost", "hold", "bandwidth", "selftest")
+PROGRAMS = (
+    *("move_pages", "latency", "cost", "demotion", "promotion"),
+    *("hold", "bandwidth", "selftest"),
+)
 
 
 def _sources(directory: Path) -> list[Path]:

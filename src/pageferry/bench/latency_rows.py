@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 
 from pageferry.bench.latency import BENCH, Case, Plan
-from pageferry.bench.lines import Latency
+from pageferry.bench.lines import Latency, Promotion
 from pageferry.bench.move_pages import BASE_BYTES
 from pageferry.errors import PageferryError
 from pageferry.results.schema import Row, Slowed, Touch, Unmapped, Waited
@@ -88,7 +88,7 @@ def _row(case: Case, mine: Sequence[Latency], base: dict[int, float]) -> Row:
         unmapped_ns_min=_each(unmapped, min) if complete else None,
         unmapped_ns_max=_each(unmapped, max) if complete else None,
         waited_ns=_waited(mine),
-        touch=_touch(mine) if case.touch != "none" else None,
+        touch=touch_of(mine) if case.touch != "none" else None,
         slowed=_slowed(case, mine),
         batch_cap_pages=first.batch_cap_pages,
         max_windows=first.max_windows,
@@ -161,7 +161,7 @@ def _waited(mine: Sequence[Latency]) -> Waited | None:
     )
 
 
-def _touch(mine: Sequence[Latency]) -> Touch | None:
+def touch_of(mine: Sequence[Latency | Promotion]) -> Touch | None:
     touched = [s for s in mine if s.touch is not None]
     if not touched:
         return None

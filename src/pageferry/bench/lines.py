@@ -43,6 +43,17 @@ class Environment(msgspec.Struct, tag_field="type", tag="environment", kw_only=T
     khugepaged_defrag_found: str | None = None
     ksm_run_found: str | None = None
     thp_enabled_found: str | None = None
+    # Of `bench demotion` and `bench promotion`. Null is what this kernel lacks.
+    memory_tiers: str | None = None
+    demotion_enabled_found: str | None = None
+    lru_gen_found: str | None = None
+    psi: bool | None = None
+    scan_delay_ms_found: str | None = None
+    scan_period_min_ms_found: str | None = None
+    scan_period_max_ms_found: str | None = None
+    scan_size_mb_found: str | None = None
+    hot_threshold_ms_found: str | None = None
+    promote_rate_limit_mbps_found: str | None = None
 
 
 class Measurement(msgspec.Struct, tag_field="type", tag="measurement", kw_only=True):
@@ -135,6 +146,74 @@ class Latency(msgspec.Struct, tag_field="type", tag="latency", kw_only=True):
     verified: bool
 
 
+class Calls(msgspec.Struct, tag_field="type", tag="calls", kw_only=True):
+    """Memory that moved in calls of move_pages(2) of a certain length."""
+
+    engine: str
+    threads: int
+    channels: int = 0
+    method: str
+    folio_bytes: int
+    folios_per_call: int
+    round: int
+    moved_bytes: int
+    elapsed_ns: int
+    engine_bytes: int | None = None
+    verified: bool
+
+
+class Tiering(msgspec.Struct, kw_only=True):
+    """What is known of memory that the kernel moved by itself."""
+
+    engine: str
+    threads: int
+    channels: int = 0
+    method: str
+    folio_bytes: int
+    round: int
+    asked_bytes: int
+    moved_bytes: int
+    left_bytes: int
+    elapsed_ns: int
+    # Not on a kernel without migrate_offload.
+    engine_bytes: int | None = None
+    cpu_bytes: int | None = None
+    offered_folios: int | None = None
+    batches: int | None = None
+    split_folios: int | None = None
+    verified: bool
+
+
+class Demotion(Tiering, tag_field="type", tag="demotion", kw_only=True):
+    """Memory that reclaim moved to a slower node."""
+
+    complete: bool
+    # Without CONFIG_PSI nobody knows.
+    stall_some_us: int | None = None
+    stall_full_us: int | None = None
+    pgdemote_kswapd: int | None = None
+    pgdemote_direct: int | None = None
+    pgdemote_khugepaged: int | None = None
+
+
+class Promotion(Tiering, tag_field="type", tag="promotion", kw_only=True):
+    """Memory that came back while a thread touched it."""
+
+    fast_bytes: int
+    pgpromote_success: int
+    waited_ns: int
+    touch: str
+    touches: int
+    touch_quiet_ns: int
+    touch_threshold_ns: int
+    touch_slow: int
+    touch_slept: int
+    touch_slowest_ns: int
+    touch_lost_ns: int
+    touch_slept_ns: int
+    touch_hist: list[int]
+
+
 class Skipped(msgspec.Struct, tag_field="type", tag="skipped", kw_only=True):
     """A folio size that this kernel does not have."""
 
@@ -156,7 +235,18 @@ class Done(msgspec.Struct, tag_field="type", tag="done", kw_only=True):
     passes: int = 0
 
 
-Line = Environment | Measurement | Latency | Cost | Skipped | Failure | Done
+Line = (
+    Environment
+    | Measurement
+    | Latency
+    | Cost
+    | Calls
+    | Demotion
+    | Promotion
+    | Skipped
+    | Failure
+    | Done
+)
 
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _START = '{"type": "'

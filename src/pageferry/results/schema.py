@@ -166,6 +166,33 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
         bool | None,
         Meta(description="smallest cap with 90% of the best rate of its sweep"),
     ] = None
+    # `bench demotion` and `bench promotion`: what moved the memory.
+    method: str | None = None
+    folios_per_call: Count | None = None
+    ratio_to_single: Annotated[
+        RatioSpread | None,
+        Meta(description="to one page per call, in each round"),
+    ] = None
+    # Of what was asked for, in all rounds, and not on the other node in the end.
+    left_bytes: Count | None = None
+    # In all rounds: what was left to the CPU, and of what was moved the engine's
+    # part; null for stock.
+    cpu_bytes: Count | None = None
+    share_offloaded: float | None = None
+    folios_per_batch: Annotated[
+        float | None, Meta(description="mean of all that were looked at for an engine")
+    ] = None
+    # In each round, of the cgroup; null without CONFIG_PSI.
+    stall_some_us: Spread | None = None
+    stall_full_us: Spread | None = None
+    # In all rounds, by /proc/vmstat, of the whole machine.
+    pgdemote_kswapd: Count | None = None
+    pgdemote_direct: Count | None = None
+    pgdemote_khugepaged: Count | None = None
+    pgpromote_success: Count | None = None
+    first_promotion_ns: Annotated[
+        Spread | None, Meta(description="until the kernel had promoted the first folio")
+    ] = None
     role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
         None
     )

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A cgroup (v2) of our own: memory that this process allocates is charged to it,
+ * and the kernel is asked to take memory from that and from nothing else.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tiers.h"
+
+#define CGROUP_ROOT "/sys/fs/cgroup"
+#define SUBTREE CGROUP_ROOT "/cgroup.subtree_control"
+
+static char group[64], home[320];
+static bool enabled_memory;
+
+/* The cgroup in which this process was started, by its cgroup.procs. */
+static bool home_find(void)
+{
+	char text[256];
+	char *line;
+
+	if (!file_read("/proc/self/cgroup", text, sizeof(text)))
+		return false;
+	line = strstr(text, "0::/");
+	if (!line)
+		return false;
+	line[strcspn(line, "\n")] = '\0';
+	snprintf(home, sizeof(home), CGROUP_ROOT "%s/cgroup.procs", line + 3);
+	return true;
+}
+
+/* Async-signal-safe. */
+void cgroup_close(void)
+{
+	if (group[0]) {
+		/* "0": whoever writes it. */
+		file_write(home, "0");
+		rmdir(group);
+		group[0] = '\0';
+	}
+	if (enabled_memory) {
+		file_write(SUBTREE, "-memory");
+		enabled_memory = false;
+	}
+}
+
+static bool has_memory(const char *path)
+{
+	char text[256];
+
+	return file_read(path, text, sizeof(text)) && strstr(text, "memory");
+}
+
+static void file_path(char *path, size_t size, const char *name)
+{
+	snprintf(path, size, "%s/%s", group, name);
+}
+
+/* Ends the program where there is no cgroup v2 with the memory controller. */
+void cgroup_open(void)
+{
+	char path[160];
+
+	if (!has_memory(CGROUP_ROOT "/cgroup.controllers") || !home_find())
+		bench_die(BENCH_LACKING,
+			  CGROUP_ROOT "/cgroup.controllers does not list memory: this needs cgroup v2 mounted there and CONFIG_MEMCG");
+	if (atexit(cgroup_close))
+		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+	if (!has_memory(SUBTREE)) {
+		if (!file_write(SUBTREE, "+memory"))
+			bench_die(BENCH_LACKING,
+				  "cannot write '+memory' to " SUBTREE ": %s",
+				  strerror(errno));
+		enabled_memory = true;
+	}
+	snprintf(group, sizeof(group), CGROUP_ROOT "/pageferry-%d", getpid());
+	if (mkdir(group, 0755)) {
+		int err = errno;
+
+		snprintf(path, sizeof(path), "%s", group);
+		group[0] = '\0';
+		bench_die(BENCH_LACKING, "cannot make %s: %s", path,
+			  strerror(err));
+	}
+	file_path(path, sizeof(path), "memory.reclaim");
+	if (access(path, W_OK))
+		bench_die(BENCH_LACKING,
+			  "cannot write %s: %s (Linux has it since 5.19)", path,
+			  strerror(errno));
+	/* To be moved to another node, not out of memory. */
+	file_path(path, sizeof(path), "memory.swap.max");
+	if (!access(path, F_OK))
+		file_write(path, "0");
+	file_path(path, sizeof(path), "cgroup.procs");
+	if (!file_write(path, "0"))
+		bench_die(BENCH_LACKING, "cannot write '0' to %s: %s", path,
+			  strerror(errno));
+}
+
+/* False with errno as the kernel set it. */
+bool cgroup_write(const char *name, const char *value)
+{
+	char path[160];
+
+	file_path(path, sizeof(path), name);
+	return file_write(path, value);
+}
+
+bool cgroup_read_u64(const char *name, uint64_t *value)
+{
+	char path[160];
+
+	file_path(path, sizeof(path), name);
+	return file_read_u64(path, value);
+}
+
+/* "some avg10=0.00 avg60=0.00 avg300=0.00 total=12" and the same for "full". */
+bool stall_parse(const char *text, const char *kind, uint64_t *us)
+{
+	static const char key[] = "total=";
+	char number[32] = "";
+	const char *line = text, *value;
+
+	while (line && strncmp(line, kind, strlen(kind))) {
+		line = strchr(line, '\n');
+		line += line != NULL;
+	}
+	value = line ? strstr(line, key) : NULL;
+	if (!value)
+		return false;
+	value += sizeof(key) - 1;
+	memcpy(number, value, strnlen(value, sizeof(number) - 1));
+	number[strspn(number, "0123456789")] = '\0';
+	return parse_u64(number, us);
+}
+
+/* How long tasks of the cgroup waited for memory: unknown without CONFIG_PSI. */
+bool cgroup_stall(struct stall *s)
+{
+	char path[160], text[512];
+
+	file_path(path, sizeof(path), "memory.pressure");
+	return file_read(path, text, sizeof(text)) &&
+	       stall_parse(text, "some ", &s->some_us) &&
+	       stall_parse(text, "full ", &s->full_us);
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How fast does memory go to a slower node?
+ *
+ * Two questions.  What does it give to hand the kernel more at a time: one page
+ * in each call of move_pages(2), a list of 512, or one huge page?  And how fast
+ * does reclaim itself demote cold memory of a cgroup, with each engine?
+ *
+ * Linux 6.12 demotes for memory.reclaim, memory.high, memory.max and where the
+ * node runs short alike.  A demoted page stays charged, so that only the first
+ * of them is satisfied by demotion: a limit goes on until nothing is left on the
+ * node, and memory.max then kills.  That is why it is not offered here.
+ *
+ * Everything takes turns within each round.  The nodes of all pages are counted
+ * afterwards and every byte is compared.
+ */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/tiers.h"
+
+#define LIST_PAGES 512U
+#define VMSTAT "/proc/vmstat"
+#define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"
+
+enum pressure { PRESSURE_RECLAIM, PRESSURE_HIGH };
+
+struct options {
+	struct tier_options tier;
+	bool calls, reclaim;
+	uint64_t call_bytes;
+	enum pressure pressure;
+};
+
+static const char *const pressure_names[] = {
+	[PRESSURE_RECLAIM] = "memory.reclaim",
+	[PRESSURE_HIGH] = "memory.high",
+};
+
+static const struct call_case {
+	const char *method;
+	bool huge;
+	unsigned int per_call;
+} call_cases[] = {
+	{ "one page per call", false, 1 },
+	{ "512 pages per call", false, LIST_PAGES },
+	{ "one huge page per call", true, 1 },
+};
+
+static const char *const counters[] = {
+	"pgdemote_kswapd",
+	"pgdemote_direct",
+	"pgdemote_khugepaged",
+};
+
+static const char usage_text[] =
+	"usage: demotion [options]\n"
+	"\n"
+	"Moves memory to a slower NUMA node, a page, a list or a huge page at a time\n"
+	"and by reclaim, verifies it, and prints one JSON object per measurement.\n"
+	"\n"
+	TIER_USAGE
+	"  --parts LIST            of calls and reclaim (default both)\n"
+	"  --call-bytes SIZE       moved in calls, a multiple of 2M (default 4M): each\n"
+	"                          call waits until every CPU has emptied its caches\n"
+	"                          of the LRU lists\n"
+	"  --pressure reclaim|high what demotes: memory.reclaim or memory.high of a\n"
+	"                          cgroup (default reclaim)\n"
+	"\n"
+	"example: demotion --sizes 2M --variants stock,mtcopy:threads=2\n";
+
+static void parse_parts(struct options *o, const char *text)
+{
+	char words[2][64];
+	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
+
+	if (!nr)
+		option_invalid("parts", text);
+	o->calls = false;
+	o->reclaim = false;
+	for (size_t i = 0; i < nr; i++) {
+		if (!strcmp(words[i], "calls"))
+			o->calls = true;
+		else if (!strcmp(words[i], "reclaim"))
+			o->reclaim = true;
+		else
+			option_invalid("parts", words[i]);
+	}
+}
+
+static void parse_options(struct options *o, int argc, char **argv)
+{
+	static const struct option longopts[] = {
+		TIER_LONGOPTS,
+		{ "parts", required_argument, NULL, 'p' },
+		{ "pressure", required_argument, NULL, 'P' },
+		{ "call-bytes", required_argument, NULL, 'B' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+		if (c == 'p') {
+			parse_parts(o, optarg);
+		} else if (c == 'B') {
+			if (!parse_bytes(optarg, &o->call_bytes) ||
+			    !o->call_bytes || o->call_bytes % PMD_BYTES ||
+			    o->call_bytes > 1ULL << 44)
+				option_invalid("call-bytes", optarg);
+		} else if (c == 'P') {
+			if (!strcmp(optarg, "reclaim"))
+				o->pressure = PRESSURE_RECLAIM;
+			else if (!strcmp(optarg, "high"))
+				o->pressure = PRESSURE_HIGH;
+			else
+				option_invalid("pressure", optarg);
+		} else {
+			tier_option(&o->tier, c, optarg, usage_text);
+		}
+	}
+	if (optind != argc)
+		bench_die(BENCH_USAGE, "unexpected argument '%s'",
+			  argv[optind]);
+}
+
+/* The whole region in calls of @per_call entries, one for each folio; timed. */
+static void move_in_calls(const struct region *r, int node,
+			  unsigned int per_call, uint64_t *elapsed_ns)
+{
+	size_t nr = r->bytes / r->folio_bytes;
+	int nodes[LIST_PAGES], status[LIST_PAGES];
+	void **pages = malloc(nr * sizeof(*pages));
+	uint64_t start;
+
+	if (!pages)
+		bench_die(BENCH_LACKING, "no memory for %zu list entries", nr);
+	for (size_t i = 0; i < nr; i++)
+		pages[i] = r->base + i * r->folio_bytes;
+	for (size_t i = 0; i < LIST_PAGES; i++) {
+		nodes[i] = node;
+		status[i] = -1;
+	}
+	start = bench_now_ns();
+	for (size_t i = 0; i < nr; i += per_call) {
+		size_t now = nr - i < per_call ? nr - i : per_call;
+
+		if (syscall(SYS_move_pages, 0, now, pages + i, nodes, status,
+			    MPOL_MF_MOVE) < 0)
+			bench_die(BENCH_FAILED, "move_pages(2): %s",
+				  strerror(errno));
+	}
+	*elapsed_ns = bench_now_ns() - start;
+	free(pages);
+}
+
+/* A new seed each time: stale content of an earlier run is wrong. */
+static uint64_t next_seed(void)
+{
+	static uint64_t seed;
+
+	return seed += 2;
+}
+
+static void measure_calls(const struct options *o, const struct call_case *c,
+			  const struct variant *v, unsigned int round)
+{
+	size_t folio_bytes = c->huge ? PMD_BYTES : page_bytes();
+	const struct tier_options *t = &o->tier;
+	uint64_t seed = next_seed(), elapsed_ns, before = 0, after = 0;
+	struct region r, spacer;
+	bool known;
+
+	region_allocate(&r, o->call_bytes, folio_bytes, t->from, seed);
+	spacer_take(&spacer, folio_bytes, t->to);
+	engine_select(v);
+	known = engine_copied_bytes(v, &before);
+	move_in_calls(&r, t->to, c->per_call, &elapsed_ns);
+	known = known && engine_copied_bytes(v, &after);
+	content_check(&r, t, seed, v, round);
+	region_check(&r, t->to, seed, v->engine, round);
+	region_unmap(&spacer);
+	region_unmap(&r);
+
+	json_begin("calls");
+	variant_report(v);
+	json_str("method", c->method);
+	json_u64("folio_bytes", folio_bytes);
+	json_u64("folios_per_call", c->per_call);
+	json_u64("round", round);
+	json_u64("moved_bytes", o->call_bytes);
+	json_u64("elapsed_ns", elapsed_ns);
+	report_or_null("engine_bytes", known, after - before);
+	json_bool("verified", true);
+	json_end();
+}
+
+struct sample {
+	const struct variant *variant;
+	size_t folio_bytes;
+	unsigned int round;	/* 0 warms up and does not count */
+	uint64_t elapsed_ns;
+	bool complete;		/* the kernel did all that it was asked for */
+	bool stall_known, split_known;
+	struct stall stall;
+	uint64_t demoted[ARRAY_SIZE(counters)];
+	bool demoted_known[ARRAY_SIZE(counters)];
+	struct offloaded before, after;
+	struct placement placement;
+	size_t nr_split;
+};
+
+static void counters_read(struct sample *s, bool subtract)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
+		uint64_t value = 0;
+
+		s->demoted_known[i] = vmstat_read(VMSTAT, counters[i], &value);
+		s->demoted[i] = subtract ? value - s->demoted[i] : value;
+	}
+}
+
+/*
+ * Nobody needs this memory for now.  Reclaim would find that out by itself, by
+ * looking at it twice; that is not what is measured.
+ */
+static void make_cold(const struct region *r)
+{
+	if (madvise(r->base, r->bytes, MADV_COLD))
+		bench_die(BENCH_LACKING, "madvise(MADV_COLD): %s",
+			  strerror(errno));
+}
+
+/* True when the kernel did all that it was asked for. */
+static bool demote(const struct options *o)
+{
+	uint64_t current, bytes = o->tier.total_bytes;
+	char number[32];
+	bool done;
+
+	if (o->pressure == PRESSURE_RECLAIM) {
+		snprintf(number, sizeof(number), "%llu",
+			 (unsigned long long)bytes);
+		done = cgroup_write("memory.reclaim", number);
+		/* EAGAIN: less than that could be found. */
+		if (!done && errno != EAGAIN)
+			bench_die(BENCH_FAILED,
+				  "cannot write %s to memory.reclaim: %s",
+				  number, strerror(errno));
+		return done;
+	}
+	if (!cgroup_read_u64("memory.current", &current))
+		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
+			  strerror(errno));
+	snprintf(number, sizeof(number), "%llu",
+		 (unsigned long long)(current > bytes ? current - bytes : 0));
+	if (!cgroup_write("memory.high", number))
+		bench_die(BENCH_FAILED, "cannot write %s to memory.high: %s",
+			  number, strerror(errno));
+	return true;
+}
+
+static void report_sample(const struct options *o, const struct sample *s)
+{
+	json_begin("demotion");
+	variant_report(s->variant);
+	json_str("method", pressure_names[o->pressure]);
+	json_u64("folio_bytes", s->folio_bytes);
+	json_u64("round", s->round);
+	json_u64("asked_bytes", o->tier.total_bytes);
+	json_u64("moved_bytes", s->placement.to_bytes);
+	json_u64("left_bytes", s->placement.from_bytes);
+	json_bool("complete", s->complete);
+	json_u64("elapsed_ns", s->elapsed_ns);
+	report_or_null("stall_some_us", s->stall_known, s->stall.some_us);
+	report_or_null("stall_full_us", s->stall_known, s->stall.full_us);
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		report_or_null(counters[i], s->demoted_known[i], s->demoted[i]);
+	offloaded_report(&s->before, &s->after);
+	report_or_null("split_folios", s->split_known, s->nr_split);
+	json_bool("verified", true);
+	json_end();
+}
+
+static void measure_reclaim(const struct options *o, struct sample *s)
+{
+	const struct tier_options *t = &o->tier;
+	uint64_t seed = next_seed(), start;
+	struct stall before;
+	struct region r, spacer;
+
+	region_allocate(&r, t->total_bytes, s->folio_bytes, t->from, seed);
+	spacer_take(&spacer, s->folio_bytes, t->to);
+	engine_select(s->variant);
+	make_cold(&r);
+	counters_read(s, false);
+	offloaded_read("demotion", &s->before);
+	s->stall_known = cgroup_stall(&before);
+	start = bench_now_ns();
+	s->complete = demote(o);
+	s->elapsed_ns = bench_now_ns() - start;
+	if (o->pressure == PRESSURE_HIGH)
+		cgroup_write("memory.high", "max");
+	s->stall_known = s->stall_known && cgroup_stall(&s->stall);
+	if (s->stall_known) {
+		s->stall.some_us -= before.some_us;
+		s->stall.full_us -= before.full_us;
+	}
+	offloaded_read("demotion", &s->after);
+	counters_read(s, true);
+	placement_read(&r, t, &s->placement);
+	if (!s->placement.to_bytes)
+		bench_die(BENCH_LACKING,
+			  "%s of a cgroup demoted nothing from node %d to node %d: is node %d of a slower tier (see /sys/devices/virtual/memory_tiering)?",
+			  pressure_names[o->pressure], t->from, t->to, t->to);
+	s->split_known = region_count_split(&r, &s->nr_split);
+	content_check(&r, t, seed, s->variant, s->round);
+	region_unmap(&spacer);
+	region_unmap(&r);
+	report_sample(o, s);
+}
+
+static void run_calls(const struct options *o, unsigned int round)
+{
+	size_t nr = ARRAY_SIZE(call_cases);
+
+	for (size_t v = 0; v < o->tier.nr_variants; v++) {
+		const struct variant *variant =
+			&o->tier.variants[(v + round) % o->tier.nr_variants];
+
+		for (size_t i = 0; i < nr; i++) {
+			const struct call_case *c = &call_cases[(i + round) % nr];
+
+			if (!c->huge || folio_size_supported(PMD_BYTES))
+				measure_calls(o, c, variant, round);
+		}
+	}
+}
+
+static void run_reclaim(const struct options *o, unsigned int round)
+{
+	for (size_t i = 0; i < o->tier.nr_sizes; i++) {
+		for (size_t v = 0; v < o->tier.nr_variants; v++) {
+			/* Nobody is always first, or after the same one. */
+			size_t turn = (v + round) % o->tier.nr_variants;
+			struct sample s = {
+				.variant = &o->tier.variants[turn],
+				.folio_bytes = o->tier.sizes[i],
+				.round = round,
+			};
+
+			measure_reclaim(o, &s);
+		}
+	}
+}
+
+static void enable_demotion(void)
+{
+	if (!setting_pin(DEMOTION_ENABLED, "true"))
+		bench_die(BENCH_LACKING, "cannot write 'true' to %s: %s",
+			  DEMOTION_ENABLED, strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	static struct options o = {
+		.calls = true,
+		.reclaim = true,
+		.call_bytes = 4UL << 20,
+	};
+	struct stall stall;
+
+	tier_defaults(&o.tier, 0, 1);
+	parse_options(&o, argc, argv);
+	tier_check(&o.tier);
+	node_check_free(o.tier.from, o.call_bytes);
+	node_check_free(o.tier.to, o.call_bytes);
+	tier_start(&o.tier);
+	settings_restore_on_exit();
+	settings_on_interrupt(cgroup_close);
+	if (o.reclaim)
+		cgroup_open();
+	tier_environment(&o.tier, "demotion", o.tier.cpu);
+	json_bool("psi", o.reclaim && cgroup_stall(&stall));
+	json_end();
+	tier_drop_unsupported_sizes(&o.tier);
+	engine_prepare();
+	if (o.reclaim)
+		enable_demotion();
+	pin_to_cpu(o.tier.cpu);
+	parallel_setup(&o.tier.cpus, o.tier.cpu);
+	for (unsigned int round = 0; round <= o.tier.rounds; round++) {
+		if (o.calls)
+			run_calls(&o, round);
+		if (o.reclaim)
+			run_reclaim(&o, round);
+	}
+	json_begin("done");
+	json_u64("rounds", o.tier.rounds);
+	json_end();
+	return BENCH_OK;
+}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Carrying out `bench demotion` and `bench promotion`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pageferry import __version__, output
+from pageferry.bench.execute import Program, execute
+from pageferry.bench.lines import (
+    Calls,
+    Demotion,
+    Environment,
+    Line,
+    Promotion,
+    Skipped,
+    settings,
+)
+from pageferry.bench.target import environment_of
+from pageferry.bench.tiers import PROMOTION, TierPlan, make_rows
+from pageferry.kernel.build import BuildRequest, describe, plan_build
+from pageferry.report import published
+from pageferry.results import store
+from pageferry.results.schema import Result
+from pageferry.units import format_size
+
+# A run that hangs must end; one that is merely slow must not.
+_SLOWEST_BYTES_PER_S = 2_000_000
+_TIMEOUT_BASE_S = 300.0
+# Each measurement of promotion waits until the kernel has looked at the memory.
+_PROMOTION_S = 60.0
+
+_WRITES = (
+    "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine,batch_ptes}",
+    "write /sys/module/mtcopy/parameters/max_threads",
+    "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
+    "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
+    "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
+)
+_WRITES_DEMOTION = (
+    "write /sys/kernel/mm/numa/demotion_enabled",
+    "make a cgroup /sys/fs/cgroup/pageferry-PID, and remove it",
+)
+_WRITES_PROMOTION = (
+    "write /sys/kernel/debug/sched/numa_balancing/"
+    "{scan_delay_ms,scan_period_min_ms,scan_period_max_ms,scan_size_mb,"
+    "hot_threshold_ms}, where they are",
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan, and where it runs. topology None: on this machine."""
+
+    plan: TierPlan
+    topology: str | None
+    kernel: BuildRequest
+    command: tuple[str, ...]
+    with_published: bool = False
+    timeout_s: float | None = None
+
+    def limit_s(self) -> float:
+        """Give the time after which a virtual machine is given up."""
+        if self.timeout_s is not None:
+            return self.timeout_s
+        limit = _TIMEOUT_BASE_S + self.plan.moved_bytes() / _SLOWEST_BYTES_PER_S
+        if self.plan.bench == PROMOTION:
+            limit += self.plan.measurements() * _PROMOTION_S
+        return limit
+
+
+def dry_run(job: Job) -> list[str]:
+    """Say what a run would do and write."""
+    plan = job.plan
+    program = [plan.bench, *plan.arguments()]
+    steps = ["build the programs in bench/"]
+    if job.topology is None:
+        own = _WRITES_PROMOTION if plan.bench == PROMOTION else _WRITES_DEMOTION
+        steps.append("on this machine: " + shlex.join(program))
+        steps += [*_WRITES, *own, "restore all of them"]
+    else:
+        steps += describe(plan_build(job.kernel))
+        steps.append(f"boot topology {job.topology}")
+        modules = [
+            f"--module={name}.ko {parameters}"
+            for name, parameters in plan.simulated().items()
+        ]
+        modules += [f"--module={name}.ko" for name in plan.modules()]
+        steps.append("in it: " + shlex.join([*program, *modules]))
+    steps.append(f"keep the result in {store.results_dir()}")
+    return steps
+
+
+def run(job: Job) -> Result:
+    """Measure, and give the result with every row verified."""
+    begin = time.monotonic_ns()
+    plan = job.plan
+    if plan.rounds < 5:
+        output.warn(f"{plan.rounds} rounds are few: medians want at least 5")
+    program = Program(
+        name=plan.bench,
+        arguments=plan.arguments(),
+        modules=plan.modules(),
+        simulated=plan.simulated(),
+    )
+    progress, seen = _watch(plan)
+    try:
+        lines, kernel, machine = execute(
+            program, job.topology, job.kernel, job.limit_s(), seen
+        )
+    finally:
+        progress.finish()
+    tables = [published.load("single_vs_list_2019")] if job.with_published else []
+    return Result(
+        command=list(job.command),
+        kernel=kernel,
+        machine=machine,
+        rows=make_rows(plan.bench, lines),
+        settings=settings(environment_of(lines)),
+        created=store.now(),
+        pageferry_version=__version__,
+        elapsed_ns=time.monotonic_ns() - begin,
+        published=[table.as_json() for table in tables] or None,
+    )
+
+
+def _watch(plan: TierPlan) -> tuple[output.Progress, Callable[[Line], None]]:
+    progress = output.Progress("measuring", plan.measurements())
+
+    def seen(line: Line) -> None:
+        if isinstance(line, Environment):
+            # Until here a kernel was built, and a machine booted.
+            progress.start = time.monotonic()
+        elif isinstance(line, (Calls, Demotion, Promotion)):
+            progress.advance()
+        elif isinstance(line, Skipped):
+            progress.finish()
+            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
+
+    return progress, seen

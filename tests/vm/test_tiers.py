@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Demotion and promotion, run for real and small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import RunInVm
+from pageferry.bench import build
+from pageferry.bench.lines import Failure, parse_line
+from pageferry.cli import main
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import Result, decode
+
+pytestmark = pytest.mark.vm
+
+MIB = 1 << 20
+
+
+def bench(verb: str, output: Path, *argv: str) -> Result:
+    words = ("bench", verb, "--vm", "--rounds", "1", "--output", str(output))
+    assert main([*words, *argv]) == 0
+    return decode(output.read_bytes())
+
+
+def test_reclaim_demotes_through_an_engine(
+    kernel_vm: BuiltKernel, tmp_path: Path
+) -> None:
+    result = bench(
+        "demotion",
+        tmp_path / "result.json",
+        *("--engines", "cpu", "--total", "4M", "--call-total", "2M"),
+    )
+    moved = {(r.method, r.engine, r.folio_bytes): r for r in result.rows}
+    for size in (4096, 2 * MIB):
+        for engine in ("stock", "cpu"):
+            row = moved["memory.reclaim", engine, size]
+            assert row.verified
+            assert row.moved_bytes > 3 * MIB
+            assert row.pgdemote_direct
+            assert row.split_folios == 0
+        assert (moved["memory.reclaim", "cpu", size].share_offloaded or 0) > 0.9
+    single = moved["one page per call", "stock", 4096]
+    listed = moved["512 pages per call", "stock", 4096]
+    assert single.ratio_to_single is not None
+    assert listed.ratio_to_single is not None
+    assert single.ratio_to_single.median == 1
+    assert result.settings["memory_tiers"]
+    assert result.settings["demotion_enabled_found"] == "false"
+    # Null where the kernel does not count stalls.
+    known = result.settings["psi"] is True
+    assert (moved["memory.reclaim", "stock", 4096].stall_some_us is not None) == known
+
+
+def test_hot_memory_is_promoted_through_an_engine(
+    kernel_vm: BuiltKernel, tmp_path: Path
+) -> None:
+    result = bench(
+        "promotion",
+        tmp_path / "result.json",
+        *("--engines", "cpu", "--total", "4M"),
+    )
+    rows = {(row.engine, row.folio_bytes): row for row in result.rows}
+    for size in (4096, 2 * MIB):
+        for engine in ("stock", "cpu"):
+            row = rows[engine, size]
+            assert row.verified
+            assert row.moved_bytes > 2 * MIB
+            assert row.pgpromote_success
+            assert row.touch is not None
+            assert row.touch.mode == "write"
+        assert (rows["cpu", size].share_offloaded or 0) > 0.9
+
+
+# What the programs pin, and what they make.
+STATE = (
+    "cat /sys/kernel/mm/numa/demotion_enabled /proc/sys/kernel/numa_balancing "
+    "/sys/kernel/mm/migrate_offload/engine /sys/fs/cgroup/cgroup.subtree_control; "
+    "ls -d /sys/fs/cgroup/pageferry-* 2>&1"
+)
+
+
+def test_settings_come_back_and_spoilt_bytes_are_found(
+    in_vm: RunInVm, kernel_vm: BuiltKernel
+) -> None:
+    """At the end, after a failed check and after a signal: one boot for all."""
+    demotion = build.build() / "demotion"
+    words = "--total-bytes=2M --call-bytes=2M --parts=reclaim --sizes=4K --variants=cpu"
+    script = f"""
+        echo 1 >/proc/sys/kernel/numa_balancing
+        ({STATE}) >/tmp/before
+        {demotion} {words} --rounds=1 --sabotage=content; echo "status $?"
+        {demotion} {words} --rounds=1000 >/tmp/lines & child=$!
+        until grep -q '"demotion", "engine"' /tmp/lines; do sleep 0.1; done
+        kill -TERM $child; wait $child; echo "status $?"
+        ({STATE}) >/tmp/after
+        diff /tmp/before /tmp/after && echo same
+    """
+    done = in_vm(kernel_vm, "bash", "-mc", script, topology="tiered")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("{")] == [
+        "status 1",
+        "status 143",
+        "same",
+    ], done.stderr
+    failures = [f for line in lines if isinstance(f := parse_line(line), Failure)]
+    assert [f"{2 * MIB - 1}" in failure.message for failure in failures] == [True]
