@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -70,52 +71,85 @@ def checkpatch() -> Path:
     return path / "scripts" / "checkpatch.pl"
 
 
-def checkpatch_args(checkpatch: Path) -> list[str]:
-    """Give the options that every use of checkpatch has."""
-    quiet = ["--strict", "--terse", "--no-summary"]
-    return ["perl", str(checkpatch), f"--root={checkpatch.parents[1]}", *quiet]
+class Checkpatch:
+    """What it says about each file; one that it found nothing in is not read again.
+
+    It takes a second and more for each.
+    """
+
+    _QUIET = ("--strict", "--terse", "--no-summary")
+
+    def __init__(self, script: Path) -> None:
+        self.script = script
+        self.root = script.parents[1]
+        self.known = paths.make_cache_dir("style") / "checkpatch"
+        self.said: list[str] = []
+        # What it looks words up in, too.
+        self.tools = [
+            script,
+            *sorted(script.parent.glob("*.txt")),
+            *sorted(script.parent.glob("*.checkpatch")),
+        ]
+
+    def _key(self, path: Path, options: Sequence[str]) -> str:
+        digest = hashlib.sha256(repr((path.name, options)).encode())
+        for file in (*self.tools, path):
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def look(self, files: Sequence[Path], *options: str) -> None:
+        """Have it look at all of them: it begins faster once than each time."""
+        clean = set(self.known.read_text().split()) if self.known.exists() else set()
+        keys = {path: self._key(path, options) for path in files}
+        new = [path for path, key in keys.items() if key not in clean]
+        if not new:
+            return
+        argv = ["perl", str(self.script), f"--root={self.root}", *self._QUIET]
+        done = run_tool(*argv, *options, *new, cwd=self.root)
+        assert done.stderr == "" and done.returncode in (0, 1), done.stderr
+        said = done.stdout.splitlines()
+        # Each line is about one of them.
+        blamed = {line.partition(":")[0] for line in said}
+        assert blamed <= {str(path) for path in new}, said
+        self.said += said
+        found = sorted(keys[path] for path in new if str(path) not in blamed)
+        with self.known.open("a") as known:
+            known.write("".join(f"{key}\n" for key in found))
+
+    def complaints(self, path: Path) -> list[str]:
+        """Give what it said about one."""
+        return [line for line in self.said if line.startswith(f"{path}:")]
 
 
 @pytest.fixture(scope="session")
-def complaints(checkpatch: Path) -> Callable[[Path], list[str]]:
-    """What checkpatch says about each file: it begins faster once than each time."""
+def checked(checkpatch: Path) -> Checkpatch:
+    """Our files and hooks, and what checkpatch says about them."""
+    checked = Checkpatch(checkpatch)
     # Our files are not in MAINTAINERS, and git is not asked about them.
-    ignored = "FILE_PATH_CHANGES"
+    ignored = "--ignore=FILE_PATH_CHANGES"
     # TRACE_EVENT() is laid out the same way in all of Linux, and checkpatch knows
     # no exception for it.
     for_traces = f"{ignored},OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT"
+    # Hooks are made to be small: what they add lies in files of its own, and they
+    # are not mails to sign.
+    # EMBEDDED_FILENAME is about mm/Kconfig's "source" line, which names a file.
+    for_hooks = f"{ignored},MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,COMMIT_MESSAGE"
+    for_hooks += ",EMBEDDED_FILENAME"
     traces = [path for path in C_FILES if "trace" in path.parts]
-    others = [path for path in C_FILES if path not in traces]
-    said: list[str] = []
-    for ignore, files in ((ignored, others), (for_traces, traces)):
-        argv: list[str | Path] = [*checkpatch_args(checkpatch), "-f", *files]
-        done = run_tool(*argv, f"--ignore={ignore}", cwd=checkpatch.parents[1])
-        assert done.stderr == "" and done.returncode in (0, 1), done.stderr
-        said += done.stdout.splitlines()
-    # Each line is about one of them.
-    names = {str(path) for path in C_FILES}
-    assert {line.partition(":")[0] for line in said} <= names, said
-    return lambda path: [line for line in said if line.startswith(f"{path}:")]
+    checked.look([path for path in C_FILES if path not in traces], ignored, "-f")
+    checked.look(traces, for_traces, "-f")
+    checked.look(HOOKS, for_hooks)
+    return checked
 
 
 @pytest.mark.parametrize("path", C_FILES, ids=lambda p: str(p.relative_to(LINUX)))
-def test_checkpatch_likes_the_file(
-    complaints: Callable[[Path], list[str]], path: Path
-) -> None:
-    assert complaints(path) == []
+def test_checkpatch_likes_the_file(checked: Checkpatch, path: Path) -> None:
+    assert checked.complaints(path) == []
 
 
 @pytest.mark.parametrize("path", HOOKS, ids=lambda p: p.name)
-def test_checkpatch_likes_the_hook(checkpatch: Path, path: Path) -> None:
-    tree = checkpatch.parents[1]
-    argv = checkpatch_args(checkpatch)
-    # Hooks are made to be small: what they add lies in files of its own, and
-    # they are not mails to sign.
-    # EMBEDDED_FILENAME is about mm/Kconfig's "source" line, which names a file.
-    ignored = "FILE_PATH_CHANGES,MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,COMMIT_MESSAGE"
-    ignored += ",EMBEDDED_FILENAME"
-    done = run_tool(*argv, f"--ignore={ignored}", path, cwd=tree)
-    assert done.stdout == ""
+def test_checkpatch_likes_the_hook(checked: Checkpatch, path: Path) -> None:
+    assert checked.complaints(path) == []
 
 
 def test_sparse_finds_nothing(kernel_debug: BuiltKernel) -> None:
