@@ -142,6 +142,12 @@ def debug_run() -> guests.Steps:
 
 
 @pytest.fixture(scope="session")
+def torture_run() -> guests.Steps:
+    """What programs do to memory while it moves, on CPUs with a thread each."""
+    return _steps("torture_run")
+
+
+@pytest.fixture(scope="session")
 def plain_run() -> guests.Steps:
     """DMA engines, where they read and write folios themselves."""
     return _steps("plain_run")
@@ -151,12 +157,6 @@ def plain_run() -> guests.Steps:
 def bounced_run() -> guests.Steps:
     """DMA engines, where no device reads or writes a folio itself."""
     return _steps("bounced_run")
-
-
-@pytest.fixture(scope="session")
-def unload_run() -> guests.Steps:
-    """Engines that go while another CPU migrates."""
-    return _steps("unload_run")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
 # A CPU copy, a lost interrupt, pages that are held, and pages that are lost.
 _JOB = run_campaign.Job(
-    folios=2000,
+    folios=1000,
     faults=("fail", "lose-irq", "stall-held", "lie"),
     seed=3,
     timeout_ms=200,
@@ -33,9 +33,7 @@ def test_no_fault_of_a_dma_channel_loses_anything(kernel_debug: BuiltKernel) -> 
 
 def test_damage_would_show(kernel_debug: BuiltKernel) -> None:
     """A driver lies, and dcbm was told to believe it."""
-    job = dataclasses.replace(
-        _JOB, folios=1000, faults=campaign.DAMAGING, limit_s=180.0
-    )
+    job = dataclasses.replace(_JOB, folios=500, faults=campaign.DAMAGING, limit_s=180.0)
     for left in (2, 1, 0):
         try:
             report = run_campaign.run(job)

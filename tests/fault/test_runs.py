@@ -47,12 +47,12 @@ def broken_run(kernel_rules: BuiltKernel) -> guests.Steps:
 
 
 @pytest.mark.parametrize("case", _RIGHT)
-def test_pages_survive_what_others_do(debug_run: guests.Steps, case: str) -> None:
-    debug_run.passes("runs", case)
+def test_pages_survive_what_others_do(torture_run: guests.Steps, case: str) -> None:
+    torture_run.passes("runs", case)
 
 
-def test_all_that_others_do_was_tried(debug_run: guests.Steps) -> None:
-    report = guests.passes(debug_run.text("runs"), at_least=len(_RIGHT))
+def test_all_that_others_do_was_tried(torture_run: guests.Steps) -> None:
+    report = guests.passes(torture_run.text("runs"), at_least=len(_RIGHT))
     assert report.names() == set(_RIGHT)
 
 

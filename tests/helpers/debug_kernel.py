@@ -24,7 +24,9 @@ _HERE = "/sys/kernel/mm/migrate_offload"
 _KUNIT = "/sys/kernel/debug/kunit"
 _SUITE = paths.repo_root() / "linux/tree/tools/testing/selftests/migrate_offload"
 _DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
-_HAZARDS = "$(./hazards -l | cut -d' ' -f1 | grep -v unload)"
+# Engines that go while another CPU migrates; a hazard and a test of dcbm.
+UNLOAD = "unload"
+_HAZARDS = f"$(./hazards -l | cut -d' ' -f1 | grep -v {UNLOAD})"
 _STEPS = {
     # KUnit ran at boot; debugfs keeps what it reported.
     "kunit": f"ls {_KUNIT}",
@@ -42,12 +44,18 @@ _STEPS = {
     # Each way to be mapped, with few pages and with many; all sizes elsewhere.
     "whole": "./whole -v 16k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
-    "torture": "./torture --seconds 24",
-    # All rules are kept: this kernel is to be well in the end.
-    "runs": "./runs -k",
+    "unload dcbm": f"./dcbm {UNLOAD}",
+    "unload engines": f"./hazards {UNLOAD}",
     # Last: they poison pages, and damage data where a rule is switched off.
     "hazards": f"./hazards {_HAZARDS}",
     "hazards of streams": f"./hazards -s {_HAZARDS}",
+}
+# What many programs do at any moment, and the time between two instructions.
+_SIDE_BY_SIDE = {
+    "modules": _STEPS["modules"],
+    "torture": "./torture --seconds 24",
+    # All rules are kept: this kernel is to be well in the end.
+    "runs": "./runs -k",
 }
 
 DCBM_TESTS = (
@@ -55,10 +63,6 @@ DCBM_TESTS = (
     *("stall_held", "share", "fair", "administrator", "unbind", "vanish"),
 )
 DCBM_BOUNCED = ("copies", "limits", "fail")
-# These switch engines while another CPU migrates. That changes code which runs,
-# and QEMU before 8.1 gets this wrong with a thread for each CPU ("Oops: int3").
-# With one thread for all it does not.
-ONE_THREAD = "unload"
 # Unit tests that come as modules; those that are built in have their own run.
 _MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 
@@ -91,8 +95,22 @@ def _kernel() -> BuiltKernel:
 
 
 def _everything_else() -> guests.Steps:
+    """All CPUs of the guest take turns in one thread.
+
+    Where each has its own, one spins while it waits for the other, which does not
+    run because the host has other work: half of all time, in this kernel. Some
+    steps must not have it, either: to switch engines while another CPU migrates
+    changes code which runs, and QEMU before 8.1 gets this wrong with a thread for
+    each ("Oops: int3").
+    """
     words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
-    return guests.boot_once(_kernel(), _STEPS, words=words)
+    one = accel.TCG_ONE_THREAD
+    return guests.boot_once(_kernel(), _STEPS, words=words, accel=one)
+
+
+def _side_by_side() -> guests.Steps:
+    """CPUs that run at the same time, if the host lets them."""
+    return guests.boot_once(_kernel(), _SIDE_BY_SIDE)
 
 
 def _posted_driver(kernel: BuiltKernel) -> Path:
@@ -140,25 +158,11 @@ def _bounced() -> guests.Steps:
     )
 
 
-def _unloaded() -> guests.Steps:
-    return guests.boot_once(
-        _kernel(),
-        {
-            "dcbm": f"./dcbm {ONE_THREAD}",
-            "hazards": (
-                "modprobe mtcopy && modprobe migrate_offload_test"
-                f" && ./hazards {ONE_THREAD}"
-            ),
-        },
-        accel=accel.TCG_ONE_THREAD,
-    )
-
-
 # By the name of their fixture, in an order in which little has to wait: the longest
-# first, then what makes do with one CPU, which is what other tests leave.
+# first, which makes do with one CPU, and that is what other tests leave.
 JOBS: dict[str, Callable[[], guests.Steps]] = {
     "debug_run": _everything_else,
-    "unload_run": _unloaded,
+    "torture_run": _side_by_side,
     "plain_run": _plain,
     "bounced_run": _bounced,
 }

@@ -142,6 +142,12 @@ class Steps:
         )
         return self.said[step]
 
+    def ended(self, step: str) -> tuple[int, list[str], str]:
+        """Give exit code, lines of stdout and stderr of a step made by program()."""
+        lines, _, rest = self.text(step).rpartition(_ENDED)
+        code, _, said = rest.partition("\n")
+        return int(code), lines.splitlines(), said
+
     def passes(self, step: str, name: str) -> None:
         """Check that one test of a step was run and passed."""
         report = ktap.parse(self.text(step))
@@ -157,6 +163,12 @@ class Steps:
 
 
 _STEP = "=== step "
+_ENDED = "=== ended with "
+
+
+def program(command: str) -> str:
+    """Make a step of a command of which stdout and stderr are looked at apart."""
+    return f'{command} 2>/tmp/said; echo "{_ENDED}$?"; cat /tmp/said'
 
 
 def boot_once(

@@ -87,13 +87,21 @@ def interleave(verb: str, hold: Hold, *words: str) -> Document:
     return tool("interleave", verb, "--pid", hold.pid, *words)
 
 
-def shares(mib: int, folio: str, *options: str) -> Document:
-    """Go through weights, twice each."""
-    hold = Hold("-b", f"{mib}M", "-s", folio, *options)
-    quick = 2 if options else 3
-    # Whatever it needs for that, it has from now on.
+def warm(*options: str) -> Hold:
+    """Start one that has what it needs to look at its memory.
+
+    Of the program, too, whose pages lie wherever the one before has left them.
+    """
+    hold = Hold(*options)
     hold.ask("nodes")
     hold.ask("verify")
+    return hold
+
+
+def shares(mib: int, folio: str, *options: str) -> Document:
+    """Go through weights, twice each."""
+    hold = warm("-b", f"{mib}M", "-s", folio, *options)
+    quick = 2 if options else 3
     seen = []
     for at, weights in enumerate(WEIGHTS[: None if mib >= THOROUGH_MIB else quick]):
         words = ("set",) if at else ("start", *USER)
@@ -139,7 +147,7 @@ def fill(node: int) -> Path:
 
 def full(mib: int) -> Document:
     """Move to a node that has room for a part."""
-    hold = Hold("-b", f"{max(mib, 64)}M", "-s", "2M")
+    hold = warm("-b", f"{max(mib, 64)}M", "-s", "2M")
     in_the_way = fill(1)
     done = interleave("start", hold, "--weights", "0=0,1=1", *USER)
     verified = hold.ask("verify")
@@ -276,9 +284,7 @@ def auto(_mib: int) -> Document:
 
 def damon(mib: int, folio: str) -> Document:
     """Let the kernel do it, through all weights, and then look whether it rests."""
-    hold = Hold("-b", f"{mib}M", "-s", folio)
-    hold.ask("nodes")
-    hold.ask("verify")
+    hold = warm("-b", f"{mib}M", "-s", folio)
     seen = []
     for at, weights in enumerate(WEIGHTS[: None if mib >= THOROUGH_MIB else 2]):
         words = ("set",) if at else ("start", "--by", "kernel")
@@ -308,7 +314,7 @@ def damon(mib: int, folio: str) -> Document:
 
 def damon_full(mib: int) -> Document:
     """Have DAMON move to a node that has room for a part, and then for all."""
-    hold = Hold("-b", f"{max(mib, 64)}M", "-s", "2M")
+    hold = warm("-b", f"{max(mib, 64)}M", "-s", "2M")
     in_the_way = fill(1)
     interleave("start", hold, "--weights", "0=0,1=1", "--by", "kernel")
     time.sleep(2)

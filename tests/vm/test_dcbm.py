@@ -52,9 +52,9 @@ def test_a_driver_from_outside_copies(plain_run: guests.Steps) -> None:
 
 
 def test_the_kernel_had_nothing_to_complain_about(
-    plain_run: guests.Steps, bounced_run: guests.Steps, unload_run: guests.Steps
+    plain_run: guests.Steps, bounced_run: guests.Steps, debug_run: guests.Steps
 ) -> None:
-    for steps in (plain_run, bounced_run, unload_run):
+    for steps in (plain_run, bounced_run, debug_run):
         steps.is_well()
         log = steps.outcome.serial_log.read_text(errors="replace")
         assert "DMA-API: debugging enabled" in log
@@ -67,9 +67,9 @@ def test_batches_are_copied_side_by_side(plain_run: guests.Steps) -> None:
     guests.passes(plain_run.text("streams"), at_least=12)
 
 
-def test_dcbm_can_be_unloaded_at_any_moment(unload_run: guests.Steps) -> None:
-    report = guests.passes(unload_run.text("dcbm"), at_least=1)
-    assert report.names() == {debug_kernel.ONE_THREAD}
+def test_dcbm_can_be_unloaded_at_any_moment(debug_run: guests.Steps) -> None:
+    report = guests.passes(debug_run.text("unload dcbm"), at_least=1)
+    assert report.names() == {debug_kernel.UNLOAD}
 
 
 def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -> None:

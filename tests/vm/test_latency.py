@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from conftest import RunInVm
+from helpers import guests
 from pageferry.bench import build
 from pageferry.bench.lines import Failure, Latency, parse_line
 from pageferry.cli import main
@@ -25,7 +27,7 @@ def result(kernel_vm: BuiltKernel, tmp_path_factory: pytest.TempPathFactory) -> 
     path = tmp_path_factory.mktemp("latency") / "result.json"
     code = main(
         [
-            *("bench", "latency", "--vm", "--total", "16M", "--rounds", "2"),
+            *("bench", "latency", "--vm", "--total", "8M", "--rounds", "2"),
             *("--engines", "stock,cpu,mtcopy,dcbm", "--channels", "4"),
             *("--windows", "1,2", "--touch", "write", "--output", str(path)),
         ]
@@ -46,7 +48,7 @@ def test_every_engine_is_measured(result: Result) -> None:
     for name, row in all_rows(result):
         assert row.verified, name
         assert row.rounds == 2
-        assert row.moved_bytes == 16 * MIB
+        assert row.moved_bytes == 8 * MIB
         assert row.split_folios == 0, name
         assert row.bytes_per_s is not None
         assert row.bytes_per_s.min > 0
@@ -112,28 +114,57 @@ def test_a_program_touched_the_memory(result: Result) -> None:
         assert row.waited_ns is not None
 
 
-def run_program(
-    in_vm: RunInVm, kernel: BuiltKernel, *arguments: str
-) -> tuple[int | None, list[str], str]:
+SABOTAGE = ("content", "node")
+
+
+def settings_script(program: Path) -> str:
+    """Say whether settings are as before."""
+    here = "/sys/kernel/mm/migrate_offload"
+    tracing = "/sys/kernel/tracing"
+    show = f"grep -H . {here}/* {tracing}/options/record-cmd; ls {tracing}/instances"
+    script = f"""
+        echo cpu >{here}/engine; echo 5 >{here}/max_windows
+        echo 77 >{here}/max_unmapped_us; echo false >{here}/streaming
+        {{ {show}; }} >/tmp/before 2>&1
+        {program} --rounds=1 --case=engine=mtcopy:threads=2,total=4M,limit=0 \
+            --case=engine=stock,total=4M >/tmp/lines; echo "status $?"
+        {{ {show}; }} >/tmp/after 2>&1
+        diff /tmp/before /tmp/after && echo same
+    """
+    return guests.program(shlex.join(("bash", "-c", script)))
+
+
+@pytest.fixture(scope="module")
+def small_runs(kernel_vm: BuiltKernel) -> guests.Steps:
+    """Runs of the program that take no time, in one boot."""
     program = build.build() / "latency"
-    done = in_vm(kernel, str(program), "--rounds=1", *arguments, insert=("mtcopy",))
-    return done.exit_code, done.stdout.splitlines(), done.stderr
-
-
-@pytest.mark.parametrize("what", ["content", "node"])
-def test_a_spoilt_page_fails_the_run(
-    in_vm: RunInVm, kernel_vm: BuiltKernel, what: str
-) -> None:
-    """The check is connected, though somebody wrote to the memory meanwhile."""
     case = "engine=mtcopy:threads=2,folio=4K,total=4M,touch=write"
-    code, lines, said = run_program(
-        in_vm, kernel_vm, f"--case={case}", f"--sabotage={what}"
-    )
+    spoilt = f"{program} --rounds=1 --case={case} --sabotage"
+    steps = {
+        "modules": "modprobe mtcopy && echo loaded",
+        **{what: guests.program(f"{spoilt}={what}") for what in SABOTAGE},
+        # The last, as it leaves another engine.
+        "settings": settings_script(program),
+    }
+    run = guests.boot_once(kernel_vm, steps)
+    run.is_well()
+    return run
+
+
+@pytest.mark.parametrize("what", SABOTAGE)
+def test_a_spoilt_page_fails_the_run(small_runs: guests.Steps, what: str) -> None:
+    """The check is connected, though somebody wrote to the memory meanwhile."""
+    code, lines, said = small_runs.ended(what)
     assert code == 1
     last = parse_line(lines[-1])
     assert isinstance(last, Failure)
     assert f"{4 * MIB - 1}" in last.message or "on node 0, not 1" in last.message
     assert "error: " in said
+
+
+def test_settings_come_back(small_runs: guests.Steps) -> None:
+    _, lines, said = small_runs.ended("settings")
+    assert lines == ["status 0", "same"], said
 
 
 def test_a_vanilla_kernel_has_rates_alone(
@@ -149,24 +180,6 @@ def test_a_vanilla_kernel_has_rates_alone(
     assert found[1].unmapped_hist is None
     assert found[1].first_ns is None
     assert found[1].touches > 0
-
-
-def test_settings_come_back(in_vm: RunInVm, kernel_vm: BuiltKernel) -> None:
-    program = build.build() / "latency"
-    here = "/sys/kernel/mm/migrate_offload"
-    tracing = "/sys/kernel/tracing"
-    show = f"grep -H . {here}/* {tracing}/options/record-cmd; ls {tracing}/instances"
-    script = f"""
-        echo cpu >{here}/engine; echo 5 >{here}/max_windows
-        echo 77 >{here}/max_unmapped_us; echo false >{here}/streaming
-        {{ {show}; }} >/tmp/before 2>&1
-        {program} --rounds=1 --case=engine=mtcopy:threads=2,total=4M,limit=0 \
-            --case=engine=stock,total=4M >/tmp/lines; echo "status $?"
-        {{ {show}; }} >/tmp/after 2>&1
-        diff /tmp/before /tmp/after && echo same
-    """
-    done = in_vm(kernel_vm, "bash", "-c", script, insert=("mtcopy",))
-    assert done.stdout.splitlines() == ["status 0", "same"], done.stdout + done.stderr
 
 
 def test_channels_get_slower_in_mid_run(

@@ -40,13 +40,14 @@ def _passes(text: str) -> None:
 
 @pytest.mark.vm
 @pytest.mark.parametrize("name", sorted(_RESULTS))
-def test_memory_survives(debug_run: guests.Steps, name: str) -> None:
-    debug_run.passes("torture", name)
+def test_memory_survives(torture_run: guests.Steps, name: str) -> None:
+    torture_run.passes("torture", name)
 
 
 @pytest.mark.vm
-def test_nothing_was_left_out(debug_run: guests.Steps) -> None:
-    _passes(debug_run.text("torture"))
+def test_nothing_was_left_out(torture_run: guests.Steps) -> None:
+    _passes(torture_run.text("torture"))
+    torture_run.is_well()
 
 
 @pytest.mark.torture
