@@ -25,8 +25,12 @@
 #define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
 #define NR_CHANS 4
 #define NR_LARGE 4
-#define TIMEOUT_MS 1000
-#define LATE_MS 4000
+/*
+ * A busy host may stop what simulates the channels for a while: not for as long
+ * as this.
+ */
+#define TIMEOUT_MS 4000
+#define LATE_MS 12000
 
 static struct mo_area small, large, other;
 static bool failed;
@@ -275,7 +279,7 @@ static void test_late(void)
 	expect(chan_number(2, "in_doubt") > 0);
 	/* The others go on, and so does what could not be moved, later. */
 	expect(move_area(&small) == 0);
-	for (tries = 0; tries < 100 && dcbm_number("held_folios_now"); tries++)
+	for (tries = 0; tries < 300 && dcbm_number("held_folios_now"); tries++)
 		usleep(100000);
 	expect(dcbm_number("held_folios_now") == 0);
 	expect(chan_number(2, "in_doubt") == 0);
