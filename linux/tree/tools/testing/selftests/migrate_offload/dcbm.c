@@ -303,14 +303,22 @@ static void test_stall_stopped(void)
 	unload();
 }
 
-/* One that cannot, until an administrator says so. */
+/*
+ * One that cannot, until an administrator says so.  What it had been given is held,
+ * and nothing else: of one window, or of the next, too, if that was quick.
+ */
 static void test_stall_held(void)
 {
+	long long held;
+
 	load("bandwidth_mbps=0", "");
 	fault(3, "stall_nth", 1);
 	mo_move_once(&large, mo_nodes[1]);
 	expect(mo_content_ok(&large));
-	expect(dcbm_number("held_folios_now") == 1);
+	held = dcbm_number("held_folios_now");
+	printf("# %lld folios held, %lld transfers in doubt\n", held,
+	       chan_number(3, "in_doubt"));
+	expect(held > 0 && held <= chan_number(3, "in_doubt"));
 	expect(chan_is(3, "retired"));
 	expect(mo_try_write(chan_file(3, "reset"), "1") < 0);
 	mo_write(chan_file(3, "terminate_stops"), "1");
