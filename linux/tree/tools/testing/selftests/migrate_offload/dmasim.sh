@@ -76,10 +76,31 @@ dmatest_start()
 	echo 1 >$params/run
 }
 
+# Has every thread that was started said how it went?
+dmatest_ended()
+{
+	since_mark '
+		/dmatest: Started / {
+			for (i = 1; i < NF; i++)
+				if ($i == "Started")
+					started += $(i + 1)
+		}
+		/: summary / { ended++ }
+		END { exit ended < started }'
+}
+
+# One that was started and has not begun does not run, says the parameter: where
+# there is much else to do, that can be so for a while.
 dmatest_end()
 {
-	while read -r running <$params/run && [ "$running" = Y ]; do
-		sleep 0.2
+	tries=100
+	while [ $tries -gt 0 ]; do
+		while read -r running <$params/run && [ "$running" = Y ]; do
+			sleep 0.2
+		done
+		dmatest_ended && break
+		tries=$((tries - 1))
+		sleep 0.1
 	done
 }
 
