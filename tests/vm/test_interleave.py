@@ -81,8 +81,13 @@ def test_a_full_node_gets_what_fits(seen: dict[str, Any]) -> None:
     assert found["done"]["code"] == 1
     assert "not all of it fits" in found["done"]["said"]
     assert 0 < found["nodes"][1] < sum(found["nodes"])
-    left = found["status"]["left_pages"]
-    assert found["done"]["no_room_pages"] <= left <= found["done"]["no_room_pages"] + 64
+    # What did not fit, and what else the process has: to fill the node may have had
+    # pages of the program dropped, which come back on the node that touches them.
+    here = sum(node["pages"] for node in found["status"]["nodes"])
+    others = here - sum(found["nodes"])
+    no_room, left = found["done"]["no_room_pages"], found["status"]["left_pages"]
+    assert 0 <= others < sum(found["nodes"]) / 16
+    assert no_room <= left <= no_room + others
     # Not even to make them fit were huge pages split.
     assert found["verified"]["ok"] and found["verified"]["split_folios"] == 0
     assert found["rest"]["code"] == 0 and found["rest"]["no_room_pages"] == 0
@@ -91,9 +96,12 @@ def test_a_full_node_gets_what_fits(seen: dict[str, Any]) -> None:
 def test_damon_gives_a_full_node_what_fits(seen: dict[str, Any]) -> None:
     found = seen["damon-full"]
     assert 0 < found["nodes"][1] < sum(found["nodes"])
-    # What did not fit, and what else the process has.
+    # As above.
+    here = sum(node["pages"] for node in found["status"]["nodes"])
+    others = here - sum(found["nodes"])
     left = found["status"]["left_pages"]
-    assert found["nodes"][0] <= left <= found["nodes"][0] + 64
+    assert 0 <= others < sum(found["nodes"]) / 16
+    assert found["nodes"][0] <= left <= found["nodes"][0] + others
     assert found["verified"]["ok"] and found["verified"]["split_folios"] == 0
     # DAMON goes on, so that the rest moves when there is room.
     assert found["rest"]["left_pages"] == found["after"][0] == 0
