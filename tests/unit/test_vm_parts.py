@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 import subprocess
@@ -216,6 +217,7 @@ def test_the_machine_gets_one_accelerator(
     assert "--disable-kvm" in argv
     assert "--kopt=extra=1" in argv
     assert f"--kopt=init={guest.INIT}\t--" in argv
+    assert argv[argv.index("--qemu-bin") + 1].endswith("/qemu.sh")
     for name, number in (("stderr", 9), ("state", 10)):
         assert f"file,id=pf{name},path=/proc/self/fd/{number}" in argv
         assert f"virtserialport,name=pageferry.{name},chardev=pf{name}" in argv
@@ -276,6 +278,58 @@ def test_a_guest_that_qemu_breaks_each_time_fails(
     boots(monkeypatch, tmp_path, (STALE_CODE, b""))
     with pytest.raises(PageferryError, match="did not get as far"):
         vm_run.run_vm(one_thread)
+
+
+CRASH = b"[    0.000000] Linux version 6.12.117-pageferry\n"
+
+
+def test_a_crash_of_qemu_is_no_end_of_the_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = (b"", b"started 3.25\nended 7\n\n")
+    request = boots(monkeypatch, tmp_path, (CRASH, b"killed 11\n"), good)
+    assert vm_run.run_vm(request).status == 7
+    said = capsys.readouterr().err
+    assert "QEMU crashed (SIGSEGV): booting again" in said
+    # Whoever kills it means it.
+    boots(monkeypatch, tmp_path, (CRASH, b"killed 9\n"))
+    with pytest.raises(PageferryError, match="did not get as far"):
+        vm_run.run_vm(request)
+    boots(monkeypatch, tmp_path, *[(CRASH, b"killed 6\n")] * 3)
+    with pytest.raises(PageferryError, match="did not get as far") as caught:
+        vm_run.run_vm(request)
+    assert caught.value.reason == "QEMU crashed (SIGABRT)"
+
+
+def test_a_crash_under_a_command_is_a_complaint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = boots(monkeypatch, tmp_path, (CRASH, b"started 3.25\nkilled 11\n"))
+    done = vm_run.run_vm(request)
+    assert done.exit_code is None
+    assert done.findings == ("QEMU crashed (SIGSEGV)",)
+    assert done.broken_by_qemu
+    assert dataclasses.replace(done, accel=accel.TCG_ONE_THREAD).broken_by_qemu
+    assert done.status == ExitCode.FAILED
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "said"),
+    [("kill -SEGV $$", 139, "killed 11\n"), ("exit 3", 3, ""), ("exit 0", 0, "")],
+)
+def test_how_qemu_ended_is_said(
+    tmp_path: Path, does: str, code: int, said: str
+) -> None:
+    fake = tmp_path / "qemu"
+    fake.write_text(f'#!/bin/sh\n[ "$*" = "a b c" ] && {does}\n')
+    fake.chmod(0o755)
+    state = tmp_path / "state"
+    state.touch()
+    env = {**os.environ, "PAGEFERRY_QEMU": str(fake), "PAGEFERRY_STATE": str(state)}
+    argv = [str(Path(virtme.__file__).with_name("qemu.sh")), "a b", "c"]
+    done = subprocess.run(argv, env=env, check=False, capture_output=True)
+    assert done.returncode == code
+    assert state.read_text() == said
 
 
 def test_stale_code_under_a_command_is_a_complaint(

@@ -196,10 +196,7 @@ def run_vm_lines(
         lines, outcome = _run_once(request, progress)
         if not (outcome.broken_by_qemu and left):
             break
-        output.talk(
-            "QEMU ran code of the guest that was being changed: measuring again"
-            f" (see {outcome.serial_log})"
-        )
+        output.talk(f"QEMU broke the guest: measuring again (see {outcome.serial_log})")
     _check(request, lines, outcome)
     return complete(lines), outcome
 

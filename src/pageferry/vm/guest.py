@@ -11,11 +11,13 @@ from pathlib import Path
 from pageferry.errors import PageferryError, usage_error
 
 INIT = Path(__file__).parent / "guest-init.sh"
-# What the guest says on the port of this name: "started SECONDS", "ended CODE".
+# What the guest says on the port of this name: "started SECONDS", "ended CODE"; and
+# what is said for QEMU there: "killed SIGNAL".
 STATE_PORT = "state"
 PORTS = ("stderr", STATE_PORT)
 STARTED = "started"
 ENDED = "ended"
+KILLED = "killed"
 # The port of the command's stdout: virtme-ng's name for it.
 STDOUT_PORT = "virtme.stdout"
 KERNEL_WORDS = ("loglevel=7", "printk.devkmsg=on", "nokaslr")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import subprocess
 import tempfile
 import time
@@ -32,6 +33,10 @@ _GRACE_S = 10.0
 # back, after an int3 that stood there for a moment. A kernel changes its code
 # while it boots more often than ever after.
 _STALE_CODE = "Oops: int3"
+# QEMU 7.2 with a thread for each CPU has also crashed while a guest looked for PCI
+# devices. Nothing that a guest does may have it end by one of these.
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
+_CRASHED = "QEMU crashed"
 _BOOTS = 3
 
 
@@ -88,15 +93,14 @@ class VmOutcome:
 
     @property
     def broken_by_qemu(self) -> bool:
-        """Say whether it was the emulator that did not run the code that was there.
+        """Say whether the emulator crashed, or did not run the code that was there.
 
-        Elsewhere, and with all CPUs in one thread, it is the kernel's fault.
+        Elsewhere, and with all CPUs in one thread, the latter is the kernel's fault.
         """
-        return (
-            self.exit_code is None
-            and self.accel == accel.TCG
-            and any(_STALE_CODE in finding for finding in self.findings)
-        )
+        if self.exit_code is not None:
+            return False
+        faults = [_CRASHED] + [_STALE_CODE] * (self.accel == accel.TCG)
+        return any(fault in found for fault in faults for found in self.findings)
 
     def serial_tail(self, lines: int = _TAIL_LINES) -> str:
         """Give the end of the kernel log."""
@@ -147,14 +151,11 @@ def run_vm(request: VmRequest) -> VmOutcome:
                 "the guest shows no sign of life under KVM: trying it under TCG"
             )
             chosen = accel.TCG
-        except _StaleCodeError as error:
+        except _EmulatorFaultError as error:
             # The command has not run yet, so there is nothing to do twice.
-            if chosen != accel.TCG or not left:
+            if not left:
                 raise
-            output.talk(
-                "QEMU ran code of the guest that was being changed: booting again"
-                f" (see {error.value})"
-            )
+            output.talk(f"{error.reason}: booting again (see {error.value})")
     raise AssertionError("the last boot returns or raises")
 
 
@@ -162,7 +163,7 @@ class _NoSignOfLifeError(PageferryError):
     """The guest did not print a single line of a kernel log."""
 
 
-class _StaleCodeError(PageferryError):
+class _EmulatorFaultError(PageferryError):
     """The guest fell over a fault of the emulator before the command ran."""
 
 
@@ -201,6 +202,7 @@ class _Run:
         self.ended_at: float | None = None
         self.guest_boot_s = 0.0
         self.exit_code: int | None = None
+        self.crash: str | None = None
         self.timed_out = False
         self.last_words_at: float | None = None
         self.boot_deadline = time.monotonic() + request.boot_timeout_s
@@ -216,6 +218,7 @@ class _Run:
         if self.started_at is None:
             raise self._boot_failure()
         found = klog.findings(self.lines, self.request.allow_klog)
+        found += [self.crash] if self.crash else []
         return VmOutcome(
             exit_code=self.exit_code,
             timed_out=self.timed_out,
@@ -257,6 +260,8 @@ class _Run:
             ports = {name: _Pipe(pipes) for name in guest.PORTS}
             argv = self._command_line(script, {n: p.write for n, p in ports.items()})
             env = {**os.environ, "PATH": paths.venv_path()}
+            if self.machine.sees_host:
+                env |= virtme.environment({n: p.write for n, p in ports.items()})
             with proc.group(
                 argv,
                 env=env,
@@ -341,6 +346,8 @@ class _Run:
             elif what == guest.ENDED:
                 self.exit_code = int(number)
                 self.ended_at = self.last_words_at = time.monotonic()
+            elif what == guest.KILLED and int(number) in _CRASHES:
+                self.crash = f"{_CRASHED} ({signal.Signals(int(number)).name})"
 
     def _boot_failure(self) -> PageferryError:
         ended = self.ended_at is not None
@@ -352,9 +359,13 @@ class _Run:
             reason = "the kernel panicked"
         elif time.monotonic() < self.boot_deadline:
             reason = "QEMU ended early"
-        kind = PageferryError if alive else _NoSignOfLifeError
-        if any(_STALE_CODE in line for line in self.lines):
-            kind = _StaleCodeError
+        kind: type[PageferryError] = PageferryError if alive else _NoSignOfLifeError
+        stale = any(_STALE_CODE in line for line in self.lines)
+        if self.crash:
+            kind, reason = _EmulatorFaultError, self.crash
+        elif stale and self.accel == accel.TCG:
+            kind = _EmulatorFaultError
+            reason = "QEMU ran code of the guest that was being changed"
         return kind(
             "the guest did not get as far as the command",
             value=self.log,

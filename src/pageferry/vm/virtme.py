@@ -15,6 +15,8 @@ from pageferry.vm.topology import Topology
 if TYPE_CHECKING:
     from pageferry.vm.run import VmRequest
 
+# Says how QEMU ended, which virtme-run does not.
+_QEMU = Path(__file__).parent / "qemu.sh"
 # Of a virtio console: the first is set apart, and ours has two.
 _MAX_PORTS = 4
 
@@ -29,7 +31,6 @@ def command_line(
     ports: Mapping[str, int],
 ) -> list[str]:
     """Give the command that boots; its stdout is the guest's, stderr the serial."""
-    accel.find_qemu()
     virtme = paths.venv_bin() / "virtme-run"
     if not virtme.is_file():
         raise unsupported(
@@ -40,7 +41,14 @@ def command_line(
             "busybox is not installed", hint="apt-get install busybox-static"
         )
     argv = [str(virtme), "--kimg", str(request.image), "--mods", "none"]
-    argv += ["--force-9p", "--show-boot-console", "--script-sh", "true"]
+    argv += [
+        "--qemu-bin",
+        str(_QEMU),
+        "--force-9p",
+        "--show-boot-console",
+        "--script-sh",
+        "true",
+    ]
     # QEMU takes "-machine accel=", which virtme-ng would add, or "-accel",
     # which says more; not both.
     argv.append("--disable-kvm")
@@ -65,6 +73,14 @@ def command_line(
         port = f"virtserialport,name=pageferry.{name},chardev=pf{name}"
         qemu += ["-chardev", file, "-device", port]
     return [*argv, "--qemu-opts", *qemu]
+
+
+def environment(ports: Mapping[str, int]) -> dict[str, str]:
+    """Give what qemu.sh needs to know."""
+    return {
+        "PAGEFERRY_QEMU": accel.find_qemu(),
+        "PAGEFERRY_STATE": f"/proc/self/fd/{ports[guest.STATE_PORT]}",
+    }
 
 
 def _hidden_directories(request: VmRequest, scratch: Path) -> list[Path]:
