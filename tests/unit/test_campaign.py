@@ -11,10 +11,22 @@ import pytest
 from pageferry.bench import campaign, run_campaign
 from pageferry.cli import main
 from pageferry.errors import PageferryError
+from pageferry.kernel.build import BuildRequest, BuiltKernel
 from pageferry.vm import accel
+from pageferry.vm.run import VmOutcome, VmRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "linux/tree/tools/testing/selftests/migrate_offload/campaign.c"
+KERNEL = BuiltKernel(
+    image=Path("bzImage"),
+    build_dir=Path("build"),
+    modules=Path("modules"),
+    release="6.12.117",
+    base="6.12",
+    vanilla=False,
+    configs=(),
+    cached=True,
+)
 
 
 def test_the_program_knows_the_same_faults() -> None:
@@ -83,3 +95,34 @@ def test_complaints_of_linux_itself_are_known_one_by_one() -> None:
     stock = "page dumped because: VM_WARN_ON_FOLIO(folio_test_partially_mapped(folio))"
     other = "page dumped because: VM_BUG_ON_FOLIO(!folio_test_locked(src))"
     assert campaign.unexplained([stock, other]) == [other]
+
+
+def test_a_guest_that_qemu_broke_is_booted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it said until then does not count."""
+    log = tmp_path / "log"
+    log.write_text("")
+    phase = b'{"type": "phase", "fault": "fail", "folios": 4, "problems": "broken"}\n'
+    good = b'{"type": "phase", "fault": "fail", "folios": 5, "problems": ""}\n'
+    boots = [
+        (phase, None, ("Oops: int3: 0000 [#1]",)),
+        (phase, None, ("QEMU crashed (SIGSEGV)",)),
+        (good + b'{"type": "end"}\n', 0, ()),
+    ]
+
+    def boot(request: VmRequest) -> VmOutcome:
+        said, code, findings = boots.pop(0)
+        assert request.on_stdout is not None
+        request.on_stdout(said)
+        return VmOutcome(code, False, "", "", log, findings, accel.TCG, 0, 0, 0)
+
+    monkeypatch.setattr(run_campaign, "build_kernel", lambda _: KERNEL)
+    monkeypatch.setattr(run_campaign, "build_program", lambda _: Path("campaign"))
+    monkeypatch.setattr(run_campaign, "run_vm", boot)
+    monkeypatch.setattr(accel, "choose", lambda _: accel.TCG)
+    job = run_campaign.Job(5, ("fail",), 1, 200, BuildRequest())
+    report = run_campaign.run(job)
+    assert not report.problems()
+    assert report.folios == 5
+    assert capsys.readouterr().err.count("once more") == 2

@@ -77,6 +77,13 @@ class Report:
         """Count the folios that were moved."""
         return sum(int(phase["folios"]) for phase in self.phases)
 
+    def add(self, part: Report) -> None:
+        """Add what was said in one more boot."""
+        self.phases += part.phases
+        self.leaks += part.leaks
+        self.ended += part.ended
+        self.kernel_log += part.kernel_log
+
     def problems(self) -> list[str]:
         """List what was not as it should be."""
         found = [f"{p['fault']}: {p['problems']}" for p in self.phases if p["problems"]]

@@ -20,7 +20,7 @@ from pageferry.kernel.build import (
     plan_build,
 )
 from pageferry.vm import accel
-from pageferry.vm.run import VmRequest, run_vm
+from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
 CONFIGS = ("debug-kasan", "debug-lockdep", "test")
 TOPOLOGY = "debug"
@@ -29,6 +29,8 @@ _WORDS = ("page_poison=1", "watchdog_thresh=60")
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 _BASE_S = 600.0
 _SLOWEST_PER_S = 100
+# Where an emulator breaks the guest, which says nothing about the kernel.
+_BOOTS = 3
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,17 @@ def run(job: Job) -> campaign.Report:
             whole = sum(3 if f == "mixed" else 1 for f in job.faults)
             folios = -(-job.folios * share // whole)
             argv = [str(program), *job.arguments(faults, folios)]
-            _boot(job, kernel, where, argv, _Watch(report, progress))
+            for left in reversed(range(_BOOTS)):
+                part = campaign.Report()
+                watch = _Watch(part, progress, report.folios)
+                outcome = _boot(job, kernel, where, argv, watch)
+                if not (outcome.broken_by_qemu and left):
+                    break
+                output.talk(
+                    f"QEMU broke the guest: once more (see {outcome.serial_log})"
+                )
+            _judge(job, outcome, part)
+            report.add(part)
     finally:
         progress.finish()
     if report.ended != len(parts):
@@ -116,11 +128,14 @@ def run(job: Job) -> campaign.Report:
 class _Watch:
     """Reads what the program says as it comes."""
 
-    def __init__(self, report: campaign.Report, progress: output.Progress) -> None:
+    def __init__(
+        self, report: campaign.Report, progress: output.Progress, before: int
+    ) -> None:
         self.report = report
         self.progress = progress
+        self.before = before
         self.rest = b""
-        self.shown = 0
+        self.shown = before
 
     def __call__(self, data: bytes) -> None:
         *whole, self.rest = (self.rest + data).split(b"\n")
@@ -131,7 +146,7 @@ class _Watch:
 
     def _show(self, line: dict[str, Any]) -> None:
         current = int(line["folios"]) if line["type"] == "progress" else 0
-        done = self.report.folios + current
+        done = self.before + self.report.folios + current
         if done > self.shown:
             self.progress.advance(done - self.shown)
             self.shown = done
@@ -139,10 +154,8 @@ class _Watch:
 
 def _boot(
     job: Job, kernel: BuiltKernel, where: str, argv: Sequence[str], watch: _Watch
-) -> None:
-    watch.shown = max(watch.shown, watch.report.folios)
-    limit_s = job.limit_s or _BASE_S + job.folios / _SLOWEST_PER_S
-    outcome = run_vm(
+) -> VmOutcome:
+    return run_vm(
         VmRequest(
             command=tuple(argv),
             image=kernel.image,
@@ -150,22 +163,30 @@ def _boot(
             topology=TOPOLOGY,
             append=_WORDS,
             accel=where,
-            timeout_s=limit_s,
+            timeout_s=_limit_s(job),
             boot_timeout_s=900,
             on_stdout=watch,
         )
     )
+
+
+def _limit_s(job: Job) -> float:
+    return job.limit_s or _BASE_S + job.folios / _SLOWEST_PER_S
+
+
+def _judge(job: Job, outcome: VmOutcome, report: campaign.Report) -> None:
+    """Look at how it ended, and at the kernel log."""
     if outcome.timed_out:
         raise PageferryError(
             "the campaign did not end in time",
-            value=f"{limit_s:.0f} s",
+            value=f"{_limit_s(job):.0f} s",
             detail=outcome.serial_tail(),
             hint="give it more with --timeout, or move fewer folios",
             code=ExitCode.TIMEOUT,
         )
     said = outcome.serial_log.read_text(errors="replace").splitlines()
     found = campaign.unexplained(outcome.findings)
-    watch.report.kernel_log += [*found, *campaign.unannounced(said)]
+    report.kernel_log += [*found, *campaign.unannounced(said)]
     if outcome.exit_code not in (0, 1):
         raise PageferryError(
             "the campaign could not be carried out",
