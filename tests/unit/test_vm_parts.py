@@ -311,6 +311,10 @@ def test_a_crash_under_a_command_is_a_complaint(
     assert done.broken_by_qemu
     assert dataclasses.replace(done, accel=accel.TCG_ONE_THREAD).broken_by_qemu
     assert done.status == ExitCode.FAILED
+    # Nor does it matter when the command has ended.
+    boots(monkeypatch, tmp_path, (CRASH, b"started 3.25\nended 7\nkilled 11\n"))
+    done = vm_run.run_vm(request)
+    assert (done.status, done.findings) == (7, ())
 
 
 @pytest.mark.parametrize(
@@ -321,7 +325,7 @@ def test_how_qemu_ended_is_said(
     tmp_path: Path, does: str, code: int, said: str
 ) -> None:
     fake = tmp_path / "qemu"
-    fake.write_text(f'#!/bin/sh\n[ "$*" = "a b c" ] && {does}\n')
+    fake.write_text(f'#!/bin/sh\n[ "$1,$2,$#" = "a b,c,2" ] && {does}\n')
     fake.chmod(0o755)
     state = tmp_path / "state"
     state.touch()

@@ -346,7 +346,10 @@ class _Run:
             elif what == guest.ENDED:
                 self.exit_code = int(number)
                 self.ended_at = self.last_words_at = time.monotonic()
-            elif what == guest.KILLED and int(number) in _CRASHES:
+            elif what != guest.KILLED or self.ended_at is not None:
+                # What happens to QEMU after the command is no fault of anything.
+                continue
+            elif int(number) in _CRASHES:
                 self.crash = f"{_CRASHED} ({signal.Signals(int(number)).name})"
 
     def _boot_failure(self) -> PageferryError:
