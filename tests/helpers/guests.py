@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from helpers import ktap
-from pageferry import paths, proc
+from pageferry import output, paths, proc
 from pageferry.kernel.build import BuiltKernel
 from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
@@ -78,6 +78,7 @@ def _run(
         outcome = run_vm(request)
         if not outcome.broken_by_qemu:
             return outcome
+        output.talk(f"QEMU broke the guest: once more (see {outcome.serial_log})")
     return run_vm(request)
 
 
