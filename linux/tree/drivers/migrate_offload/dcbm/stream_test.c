@@ -298,10 +298,13 @@ static void dcbm_stream_reported(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
 	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
 	stream = ctx->streams[0].private;
-	/* One folio for each, of which the last comes back first. */
+	/*
+	 * One folio for each, of which the last comes back first, and long
+	 * enough before the others for whoever runs this to get a CPU.
+	 */
 	list_for_each_entry(chan, &stream->chans, lease) {
 		chan->ns_per_mib = NSEC_PER_SEC;
-		to_dmasim_chan(chan->dma)->latency_us = 100 * USEC_PER_MSEC;
+		to_dmasim_chan(chan->dma)->latency_us = USEC_PER_SEC;
 	}
 	chan = list_last_entry(&stream->chans, struct dcbm_chan, lease);
 	to_dmasim_chan(chan->dma)->latency_us = 0;
