@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pageferry import output
 from pageferry.bench import campaign, run_campaign
 from pageferry.cli import main
 from pageferry.errors import PageferryError
@@ -120,9 +121,11 @@ def test_a_guest_that_qemu_broke_is_booted_again(
     monkeypatch.setattr(run_campaign, "build_kernel", lambda _: KERNEL)
     monkeypatch.setattr(run_campaign, "build_program", lambda _: Path("campaign"))
     monkeypatch.setattr(run_campaign, "run_vm", boot)
+    progress = output.Progress("campaign", 5)
+    monkeypatch.setattr(output, "Progress", lambda *_: progress)
     monkeypatch.setattr(accel, "choose", lambda _: accel.TCG)
     job = run_campaign.Job(5, ("fail",), 1, 200, BuildRequest())
     report = run_campaign.run(job)
     assert not report.problems()
-    assert report.folios == 5
+    assert report.folios == progress.done == 5
     assert capsys.readouterr().err.count("once more") == 2

@@ -135,7 +135,8 @@ class _Watch:
         self.progress = progress
         self.before = before
         self.rest = b""
-        self.shown = before
+        # What a boot that broke had shown is not shown again.
+        self.shown = progress.done
 
     def __call__(self, data: bytes) -> None:
         *whole, self.rest = (self.rest + data).split(b"\n")
