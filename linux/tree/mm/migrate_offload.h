@@ -523,6 +523,9 @@ void migrate_windows_planned(struct migrate_windows *w);
 u64 migrate_windows_backlog_ns(const struct migrate_windows *w);
 void migrate_limit_prepare(void);
 
+/* mm/migrate_offload_measure.c */
+u64 migrate_measure_usual_ns(void);
+
 /* mm/migrate_ptes.c */
 extern struct kobj_attribute migrate_batch_ptes_attr;
 
