@@ -81,6 +81,8 @@ struct migrate_pace {
 	struct migrate_rate copy;	/* of one folio of them */
 	struct migrate_rate prep;	/* to unmap one of them and to flush */
 	unsigned int early;		/* to begin, in 1/256 of that; 0: not known */
+	unsigned int most;		/* folios, after a window that was late, */
+	unsigned int nr_careful;	/* for so many windows */
 	unsigned int nr_late;		/* windows in a row, by too much */
 	unsigned int nr_left;		/* windows, to the CPU for that */
 	unsigned int since;		/* which limit, of those that were set */

@@ -68,6 +68,9 @@ static struct migrate_pace cpu_pace[NR_PAGE_ORDERS];
 #define MIGRATE_LATE_WINDOWS 4
 #define MIGRATE_LEFT_WINDOWS 32
 
+/* So few windows are late as no longer matters for the 99th percentile. */
+#define MIGRATE_CAREFUL_WINDOWS 256
+
 /*
  * A window that was held back is begun when the engine has that many times as
  * much to do as it takes to prepare one, in 1/256: once or more.  When it came too
@@ -156,6 +159,28 @@ static void migrate_pace_fit(struct migrate_pace *pace,
 }
 
 /*
+ * A window of @nr folios was late, if not by so much that something must have become
+ * slower, which is noticed below: one that is as large would be late again.  What is
+ * expected is in proportion to the folios, and to what others are under way; what
+ * channels take is not, least of all where windows are as small as there are channels.
+ * So try it again only after many that are smaller.
+ */
+static void migrate_pace_beware(struct migrate_pace *pace,
+				const struct migrate_plan *plan,
+				unsigned int nr, u64 worst_ns)
+{
+	unsigned int nr_careful = READ_ONCE(pace->nr_careful);
+
+	if (plan->limit_ns && nr > 1 && worst_ns > plan->limit_ns &&
+	    worst_ns <= 2 * plan->limit_ns) {
+		WRITE_ONCE(pace->most, nr - max(nr / 8, 1U));
+		WRITE_ONCE(pace->nr_careful, MIGRATE_CAREFUL_WINDOWS);
+	} else if (nr_careful) {
+		WRITE_ONCE(pace->nr_careful, nr_careful - 1);
+	}
+}
+
+/*
  * A window of @nr folios is over.  @own_ns and @copy_ns are as above.  @plan is
  * that of its time or newer.
  */
@@ -186,6 +211,8 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 	if (plan->limit_ns)
 		next = migrate_pace_next(plan, was, pace->own.ns,
 					 pace->copy.ns * was);
+	if (READ_ONCE(pace->nr_careful))
+		next = min(next, READ_ONCE(pace->most));
 	if (next != was)
 		migrate_pace_resize(pace, was, next);
 }
@@ -225,11 +252,14 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all)
 {
 	bool by_engine = all->nr_by_engine;
+	struct migrate_pace *paces = by_engine ? w->paces : NULL;
 
 	/* Some of it was declined.  That says little about the others. */
 	if (by_engine && all->nr_by_engine != all->nr)
 		return;
-	migrate_note_window(by_engine ? w->paces : NULL, order, &w->plan,
+	migrate_pace_beware(migrate_pace_of(paces, order), &w->plan, all->nr,
+			    all->worst_ns);
+	migrate_note_window(paces, order, &w->plan,
 			    all->nr, all->worst_ns - all->backlog_ns,
 			    by_engine ? all->copied_ns - all->launched_ns -
 					all->backlog_ns : 0);

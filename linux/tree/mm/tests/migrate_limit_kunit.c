@@ -307,6 +307,44 @@ static void mo_test_pace_partial(struct kunit *test)
 }
 
 /*
+ * Windows that are all well alone, and late when one meets another: after one that was
+ * late, many smaller ones come before the next of its size.
+ */
+static void mo_test_pace_careful(struct kunit *test)
+{
+	struct migrate_plan plan = mo_plan;
+	unsigned int most, nr, nr_late = 0;
+	struct migrate_windows *w;
+	int i;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	plan.max_windows = 1;
+	w->plan = plan;
+	for (i = 0; i < 1000; i++) {
+		struct migrate_times took = { .backlog_ns = 250000 };
+
+		nr = max(w->paces[0].folios, 1U);
+		took.nr = nr;
+		took.nr_by_engine = nr;
+		took.copied_ns = took.backlog_ns + nr * 2000;
+		/* By itself it takes no more than 80 %. */
+		took.worst_ns = took.backlog_ns + nr * 2500;
+		nr_late += took.worst_ns > plan.limit_ns;
+		migrate_times_learn(w, 0, &took);
+	}
+	KUNIT_EXPECT_GE(test, nr_late, 1);
+	/* Two each time, as an eighth less was still too many. */
+	KUNIT_EXPECT_LE(test, nr_late, 2 * (1 + 1000 / MIGRATE_CAREFUL_WINDOWS));
+	/* But as large as they can be. */
+	most = (plan.limit_ns - 250000) / 2500;
+	KUNIT_EXPECT_GE(test, nr, most * 3 / 4);
+}
+
+/*
  * A limit that has become shorter, or windows that have become more, hold for the
  * next window, before any was late.
  */
@@ -414,6 +452,7 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_extremes),
 	KUNIT_CASE(mo_test_early),
 	KUNIT_CASE(mo_test_pace_partial),
+	KUNIT_CASE(mo_test_pace_careful),
 	KUNIT_CASE(mo_test_pace_fits),
 	KUNIT_CASE(mo_test_times),
 	KUNIT_CASE(mo_test_too_slow),
