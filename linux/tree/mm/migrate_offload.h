@@ -451,7 +451,7 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 		this_cpu_add(stats->counts->nr[what], nr);
 }
 
-/* mm/migrate_offload_engine.c */
+/* mm/migrate_offload_call.c */
 struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine);
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
@@ -470,6 +470,8 @@ void migrate_engine_reap(struct migrate_engine *engine,
 			 struct migrate_copy_stream *stream, u64 wait_ns);
 void migrate_engine_close(struct migrate_engine *engine,
 			  struct migrate_copy_stream *stream);
+
+/* mm/migrate_offload_engine.c */
 int migrate_engine_select(const char *name);
 int migrate_engine_name(char *buf);
 int migrate_engine_names(char *buf);

@@ -7,12 +7,8 @@
  * has a result for each folio, becomes available by registering, and active
  * when an administrator says so.
  *
- * Life of an engine: the active one is found through active_engine under SRCU,
- * and called through a static call.  To take it out of use, the pointer is
- * cleared, the call is pointed at nothing, and synchronize_srcu() waits for
- * the last batch that may have seen either.  So a batch that finds an engine
- * calls this engine or none, never another, and after unregistering no code of
- * the engine runs.  The module is pinned while its engine is active.
+ * The module is pinned while its engine is active.  mm/migrate_offload_call.c
+ * sees to it that no code of an engine runs when it is not.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -22,136 +18,21 @@
 #include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
-#include <linux/static_call.h>
 #include <linux/sysfs.h>
 
 #include "internal.h"
-#include "migrate_offload.h"
-
-/* Exactly one of @ops and @migrator is set. */
-struct migrate_engine {
-	struct list_head list;
-	const char *name;
-	struct module *owner;
-	const struct migrate_engine_ops *ops;
-	struct migrator *migrator;
-	struct migrate_offload_stats *stats;
-};
+#include "migrate_offload_engine.h"
 
 /* Serialises registering, unregistering and selecting. */
 static DEFINE_MUTEX(engines_lock);
 
-/* Protects the two below, and the engines themselves, for readers. */
-DEFINE_STATIC_SRCU(engines_srcu);
+/* For readers under migrate_engines_srcu. */
 static LIST_HEAD(engines);
-static struct migrate_engine __rcu *active_engine;
-
-static int no_engine_copy(struct migrate_copy_batch *batch)
-{
-	return -EOPNOTSUPP;
-}
-
-DEFINE_STATIC_CALL(migrate_engine_copy_call, no_engine_copy);
-
-int migrate_engine_copy(struct migrate_copy_batch *batch)
-{
-	return static_call(migrate_engine_copy_call)(batch);
-}
-
-/* Would the engine take a batch of up to so many bytes? */
-bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
-			  size_t bytes)
-{
-	const struct migrate_engine_ops *ops = engine->ops;
-
-	/* One that was built for version 1 ends before this member. */
-	return !ops || ops->version < 2 || !ops->wants ||
-		ops->wants(dst_nid, bytes);
-}
-
-/*
- * Enter the section in which the active engine stays.  Returns it, or NULL;
- * migrate_engine_exit() is due in both cases.
- */
-struct migrate_engine *migrate_engine_enter(int *idx)
-	__acquires(&engines_srcu)
-{
-	*idx = srcu_read_lock(&engines_srcu);
-	return srcu_dereference(active_engine, &engines_srcu);
-}
-
-void migrate_engine_exit(int idx)
-	__releases(&engines_srcu)
-{
-	srcu_read_unlock(&engines_srcu, idx);
-}
-
-struct migrate_offload_stats *
-migrate_engine_stats(const struct migrate_engine *engine)
-{
-	return engine->stats;
-}
-
-/* Call the active engine's offload_copy(), and speak for each folio. */
-static int migrator_copy(struct migrate_copy_batch *batch)
-{
-	struct migrate_engine *engine = srcu_dereference(active_engine,
-							 &engines_srcu);
-	unsigned int i;
-	int rc;
-
-	/* Being taken out of use. */
-	if (!engine || !engine->migrator)
-		return -EOPNOTSUPP;
-
-	rc = engine->migrator->offload_copy(&batch->dst_list, &batch->src_list,
-					    batch->nr_pairs);
-	for (i = 0; i < batch->nr_pairs; i++)
-		batch->pairs[i].result = rc;
-	return rc;
-}
-
-/* Does the engine take batches side by side? */
-static bool engine_streams(const struct migrate_engine_ops *ops)
-{
-	/* One that was built for an older version ends before. */
-	return ops->version >= 3 && ops->submit;
-}
-
-/* The built-in engine: the caller copies, but all folios in one go. */
-static int cpu_copy(struct migrate_copy_batch *batch)
-{
-	unsigned int i;
-
-	for (i = 0; i < batch->nr_pairs; i++) {
-		struct migrate_copy_pair *pair = &batch->pairs[i];
-
-		pair->result = migrate_offload_mc_copy(pair->dst, pair->src);
-		if (!migrate_offload_broken(MO_RULE_RESCHED))
-			cond_resched();
-	}
-	return 0;
-}
-
-static const struct migrate_engine_ops cpu_engine_ops = {
-	.version = MIGRATE_ENGINE_VERSION,
-	.name = "cpu",
-	.copy = cpu_copy,
-};
-
-/*
- * What is known of how long windows of the engine take.  NULL for the built-in
- * one: it is the CPU, which is what it would be left out for if it were too slow.
- */
-struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
-{
-	return engine->ops == &cpu_engine_ops ? NULL : engine->stats->paces;
-}
 
 static struct migrate_engine *engine_active(void)
 {
-	return rcu_dereference_protected(active_engine,
-					 lockdep_is_held(&engines_lock));
+	lockdep_assert_held(&engines_lock);
+	return migrate_engine_active();
 }
 
 static struct migrate_engine *engine_find(const char *name)
@@ -174,56 +55,11 @@ static struct migrate_engine *engine_of(const struct migrate_engine_ops *ops)
 	return NULL;
 }
 
-/* What migrate_engine_open() was given, and those below, is in the section. */
-bool migrate_engine_streams(const struct migrate_engine *engine)
-{
-	return engine->ops && engine_streams(engine->ops);
-}
-
-int migrate_engine_open(struct migrate_engine *engine,
-			struct migrate_copy_stream *stream)
-{
-	return engine->ops->open(stream);
-}
-
-int migrate_engine_submit(struct migrate_engine *engine,
-			  struct migrate_copy_stream *stream,
-			  struct migrate_copy_batch *batch)
-{
-	return engine->ops->submit(stream, batch);
-}
-
-void migrate_engine_reap(struct migrate_engine *engine,
-			 struct migrate_copy_stream *stream, u64 wait_ns)
-{
-	engine->ops->reap(stream, wait_ns);
-}
-
-void migrate_engine_close(struct migrate_engine *engine,
-			  struct migrate_copy_stream *stream)
-{
-	engine->ops->close(stream);
-}
-
-/* Is it still the active one, or does somebody wait for us to leave it? */
-bool migrate_engine_stays(const struct migrate_engine *engine)
-{
-	return rcu_access_pointer(active_engine) == engine;
-}
-
 /* The module of the engine has been pinned for it. */
 static void engine_activate(struct migrate_engine *engine)
 {
 	lockdep_assert_held(&engines_lock);
-
-	migrate_limit_prepare();
-	if (!engine->ops)
-		static_call_update(migrate_engine_copy_call, migrator_copy);
-	else if (!engine_streams(engine->ops))
-		static_call_update(migrate_engine_copy_call,
-				   engine->ops->copy);
-	rcu_assign_pointer(active_engine, engine);
-	static_branch_inc(&migrate_offload_key);
+	migrate_engine_start(engine);
 	pr_debug("%s is active\n", engine->name);
 }
 
@@ -231,12 +67,7 @@ static void engine_activate(struct migrate_engine *engine)
 static void engine_deactivate(struct migrate_engine *engine)
 {
 	lockdep_assert_held(&engines_lock);
-
-	RCU_INIT_POINTER(active_engine, NULL);
-	static_call_update(migrate_engine_copy_call, no_engine_copy);
-	synchronize_srcu(&engines_srcu);
-	/* After that: a long list is in windows only while this is on. */
-	static_branch_dec(&migrate_offload_key);
+	migrate_engine_stop();
 	module_put(engine->owner);
 	pr_debug("%s is no longer active\n", engine->name);
 }
@@ -305,7 +136,7 @@ static int engine_remove(const struct migrate_engine_ops *ops,
 		engine_deactivate(found);
 	list_del_rcu(&found->list);
 	/* For those who read the names of engines. */
-	synchronize_srcu(&engines_srcu);
+	synchronize_srcu(&migrate_engines_srcu);
 	mutex_unlock(&engines_lock);
 	kfree(found);
 	return 0;
@@ -529,18 +360,18 @@ int migrate_engine_names(char *buf)
 	int idx, len;
 
 	len = sysfs_emit(buf, "none");
-	idx = srcu_read_lock(&engines_srcu);
+	idx = srcu_read_lock(&migrate_engines_srcu);
 	list_for_each_entry_srcu(engine, &engines, list,
-				 srcu_read_lock_held(&engines_srcu))
+				 srcu_read_lock_held(&migrate_engines_srcu))
 		len += sysfs_emit_at(buf, len, " %s", engine->name);
-	srcu_read_unlock(&engines_srcu, idx);
+	srcu_read_unlock(&migrate_engines_srcu, idx);
 	len += sysfs_emit_at(buf, len, "\n");
 	return len;
 }
 
 static int __init migrate_engine_init(void)
 {
-	return migrate_engine_register(&cpu_engine_ops);
+	return migrate_engine_register(&migrate_cpu_engine_ops);
 }
 device_initcall(migrate_engine_init);
 

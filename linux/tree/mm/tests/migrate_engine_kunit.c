@@ -353,7 +353,7 @@ static void mo_test_register_stream(struct kunit *test)
 	ops.submit = NULL;
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
 	/* Nor if it could do without. */
-	ops.copy = cpu_copy;
+	ops.copy = migrate_cpu_engine_ops.copy;
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
 	ops = mo_stream_ops;
 	ops.reap = NULL;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Copy engines: what the files that keep them and that call them share.
+ */
+#ifndef _MM_MIGRATE_OFFLOAD_ENGINE_H
+#define _MM_MIGRATE_OFFLOAD_ENGINE_H
+
+#include <linux/srcu.h>
+
+#include "migrate_offload.h"
+
+/* Exactly one of @ops and @migrator is set. */
+struct migrate_engine {
+	struct list_head list;
+	const char *name;
+	struct module *owner;
+	const struct migrate_engine_ops *ops;
+	struct migrator *migrator;
+	struct migrate_offload_stats *stats;
+};
+
+/* Who reads which engine is active, or the list of them. */
+extern struct srcu_struct migrate_engines_srcu;
+
+/* The caller copies, but all folios in one go. */
+extern const struct migrate_engine_ops migrate_cpu_engine_ops;
+
+/* Serialised by the lock of mm/migrate_offload_engine.c. */
+struct migrate_engine *migrate_engine_active(void);
+void migrate_engine_start(struct migrate_engine *engine);
+void migrate_engine_stop(void);
+
+/* Does the engine take batches side by side? */
+static inline bool engine_streams(const struct migrate_engine_ops *ops)
+{
+	/* One that was built for an older version ends before. */
+	return ops->version >= 3 && ops->submit;
+}
+
+#endif /* _MM_MIGRATE_OFFLOAD_ENGINE_H */
