@@ -154,6 +154,38 @@ def test_the_policy_is_in_place_before_the_engine(files: Files) -> None:
     assert state.reasons == ("damon", "demotion")
 
 
+def test_a_reason_may_have_an_engine_of_its_own(
+    files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Offload(files).read().engine_of == {}
+    add(files, engine_of__demotion="default", engine_of__damon="default")
+    assert Offload(files).read().engine_of == {}
+    state = Offload(files).set_engine("mtcopy", only_for="demotion")
+    assert written(files) == [("demotion", "mtcopy")]
+    assert state.engine == "none"
+    assert state.engine_of == {"demotion": "mtcopy"}
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(files.root))
+    assert main(["status"]) == 0
+    assert "mtcopy for demotion" in capsys.readouterr().out
+    assert main(["engine", "set", "default", "--for", "demotion,damon"]) == 0
+    assert capsys.readouterr().out.count("for") == 1
+    assert Offload(files).read().engine_of == {}
+
+
+@pytest.mark.parametrize(
+    ("engine", "only_for", "value"),
+    [("default", None, "default"), ("warp", "damon", "warp"), ("cpu", "swap", "swap")],
+)
+def test_engines_of_reasons_are_checked(
+    files: Files, engine: str, only_for: str | None, value: str
+) -> None:
+    with pytest.raises(PageferryError) as caught:
+        Offload(files).set_engine(engine, only_for=only_for)
+    assert caught.value.code == ExitCode.USAGE
+    assert caught.value.value == value
+    assert files.writes == []
+
+
 def test_what_is_not_asked_for_is_not_written(files: Files) -> None:
     Offload(files).set_engine("cpu")
     assert written(files) == [("engine", "cpu")]

@@ -302,10 +302,11 @@ migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid)
 }
 
 /* Have an engine copy a part that does so at once. */
-int migrate_part_copy(struct migrate_part *part)
+int migrate_part_copy(const struct migrate_windows *w,
+		      struct migrate_part *part)
 {
 	u64 start_ns = ktime_get_ns();
-	int rc = migrate_engine_copy(&part->copy);
+	int rc = migrate_engine_copy(w->engine, &part->copy);
 
 	part->outcome.engine_ns = ktime_get_ns() - start_ns;
 	return rc;
@@ -477,8 +478,9 @@ static bool migrate_being_traced(void)
 unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
 				     int reason)
 {
-	struct migrate_engine *engine = migrate_engine_enter(&section->srcu_idx);
+	struct migrate_engine *engine;
 
+	engine = migrate_engine_enter(reason, &section->srcu_idx);
 	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(reason)) &&
 	    migrate_engine_wants(engine, NUMA_NO_NODE,
 				 MIGRATE_WINDOWS_LIST_PAGES << PAGE_SHIFT)) {
@@ -510,7 +512,7 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	needed = w->traced || migrate_measuring() ||
 		w->total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
 
-	w->engine = migrate_engine_enter(&w->srcu_idx);
+	w->engine = migrate_engine_enter(w->reason, &w->srcu_idx);
 	if (w->engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {
 		why = migrate_windows_in_vain(w, NUMA_NO_NODE);
 		w->on = needed || why == MO_ENGINE_FOLIOS;

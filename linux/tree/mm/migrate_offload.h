@@ -455,11 +455,12 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine);
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
-struct migrate_engine *migrate_engine_enter(int *idx);
-int migrate_engine_copy(struct migrate_copy_batch *batch);
+struct migrate_engine *migrate_engine_enter(int reason, int *idx);
+int migrate_engine_copy(const struct migrate_engine *engine,
+			struct migrate_copy_batch *batch);
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 			  size_t bytes);
-bool migrate_engine_stays(const struct migrate_engine *engine);
+bool migrate_engine_stays(const struct migrate_engine *engine, int reason);
 bool migrate_engine_streams(const struct migrate_engine *engine);
 int migrate_engine_open(struct migrate_engine *engine,
 			struct migrate_copy_stream *stream);
@@ -473,7 +474,9 @@ void migrate_engine_close(struct migrate_engine *engine,
 
 /* mm/migrate_offload_engine.c */
 int migrate_engine_select(const char *name);
+int migrate_engine_select_for(int reason, const char *name);
 int migrate_engine_name(char *buf);
+int migrate_engine_name_for(int reason, char *buf);
 int migrate_engine_names(char *buf);
 
 /* mm/migrate_offload_eligible.c */
@@ -545,7 +548,8 @@ enum migrate_offload_counter
 migrate_pair_judge(struct migrate_copy_pair *pair,
 		   enum migrate_offload_counter why);
 enum migrate_offload_counter migrate_copy_why(int rc);
-int migrate_part_copy(struct migrate_part *part);
+int migrate_part_copy(const struct migrate_windows *w,
+		      struct migrate_part *part);
 void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
 migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Calls of the copy engine that is active.
+ * Calls of the copy engine that is active: in general, or for some reason to
+ * migrate.
  *
- * It is found through active_engine under SRCU, and called through a static
- * call where it copies at once.  To take it out of use, the pointer is cleared,
- * the call is pointed at nothing, and synchronize_srcu() waits for the last
+ * It is found through a pointer under SRCU: that of its reason, or else that of
+ * all which have none.  The latter's is called through a static call where it
+ * copies at once.  To take an engine out of use, the pointer is changed, a
+ * static call is pointed at nothing, and synchronize_srcu() waits for the last
  * batch that may have seen either.  So a batch that finds an engine calls this
  * engine or none, never another, and afterwards no code of the engine runs.
  */
@@ -16,9 +18,12 @@
 #include "internal.h"
 #include "migrate_offload_engine.h"
 
-/* Protects the pointer, and the engines themselves, for readers. */
+/* Protects the pointers, and the engines themselves, for readers. */
 DEFINE_SRCU(migrate_engines_srcu);
-static struct migrate_engine __rcu *active_engine;
+static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
+
+/* In a slot of a reason: no engine, whatever there is in general. */
+struct migrate_engine migrate_no_engine = { .name = "none" };
 
 static int no_engine_copy(struct migrate_copy_batch *batch)
 {
@@ -27,9 +32,41 @@ static int no_engine_copy(struct migrate_copy_batch *batch)
 
 DEFINE_STATIC_CALL(migrate_engine_copy_call, no_engine_copy);
 
-int migrate_engine_copy(struct migrate_copy_batch *batch)
+/* Call a migrator's offload_copy(), and speak for each folio. */
+static int migrator_copy(struct migrator *migrator,
+			 struct migrate_copy_batch *batch)
 {
-	return static_call(migrate_engine_copy_call)(batch);
+	unsigned int i;
+	int rc;
+
+	rc = migrator->offload_copy(&batch->dst_list, &batch->src_list,
+				    batch->nr_pairs);
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = rc;
+	return rc;
+}
+
+static int general_migrator_copy(struct migrate_copy_batch *batch)
+{
+	struct migrate_engine *engine;
+
+	engine = srcu_dereference(slots[MIGRATE_ENGINE_IN_GENERAL],
+				  &migrate_engines_srcu);
+	/* Being taken out of use. */
+	if (!engine || !engine->migrator)
+		return -EOPNOTSUPP;
+	return migrator_copy(engine->migrator, batch);
+}
+
+/* @engine: what migrate_engine_enter() gave. */
+int migrate_engine_copy(const struct migrate_engine *engine,
+			struct migrate_copy_batch *batch)
+{
+	if (engine == rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]))
+		return static_call(migrate_engine_copy_call)(batch);
+	if (engine->migrator)
+		return migrator_copy(engine->migrator, batch);
+	return engine->ops->copy(batch);
 }
 
 /* Would the engine take a batch of up to so many bytes? */
@@ -44,14 +81,20 @@ bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 }
 
 /*
- * Enter the section in which the active engine stays.  Returns it, or NULL;
- * migrate_engine_exit() is due in both cases.
+ * Enter the section in which the active engine stays.  Returns the one for this
+ * reason, or NULL; migrate_engine_exit() is due in both cases.
  */
-struct migrate_engine *migrate_engine_enter(int *idx)
+struct migrate_engine *migrate_engine_enter(int reason, int *idx)
 	__acquires(&migrate_engines_srcu)
 {
+	struct migrate_engine *engine;
+
 	*idx = srcu_read_lock(&migrate_engines_srcu);
-	return srcu_dereference(active_engine, &migrate_engines_srcu);
+	engine = srcu_dereference(slots[reason], &migrate_engines_srcu);
+	if (!engine)
+		engine = srcu_dereference(slots[MIGRATE_ENGINE_IN_GENERAL],
+					  &migrate_engines_srcu);
+	return engine == &migrate_no_engine ? NULL : engine;
 }
 
 void migrate_engine_exit(int idx)
@@ -64,25 +107,6 @@ struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine)
 {
 	return engine->stats;
-}
-
-/* Call the active engine's offload_copy(), and speak for each folio. */
-static int migrator_copy(struct migrate_copy_batch *batch)
-{
-	struct migrate_engine *engine = srcu_dereference(active_engine,
-							 &migrate_engines_srcu);
-	unsigned int i;
-	int rc;
-
-	/* Being taken out of use. */
-	if (!engine || !engine->migrator)
-		return -EOPNOTSUPP;
-
-	rc = engine->migrator->offload_copy(&batch->dst_list, &batch->src_list,
-					    batch->nr_pairs);
-	for (i = 0; i < batch->nr_pairs; i++)
-		batch->pairs[i].result = rc;
-	return rc;
 }
 
 static int cpu_copy(struct migrate_copy_batch *batch)
@@ -147,35 +171,72 @@ void migrate_engine_close(struct migrate_engine *engine,
 }
 
 /* Is it still the active one, or does somebody wait for us to leave it? */
-bool migrate_engine_stays(const struct migrate_engine *engine)
+bool migrate_engine_stays(const struct migrate_engine *engine, int reason)
 {
-	return rcu_access_pointer(active_engine) == engine;
+	const struct migrate_engine *own = rcu_access_pointer(slots[reason]);
+
+	return engine == (own ?: rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]));
 }
 
-struct migrate_engine *migrate_engine_active(void)
+/* For sysfs, in the section: the name of what is in a slot, or NULL. */
+const char *migrate_engine_name_in(unsigned int slot)
 {
-	return rcu_dereference_protected(active_engine, 1);
+	struct migrate_engine *engine = srcu_dereference(slots[slot],
+							 &migrate_engines_srcu);
+
+	return engine ? engine->name : NULL;
 }
 
-/* None is active, and the module of this one has been pinned for it. */
-void migrate_engine_start(struct migrate_engine *engine)
+/* What is in a slot, for those who may change it. */
+struct migrate_engine *migrate_engine_in(unsigned int slot)
 {
-	migrate_limit_prepare();
-	if (!engine->ops)
-		static_call_update(migrate_engine_copy_call, migrator_copy);
+	return rcu_dereference_protected(slots[slot], 1);
+}
+
+/* Only what is active costs anything. */
+static bool migrate_engine_is_active(const struct migrate_engine *engine)
+{
+	return engine && engine != &migrate_no_engine;
+}
+
+static void migrate_engine_point_call(const struct migrate_engine *engine)
+{
+	if (!migrate_engine_is_active(engine))
+		static_call_update(migrate_engine_copy_call, no_engine_copy);
+	else if (!engine->ops)
+		static_call_update(migrate_engine_copy_call,
+				   general_migrator_copy);
 	else if (!engine_streams(engine->ops))
 		static_call_update(migrate_engine_copy_call,
 				   engine->ops->copy);
-	rcu_assign_pointer(active_engine, engine);
-	static_branch_inc(&migrate_offload_key);
 }
 
-/* When this returns, no code of the active engine runs, and none will. */
-void migrate_engine_stop(void)
+/*
+ * Put an engine in a slot, or nothing: NULL.  Its module has been pinned for
+ * that.  When this returns, no code of the one before runs from this slot, and
+ * none will.
+ */
+void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 {
-	RCU_INIT_POINTER(active_engine, NULL);
-	static_call_update(migrate_engine_copy_call, no_engine_copy);
-	synchronize_srcu(&migrate_engines_srcu);
+	struct migrate_engine *old = migrate_engine_in(slot);
+	bool general = slot == MIGRATE_ENGINE_IN_GENERAL;
+
+	if (migrate_engine_is_active(engine)) {
+		migrate_limit_prepare();
+		static_branch_inc(&migrate_offload_key);
+	}
+	if (general && old) {
+		/* The call is changed only while nobody can be at it. */
+		RCU_INIT_POINTER(slots[slot], NULL);
+		migrate_engine_point_call(NULL);
+		synchronize_srcu(&migrate_engines_srcu);
+	}
+	if (general)
+		migrate_engine_point_call(engine);
+	rcu_assign_pointer(slots[slot], engine);
+	if (!general && old)
+		synchronize_srcu(&migrate_engines_srcu);
 	/* After that: a long list is in windows only while this is on. */
-	static_branch_dec(&migrate_offload_key);
+	if (migrate_engine_is_active(old))
+		static_branch_dec(&migrate_offload_key);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Copy engines for migrating folios: who is there, and which one is active.
+ * Copy engines for migrating folios: who is there, and which one is active, in
+ * general and for each reason to migrate.
  *
  * Two interfaces lead here.  A struct migrator copies a batch or none of it,
  * and becomes active by registering; only one can.  A struct migrate_engine_ops
@@ -29,10 +30,11 @@ static DEFINE_MUTEX(engines_lock);
 /* For readers under migrate_engines_srcu. */
 static LIST_HEAD(engines);
 
+/* In general. */
 static struct migrate_engine *engine_active(void)
 {
 	lockdep_assert_held(&engines_lock);
-	return migrate_engine_active();
+	return migrate_engine_in(MIGRATE_ENGINE_IN_GENERAL);
 }
 
 static struct migrate_engine *engine_find(const char *name)
@@ -55,28 +57,41 @@ static struct migrate_engine *engine_of(const struct migrate_engine_ops *ops)
 	return NULL;
 }
 
-/* The module of the engine has been pinned for it. */
-static void engine_activate(struct migrate_engine *engine)
+/* The module of the engine has been pinned for that. */
+static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
 {
+	struct migrate_engine *old = migrate_engine_in(slot);
+
 	lockdep_assert_held(&engines_lock);
-	migrate_engine_start(engine);
-	pr_debug("%s is active\n", engine->name);
+	migrate_engine_put_in(slot, engine);
+	if (old)
+		module_put(old->owner);
+	pr_debug("%s is active instead of %s%s%s\n",
+		 engine ? engine->name : "none", old ? old->name : "none",
+		 slot < MR_TYPES ? " for " : "",
+		 slot < MR_TYPES ? migrate_reason_names[slot] : "");
 }
 
-/* When this returns, no code of the engine runs, and none will. */
-static void engine_deactivate(struct migrate_engine *engine)
+/*
+ * Take an engine out of use wherever it is, or all of them with NULL.  When this
+ * returns, no code of it runs, and none will.
+ */
+static void engine_deactivate(const struct migrate_engine *engine)
 {
-	lockdep_assert_held(&engines_lock);
-	migrate_engine_stop();
-	module_put(engine->owner);
-	pr_debug("%s is no longer active\n", engine->name);
+	unsigned int slot;
+
+	for (slot = 0; slot < MIGRATE_NR_ENGINE_SLOTS; slot++)
+		if (migrate_engine_in(slot) &&
+		    (!engine || migrate_engine_in(slot) == engine))
+			engine_put_in(slot, NULL);
 }
 
 static bool engine_name_ok(const char *name)
 {
 	size_t i, len = strnlen(name, MIGRATOR_NAME_LEN);
 
-	if (!len || len == MIGRATOR_NAME_LEN || !strcmp(name, "none"))
+	if (!len || len == MIGRATOR_NAME_LEN || !strcmp(name, "none") ||
+	    !strcmp(name, "default"))
 		return false;
 	for (i = 0; i < len; i++)
 		if (!isalnum(name[i]) && name[i] != '-' && name[i] != '_')
@@ -110,7 +125,7 @@ static int engine_add(struct migrate_engine *engine, bool activate)
 	if (activate && !try_module_get(engine->owner))
 		goto unlock;
 	if (activate)
-		engine_activate(engine);
+		engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
 	list_add_tail_rcu(&engine->list, &engines);
 	ret = 0;
 unlock:
@@ -132,8 +147,7 @@ static int engine_remove(const struct migrate_engine_ops *ops,
 		mutex_unlock(&engines_lock);
 		return -EINVAL;
 	}
-	if (engine_active() == found)
-		engine_deactivate(found);
+	engine_deactivate(found);
 	list_del_rcu(&found->list);
 	/* For those who read the names of engines. */
 	synchronize_srcu(&migrate_engines_srcu);
@@ -275,7 +289,7 @@ int migrate_engine_activate(const struct migrate_engine_ops *ops)
 	ret = -ENODEV;
 	if (!try_module_get(engine->owner))
 		goto unlock;
-	engine_activate(engine);
+	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
 	ret = 0;
 unlock:
 	mutex_unlock(&engines_lock);
@@ -284,7 +298,7 @@ unlock:
 EXPORT_SYMBOL_GPL(migrate_engine_activate);
 
 /**
- * migrate_engine_deactivate - switch an engine off, if it is the active one
+ * migrate_engine_deactivate - switch an engine off, for whatever it is active
  * @ops: what migrate_engine_register() was given.
  *
  * When this returns, no copy of this engine is in flight.
@@ -297,61 +311,96 @@ void migrate_engine_deactivate(const struct migrate_engine_ops *ops)
 
 	mutex_lock(&engines_lock);
 	engine = engine_of(ops);
-	if (engine && engine_active() == engine)
+	if (engine)
 		engine_deactivate(engine);
 	mutex_unlock(&engines_lock);
 }
 EXPORT_SYMBOL_GPL(migrate_engine_deactivate);
 
 /*
- * Make the engine of this name the active one; "none" switches offloading off.
- * A migrator that its driver made active is not displaced: it must be switched
- * off first, here or in the driver.
+ * Make the engine of this name the active one in general.  "none" switches
+ * offloading off, for all reasons.  A migrator that its driver made active is not
+ * displaced: it must be switched off first, here or in the driver.
  */
 int migrate_engine_select(const char *name)
 {
-	struct migrate_engine *engine = NULL, *old;
+	struct migrate_engine *engine, *old;
 	int ret = 0;
 
 	mutex_lock(&engines_lock);
+	if (!strcmp(name, "none")) {
+		engine_deactivate(NULL);
+		goto unlock;
+	}
 	old = engine_active();
-	if (strcmp(name, "none")) {
-		engine = engine_find(name);
-		if (!engine) {
-			ret = -EINVAL;
-			goto unlock;
-		}
+	engine = engine_find(name);
+	if (!engine) {
+		ret = -EINVAL;
+		goto unlock;
 	}
 	if (engine == old)
 		goto unlock;
-	if (engine && old && old->migrator) {
+	if (old && old->migrator) {
 		ret = -EBUSY;
 		goto unlock;
 	}
 	/* Before the old one goes: if this fails, everything stays as it is. */
-	if (engine && !try_module_get(engine->owner)) {
+	if (!try_module_get(engine->owner)) {
 		ret = -ENODEV;
 		goto unlock;
 	}
-	if (old)
-		engine_deactivate(old);
-	if (engine)
-		engine_activate(engine);
+	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
+unlock:
+	mutex_unlock(&engines_lock);
+	return ret;
+}
+
+/*
+ * Make the engine of this name the active one for a reason; "none" has the CPU
+ * copy, "default" is what is active in general.
+ */
+int migrate_engine_select_for(int reason, const char *name)
+{
+	struct migrate_engine *engine = NULL;
+	int ret = 0;
+
+	mutex_lock(&engines_lock);
+	if (!strcmp(name, "none"))
+		engine = &migrate_no_engine;
+	else if (strcmp(name, "default"))
+		engine = engine_find(name);
+	if (!engine && strcmp(name, "default"))
+		ret = -EINVAL;
+	else if (engine == migrate_engine_in(reason))
+		goto unlock;
+	else if (engine && !try_module_get(engine->owner))
+		ret = -ENODEV;
+	else
+		engine_put_in(reason, engine);
 unlock:
 	mutex_unlock(&engines_lock);
 	return ret;
 }
 
 /* For sysfs: takes no lock that a change of engines, or a copy, may hold. */
-int migrate_engine_name(char *buf)
+static int engine_emit_name(char *buf, unsigned int slot, const char *nothing)
 {
-	struct migrate_engine *engine;
 	int idx, len;
 
-	engine = migrate_engine_enter(&idx);
-	len = sysfs_emit(buf, "%s\n", engine ? engine->name : "none");
-	migrate_engine_exit(idx);
+	idx = srcu_read_lock(&migrate_engines_srcu);
+	len = sysfs_emit(buf, "%s\n", migrate_engine_name_in(slot) ?: nothing);
+	srcu_read_unlock(&migrate_engines_srcu, idx);
 	return len;
+}
+
+int migrate_engine_name(char *buf)
+{
+	return engine_emit_name(buf, MIGRATE_ENGINE_IN_GENERAL, "none");
+}
+
+int migrate_engine_name_for(int reason, char *buf)
+{
+	return engine_emit_name(buf, reason, "default");
 }
 
 int migrate_engine_names(char *buf)

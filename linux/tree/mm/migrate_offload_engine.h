@@ -25,10 +25,17 @@ extern struct srcu_struct migrate_engines_srcu;
 /* The caller copies, but all folios in one go. */
 extern const struct migrate_engine_ops migrate_cpu_engine_ops;
 
+/* Where engines are when they are active: one for each reason, and this. */
+#define MIGRATE_ENGINE_IN_GENERAL	MR_TYPES
+#define MIGRATE_NR_ENGINE_SLOTS		(MR_TYPES + 1)
+
+extern struct migrate_engine migrate_no_engine;
+
 /* Serialised by the lock of mm/migrate_offload_engine.c. */
-struct migrate_engine *migrate_engine_active(void);
-void migrate_engine_start(struct migrate_engine *engine);
-void migrate_engine_stop(void);
+struct migrate_engine *migrate_engine_in(unsigned int slot);
+void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine);
+
+const char *migrate_engine_name_in(unsigned int slot);
 
 /* Does the engine take batches side by side? */
 static inline bool engine_streams(const struct migrate_engine_ops *ops)

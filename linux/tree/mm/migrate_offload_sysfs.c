@@ -361,6 +361,47 @@ static const struct attribute_group migrate_offload_group = {
 	.attrs = migrate_offload_attrs,
 };
 
+/* Of each reason: which engine it has. */
+static struct kobj_attribute engine_of_attrs[MR_TYPES];
+
+static ssize_t engine_of_show(struct kobject *kobj, struct kobj_attribute *attr,
+			      char *buf)
+{
+	return migrate_engine_name_for(attr - engine_of_attrs, buf);
+}
+
+static ssize_t engine_of_store(struct kobject *kobj, struct kobj_attribute *attr,
+			       const char *buf, size_t count)
+{
+	char name[MIGRATOR_NAME_LEN + 1];
+	int ret;
+
+	if (strscpy(name, buf) < 0)
+		return -EINVAL;
+	ret = migrate_engine_select_for(attr - engine_of_attrs, strim(name));
+	return ret ? ret : count;
+}
+
+static int __init add_engines_of_reasons(struct kobject *root)
+{
+	struct kobject *parent = kobject_create_and_add("engine_of", root);
+	int reason, ret = parent ? 0 : -ENOMEM;
+
+	for (reason = 0; reason < MR_TYPES && !ret; reason++) {
+		struct kobj_attribute *attr = &engine_of_attrs[reason];
+
+		if (!(BIT(reason) & MIGRATE_OFFLOAD_REASONS_ALL))
+			continue;
+		sysfs_attr_init(&attr->attr);
+		attr->attr.name = migrate_reason_names[reason];
+		attr->attr.mode = 0644;
+		attr->show = engine_of_show;
+		attr->store = engine_of_store;
+		ret = sysfs_create_file(parent, &attr->attr);
+	}
+	return ret;
+}
+
 static int __init add_reason_stats(struct kobject *parent)
 {
 	int reason, ret;
@@ -406,6 +447,8 @@ static int __init migrate_offload_init(void)
 	ret = sysfs_create_group(root, &migrate_offload_group);
 	if (!ret)
 		ret = sysfs_create_group(root, &migrate_limit_group);
+	if (!ret)
+		ret = add_engines_of_reasons(root);
 	if (ret)
 		return ret;
 	engines_kobj = kobject_create_and_add("engines", stats);

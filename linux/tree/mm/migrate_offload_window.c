@@ -155,7 +155,7 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 	int rc = 0;
 
 	if (!migrate_engine_streams(w->engine)) {
-		rc = migrate_part_copy(part);
+		rc = migrate_part_copy(w, part);
 		return migrate_copy_why(rc);
 	}
 	if (!w->open) {
@@ -272,7 +272,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 /* Somebody wants the engine to go: nothing more is given to it. */
 static void migrate_windows_check_engine(struct migrate_windows *w)
 {
-	if (w->engine && !migrate_engine_stays(w->engine))
+	if (w->engine && !migrate_engine_stays(w->engine, w->reason))
 		w->leaving = true;
 }
 

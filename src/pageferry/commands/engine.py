@@ -32,10 +32,18 @@ def add_parser(sub: Subparsers) -> None:
         help="choose what copies pages",
         epilog="examples:\n"
         "  pageferry engine set mtcopy\n"
-        "  pageferry engine set mtcopy --reasons demotion,damon --min-batch 64K",
+        "  pageferry engine set mtcopy --reasons demotion,damon --min-batch 64K\n"
+        "  pageferry engine set dcbm --for demotion",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", metavar="NAME", help="an engine, or none for off")
+    parser.add_argument(
+        "--for",
+        dest="only_for",
+        metavar="WORDS",
+        help="for these reasons alone, whatever is set for others; "
+        "NAME may be default: as others",
+    )
     parser.add_argument(
         "--reasons", metavar="WORDS", help="all, none, or words as compaction,demotion"
     )
@@ -68,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
     files = Files(dry_run=args.dry_run)
     minimum = None if args.min_batch is None else parse_size(args.min_batch)
     state = Offload(files).set_engine(
-        args.name, reasons=args.reasons, min_batch_bytes=minimum
+        args.name,
+        reasons=args.reasons,
+        min_batch_bytes=minimum,
+        only_for=args.only_for,
     )
     if args.dry_run:
         show_writes(files, as_json=args.json)
@@ -79,10 +90,16 @@ def run(args: argparse.Namespace) -> int:
         output.answer(
             f"engine {state.engine}, for {reasons}, "
             f"batches from {format_size(state.min_batch_bytes)}"
+            + "".join(f"; {for_reason(*item)}" for item in state.engine_of.items())
         )
-        if state.engine != OFF:
+        if {state.engine, *state.engine_of.values()} != {OFF}:
             output.talk("to turn it off: pageferry off")
     return 0
+
+
+def for_reason(reason: str, engine: str) -> str:
+    """Say which engine a reason has of its own."""
+    return f"{engine} for {reason}"
 
 
 def show_writes(files: Files, *, as_json: bool) -> None:

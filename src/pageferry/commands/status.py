@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pageferry import output
+from pageferry.commands.engine import for_reason
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
 from pageferry.sysfs.offload import OFF, Limits, Offload
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     lines = [
         f"engine    {state.engine} (available: {' '.join(state.available_engines)})",
+        *(f"          {for_reason(*item)}" for item in state.engine_of.items()),
         f"reasons   {','.join(state.reasons) or OFF}",
         f"min batch {format_size(state.min_batch_bytes)}",
         f"verify    {'on' if state.verify else 'off'}",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
 from pageferry.sysfs import histogram
@@ -12,6 +12,8 @@ from pageferry.sysfs.histogram import Histogram
 
 DIRECTORY = "/sys/kernel/mm/migrate_offload"
 OFF = "none"
+# Of a reason: it has no engine of its own.
+DEFAULT = "default"
 
 
 # Distributions, not counters: read by histogram.parse().
@@ -52,11 +54,14 @@ class State:
     verify: bool
     # None on a kernel that works through one batch after the other.
     limits: Limits | None = None
+    # Reasons with an engine of their own.
+    engine_of: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
         """Give the settings for --json."""
         return {
             "engine": self.engine,
+            "engine_of": self.engine_of,
             "available_engines": list(self.available_engines),
             "reasons": list(self.reasons),
             "available_reasons": list(self.available_reasons),
@@ -98,7 +103,15 @@ class Offload:
             min_batch_bytes=self._number("min_batch_bytes"),
             verify=self._read("verify") == "true",
             limits=self._limits(),
+            engine_of=self._engines_of(),
         )
+
+    def _engines_of(self) -> dict[str, str]:
+        found = {
+            name: self._read(f"engine_of/{name}")
+            for name in self.files.names(f"{DIRECTORY}/engine_of")
+        }
+        return {name: engine for name, engine in found.items() if engine != DEFAULT}
 
     def _limits(self) -> Limits | None:
         if not self.files.exists(f"{DIRECTORY}/max_unmapped_us"):
@@ -143,43 +156,59 @@ class Offload:
         *,
         reasons: str | None = None,
         min_batch_bytes: int | None = None,
+        only_for: str | None = None,
     ) -> State:
-        """Make an engine active, with the policy in place before it copies."""
+        """Make an engine active, with the policy in place before it copies.
+
+        With `only_for`, for these reasons, whatever is active for others.
+        """
         before = self.read()
-        if engine not in before.available_engines:
-            here = ", ".join(before.available_engines)
+        known = before.available_engines
+        if only_for is not None:
+            known = (DEFAULT, *known)
+        if engine not in known:
             raise usage_error(
-                f"no such engine (there is: {here})",
+                f"no such engine (there is: {', '.join(known)})",
                 engine,
                 f"modprobe {engine}, if it is a module that is not loaded"
-                if engine.isidentifier()
+                if engine.isidentifier() and engine != DEFAULT
                 else "pageferry engine list",
             )
+        where = ["engine"]
+        if only_for is not None:
+            words = check_reasons(only_for, before.available_reasons)
+            named = expand_reasons(words, before.available_reasons)
+            where = [f"engine_of/{word}" for word in named]
         if reasons is not None:
             words = check_reasons(reasons, before.available_reasons)
             self._write("reasons", words)
         if min_batch_bytes is not None:
             self._write("min_batch_bytes", str(min_batch_bytes))
-        self._write("engine", engine)
-        return before if self.files.dry_run else self._verified(engine)
+        for name in where:
+            self._write(name, engine)
+        return before if self.files.dry_run else self._verified(engine, *where)
 
     def off(self) -> State:
-        """Return to stock behaviour; when it returns no engine code runs."""
+        """Return to stock behaviour; when it returns no engine code runs.
+
+        The kernel forgets the engines of reasons, too.
+        """
         self.require()
         self._write("engine", OFF)
-        return self.read() if self.files.dry_run else self._verified(OFF)
+        return self.read() if self.files.dry_run else self._verified(OFF, "engine")
 
-    def _verified(self, engine: str) -> State:
-        after = self.read()
-        if after.engine != engine:
-            raise PageferryError(
-                "the kernel took the setting and did not keep it",
-                value=self.files.path(f"{DIRECTORY}/engine"),
-                reason=f"wrote {engine}, reads {after.engine}: did somebody else set it?",
-                hint="pageferry status",
-                code=ExitCode.FAILED,
-            )
-        return after
+    def _verified(self, engine: str, *names: str) -> State:
+        for name in names:
+            found = self._read(name)
+            if found != engine:
+                raise PageferryError(
+                    "the kernel took the setting and did not keep it",
+                    value=self.files.path(f"{DIRECTORY}/{name}"),
+                    reason=f"wrote {engine}, reads {found}: did somebody else set it?",
+                    hint="pageferry status",
+                    code=ExitCode.FAILED,
+                )
+        return self.read()
 
     def _read(self, name: str) -> str:
         return self.files.read(f"{DIRECTORY}/{name}").strip()

@@ -88,16 +88,27 @@ static struct migrator mo_test_migrator_2 = {
 	.offload_copy = mo_test_offload_copy,
 };
 
-/* These tests need the place of the active engine for themselves. */
-static void mo_require_no_engine(struct kunit *test)
+/* The engine that a folio would find that migrates for this reason. */
+static const char *mo_engine_for(int reason)
 {
 	struct migrate_engine *engine;
+	const char *name;
 	int idx;
 
-	engine = migrate_engine_enter(&idx);
+	engine = migrate_engine_enter(reason, &idx);
+	name = engine ? engine->name : "none";
 	migrate_engine_exit(idx);
-	if (engine)
-		kunit_skip(test, "an engine is active, switch it off");
+	return name;
+}
+
+/* These tests need the places of active engines for themselves. */
+static void mo_require_no_engine(struct kunit *test)
+{
+	int reason;
+
+	for (reason = 0; reason < MR_TYPES; reason++)
+		if (strcmp(mo_engine_for(reason), "none"))
+			kunit_skip(test, "an engine is active, switch it off");
 }
 
 static void mo_test_register(struct kunit *test)
@@ -193,13 +204,75 @@ static void mo_test_register_engine(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 }
 
+static bool mo_named(int reason, const char *name)
+{
+	char *buf = kzalloc(PAGE_SIZE, GFP_KERNEL);
+	bool same;
+
+	if (!buf)
+		return false;
+	/* As sysfs has it: a page of its own, with the name and a newline. */
+	migrate_engine_name_for(reason, buf);
+	same = sysfs_streq(buf, name);
+	kfree(buf);
+	return same;
+}
+
+/* An engine for one reason, another one or none for all others. */
+static void mo_test_engine_for_reason(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.version = MIGRATE_ENGINE_VERSION,
+		.name = "kunit-e",
+		.copy = mo_test_engine_copy,
+	};
+
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_engine_select_for(MR_DEMOTION, "kunit-e"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "default"));
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_engine_select_for(MR_DEMOTION, "kunit-e"));
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "kunit-e"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_SYSCALL, "none"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_SYSCALL, "none"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "cpu");
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_engine_select_for(MR_SYSCALL, "default"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
+	/* What fails changes nothing. */
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_engine_select_for(MR_DEMOTION, ""));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
+
+	/* One that goes is gone everywhere. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "default"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "cpu");
+	/* And none at all means just that. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_DAMON, "cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "none");
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DAMON, "default"));
+}
+
 static int mo_test_copier(void *arg)
 {
 	struct migrate_copy_batch *batch = arg;
+	struct migrate_engine *engine;
 	int idx, rc = -ENODEV;
 
-	if (migrate_engine_enter(&idx))
-		rc = migrate_engine_copy(batch);
+	engine = migrate_engine_enter(MR_SYSCALL, &idx);
+	if (engine)
+		rc = migrate_engine_copy(engine, batch);
 	migrate_engine_exit(idx);
 	return rc;
 }
@@ -418,6 +491,7 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_parse_all),
 	KUNIT_CASE(mo_test_register),
 	KUNIT_CASE(mo_test_register_engine),
+	KUNIT_CASE(mo_test_engine_for_reason),
 	KUNIT_CASE(mo_test_wants),
 	KUNIT_CASE(mo_test_unregister_while_copying),
 	KUNIT_CASE(mo_test_register_stream),
