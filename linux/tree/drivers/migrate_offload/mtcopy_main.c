@@ -33,37 +33,23 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/atomic.h>
-#include <linux/cpumask.h>
-#include <linux/list.h>
-#include <linux/llist.h>
 #include <linux/mempool.h>
-#include <linux/migrate_copy_offload.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
-#include <linux/sched/stat.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
-#include <linux/spinlock.h>
 #include <linux/string.h>
-#include <linux/wait.h>
-#include <linux/workqueue.h>
 
-/* The caller and its helpers. */
-#define MTCOPY_MAX_THREADS 32
-
-/* The core asks for no more pairs at once. */
-#define MTCOPY_MAX_PAIRS 512
+#include "mtcopy.h"
 
 /*
  * Chunks for each thread: enough that a helper which starts late, or is
  * preempted, leaves most of its share to the others.
  */
 #define MTCOPY_CHUNKS_PER_THREAD 4
-#define MTCOPY_MAX_CHUNKS 256
 
 /*
  * And no larger than this, as far as MTCOPY_MAX_CHUNKS allows.  When the caller
@@ -73,66 +59,8 @@
  */
 #define MTCOPY_MAX_CHUNK_BYTES SZ_64K
 
-/* How long to spin for a helper: what takes longer has been preempted. */
-#define MTCOPY_SPIN_NS (100 * NSEC_PER_USEC)
-
-/*
- * How long a helper stays when there is nothing to copy: as long as it has been
- * copying, so that it is of use at least half of the time, within these.  The
- * lower one is about what it takes to wake it again.
- */
-#define MTCOPY_LINGER_MIN_NS (50 * NSEC_PER_USEC)
-#define MTCOPY_LINGER_MAX_NS NSEC_PER_MSEC
-
 /* Streams that there can be at the same time without any allocation. */
 #define MTCOPY_POOL_MIN 4
-
-/* A pair of a batch. */
-struct mtcopy_pair {
-	struct llist_node node;		/* in mtcopy_stream.done */
-	atomic_long_t bytes_left;
-	unsigned int index;
-};
-
-/* A batch being copied. */
-struct mtcopy_job {
-	struct list_head list;		/* in .ready or .spare of the stream */
-	struct migrate_copy_batch *batch;
-	unsigned int next_chunk;	/* under the lock of the stream */
-	unsigned int nr_chunks;
-	unsigned int nr_pairs;
-	unsigned int nr_left;		/* pairs, not yet reported */
-	size_t chunk_bytes;
-	struct migrate_copy_pos starts[MTCOPY_MAX_CHUNKS];
-	struct mtcopy_pair pairs[MTCOPY_MAX_PAIRS];
-};
-
-struct mtcopy_stream;
-
-struct mtcopy_helper {
-	struct work_struct work;
-	struct mtcopy_stream *stream;
-	int cpu;
-	bool alone;			/* on its CPU, when it left */
-	bool busy;			/* set by the caller, cleared by it */
-};
-
-struct mtcopy_stream {
-	spinlock_t lock;		/* protects the next three */
-	struct list_head ready;		/* jobs with chunks to take */
-	size_t ready_bytes;		/* about, of them */
-	unsigned int nr_helpers;	/* that will look at @ready again */
-
-	struct llist_head done;		/* pairs to report, the latest first */
-	wait_queue_head_t wait;		/* the caller, for @done */
-	bool closing;			/* nothing will come any more */
-
-	size_t submitted;		/* bytes */
-	unsigned int nr_pairs;		/* in flight */
-	struct list_head spare;		/* jobs to use again */
-	struct cpumask cpus;
-	struct mtcopy_helper helpers[MTCOPY_MAX_THREADS - 1];
-};
 
 static unsigned int max_threads;
 module_param(max_threads, uint, 0644);
@@ -145,146 +73,9 @@ module_param(min_thread_bytes, uint, 0644);
 MODULE_PARM_DESC(min_thread_bytes,
 		 "bytes that each CPU gets to copy at least, default 262144; less than twice as much in all is declined");
 
-static struct workqueue_struct *mtcopy_wq;
+struct workqueue_struct *mtcopy_wq;
 static mempool_t *mtcopy_streams;
 static mempool_t *mtcopy_jobs;
-
-/* Take the next chunk of the oldest job.  Returns the job, or NULL. */
-static struct mtcopy_job *mtcopy_take(struct mtcopy_stream *stream,
-				      unsigned int *chunk)
-{
-	struct mtcopy_job *job;
-
-	spin_lock(&stream->lock);
-	job = list_first_entry_or_null(&stream->ready, struct mtcopy_job, list);
-	if (job) {
-		*chunk = job->next_chunk++;
-		stream->ready_bytes -= job->chunk_bytes;
-		if (job->next_chunk == job->nr_chunks)
-			list_del(&job->list);
-	}
-	spin_unlock(&stream->lock);
-	return job;
-}
-
-/* A part of a pair is copied.  If it was the last one, tell the caller. */
-static void mtcopy_account(struct mtcopy_stream *stream,
-			   struct mtcopy_pair *pair, size_t bytes)
-{
-	if (atomic_long_sub_return(bytes, &pair->bytes_left))
-		return;
-
-	/* The job may be gone as soon as the caller sees this. */
-	llist_add(&pair->node, &stream->done);
-	/* Adding is a full barrier, as is what the caller does to sleep. */
-	if (waitqueue_active(&stream->wait))
-		wake_up(&stream->wait);
-}
-
-/* Any number of CPUs do this at once, each with a chunk of its own. */
-static void mtcopy_copy_chunk(struct mtcopy_stream *stream,
-			      struct mtcopy_job *job, unsigned int chunk)
-{
-	struct migrate_copy_batch *batch = job->batch;
-	struct migrate_copy_pos pos = job->starts[chunk];
-	unsigned int nr_pairs = job->nr_pairs;
-	size_t left = job->chunk_bytes;
-
-	while (left && pos.pair < nr_pairs) {
-		struct mtcopy_pair *pair = &job->pairs[pos.pair];
-		size_t size = folio_size(batch->pairs[pos.pair].src);
-		size_t part = min(left, size - pos.offset);
-
-		migrate_copy_range(batch, pos, part);
-		left -= part;
-		pos.pair++;
-		pos.offset = 0;
-		/* After the last one both @job and @batch may be gone. */
-		mtcopy_account(stream, pair, part);
-	}
-}
-
-/* Wait for more to do.  Returns false when it is time to go. */
-static bool mtcopy_linger(struct mtcopy_stream *stream, u64 linger_ns)
-{
-	u64 until = local_clock() + linger_ns;
-
-	while (list_empty(&stream->ready)) {
-		if (READ_ONCE(stream->closing) || !single_task_running() ||
-		    local_clock() > until)
-			return false;
-		cpu_relax();
-	}
-	return true;
-}
-
-/*
- * Go, unless there is something to do after all: a batch that was submitted
- * counts on those who were there.  Only who is not alone goes in any case.
- */
-static bool mtcopy_leave(struct mtcopy_stream *stream, bool alone)
-{
-	bool leaves;
-
-	spin_lock(&stream->lock);
-	leaves = !alone || list_empty(&stream->ready);
-	stream->nr_helpers -= leaves;
-	spin_unlock(&stream->lock);
-	return leaves;
-}
-
-static void mtcopy_helper_fn(struct work_struct *work)
-{
-	struct mtcopy_helper *helper =
-		container_of(work, struct mtcopy_helper, work);
-	struct mtcopy_stream *stream = helper->stream;
-	u64 ns, begin = local_clock();
-	struct mtcopy_job *job;
-	unsigned int chunk;
-
-	for (;;) {
-		while ((job = mtcopy_take(stream, &chunk))) {
-			mtcopy_copy_chunk(stream, job, chunk);
-			if (!single_task_running())
-				break;
-		}
-		ns = clamp(local_clock() - begin, MTCOPY_LINGER_MIN_NS,
-			   MTCOPY_LINGER_MAX_NS);
-		if (!job && mtcopy_linger(stream, ns)) {
-			begin = local_clock();
-			continue;
-		}
-		helper->alone = single_task_running();
-		if (mtcopy_leave(stream, helper->alone))
-			break;
-	}
-	/* The stream may be gone as soon as the caller sees this. */
-	smp_store_release(&helper->busy, false);
-}
-
-static bool mtcopy_is_busy(struct mtcopy_helper *helper)
-{
-	/* Pairs with the release in mtcopy_helper_fn(). */
-	return smp_load_acquire(&helper->busy);
-}
-
-/*
- * After this the helper does not touch the stream.  A worker does not look at a
- * work item again after it has called its function.
- */
-static void mtcopy_end_helper(struct mtcopy_helper *helper, u64 spin_until)
-{
-	if (cancel_work(&helper->work))
-		return;		/* has not begun, and will not */
-
-	while (mtcopy_is_busy(helper)) {
-		if (need_resched() || local_clock() > spin_until) {
-			flush_work(&helper->work);
-			return;
-		}
-		cpu_relax();
-	}
-}
 
 /* How many CPUs would so many bytes keep busy, if they were idle? */
 static unsigned int mtcopy_wanted_threads(size_t bytes)
@@ -304,7 +95,6 @@ static bool mtcopy_wants(int dst_nid, size_t bytes)
 static int mtcopy_open(struct migrate_copy_stream *copy_stream)
 {
 	struct mtcopy_stream *stream;
-	unsigned int i;
 
 	if (mtcopy_wanted_threads(copy_stream->bytes) < 2)
 		return -EOPNOTSUPP;
@@ -319,68 +109,9 @@ static int mtcopy_open(struct migrate_copy_stream *copy_stream)
 	INIT_LIST_HEAD(&stream->ready);
 	INIT_LIST_HEAD(&stream->spare);
 	init_waitqueue_head(&stream->wait);
-	for (i = 0; i < ARRAY_SIZE(stream->helpers); i++) {
-		INIT_WORK(&stream->helpers[i].work, mtcopy_helper_fn);
-		stream->helpers[i].stream = stream;
-		stream->helpers[i].cpu = -1;
-	}
+	mtcopy_init_helpers(stream);
 	copy_stream->private = stream;
 	return 0;
-}
-
-/*
- * Find CPUs, so that there can be @wanted helpers.  Returns how many there will
- * be, and in @stream->cpus where they have to be started.
- */
-static unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
-				     unsigned int wanted)
-{
-	unsigned int i, nr_helpers = READ_ONCE(stream->nr_helpers);
-	struct mtcopy_helper *helper = stream->helpers;
-	struct cpumask *cpus = &stream->cpus;
-
-	cpumask_clear(cpus);
-	if (nr_helpers >= wanted)
-		return nr_helpers;
-
-	migrate_pick_idle_cpus(nid, wanted - nr_helpers, cpus);
-	for (i = 0; i < ARRAY_SIZE(stream->helpers); i++, helper++) {
-		/* A CPU is idle also when its helper is about to begin... */
-		if (mtcopy_is_busy(helper)) {
-			__cpumask_clear_cpu(helper->cpu, cpus);
-			continue;
-		}
-		/* ...and not yet when it just left because of nothing to do. */
-		if (helper->alone &&
-		    nr_helpers + cpumask_weight(cpus) < wanted)
-			__cpumask_set_cpu(helper->cpu, cpus);
-		helper->alone = false;
-	}
-	return nr_helpers + cpumask_weight(cpus);
-}
-
-static void mtcopy_start_helpers(struct mtcopy_stream *stream)
-{
-	unsigned int i = 0;
-	int cpu;
-
-	for_each_cpu(cpu, &stream->cpus) {
-		struct mtcopy_helper *helper;
-
-		/* Some have left, but are not gone yet. */
-		while (i < ARRAY_SIZE(stream->helpers) &&
-		       mtcopy_is_busy(&stream->helpers[i]))
-			i++;
-		if (i == ARRAY_SIZE(stream->helpers))
-			break;
-		helper = &stream->helpers[i];
-		helper->cpu = cpu;
-		helper->busy = true;
-		spin_lock(&stream->lock);
-		stream->nr_helpers++;
-		spin_unlock(&stream->lock);
-		queue_work_on(cpu, mtcopy_wq, &helper->work);
-	}
 }
 
 static struct mtcopy_job *mtcopy_get_job(struct mtcopy_stream *stream)
@@ -536,15 +267,8 @@ static void mtcopy_close(struct migrate_copy_stream *copy_stream)
 {
 	struct mtcopy_stream *stream = copy_stream->private;
 	struct mtcopy_job *job, *next;
-	u64 spin_until;
-	unsigned int i;
 
-	WRITE_ONCE(stream->closing, true);
-	spin_until = local_clock() + MTCOPY_SPIN_NS;
-	for (i = 0; i < ARRAY_SIZE(stream->helpers); i++)
-		if (mtcopy_is_busy(&stream->helpers[i]))
-			mtcopy_end_helper(&stream->helpers[i], spin_until);
-
+	mtcopy_end_helpers(stream);
 	list_for_each_entry_safe(job, next, &stream->spare, list)
 		mempool_free(job, mtcopy_jobs);
 	mempool_free(stream, mtcopy_streams);
