@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * CPU time that others spend for a task whose cgroup has a limit (cpu.max).
+ */
+#ifndef _LINUX_SCHED_BANDWIDTH_H
+#define _LINUX_SCHED_BANDWIDTH_H
+
+#include <linux/types.h>
+
+struct task_struct;
+
+#ifdef CONFIG_CFS_BANDWIDTH
+bool cfs_bandwidth_limits(struct task_struct *p);
+bool cfs_bandwidth_is_left(struct task_struct *p);
+void cfs_bandwidth_charge(struct task_struct *p, u64 ns);
+#else
+static inline bool cfs_bandwidth_limits(struct task_struct *p)
+{
+	return false;
+}
+
+static inline bool cfs_bandwidth_is_left(struct task_struct *p)
+{
+	return true;
+}
+
+static inline void cfs_bandwidth_charge(struct task_struct *p, u64 ns)
+{
+}
+#endif
+
+#endif /* _LINUX_SCHED_BANDWIDTH_H */
