@@ -366,6 +366,15 @@ void migrate_part_count(const struct migrate_windows *w,
 	migrate_part_count_to(migrate_engine_stats(w->engine), part);
 }
 
+/* The engine is done with all that it was given, and has said what it took. */
+void migrate_windows_settle(struct migrate_windows *w)
+{
+	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+			      MO_HELPER_NS, w->stream.helper_ns);
+	migrate_offload_count(migrate_engine_stats(w->engine), MO_HELPER_NS,
+			      w->stream.helper_ns);
+}
+
 /* All folios of a list are left to the CPU, without a look at any of them. */
 static void migrate_windows_count_unasked(const struct migrate_windows *w,
 					  unsigned int nr_folios,

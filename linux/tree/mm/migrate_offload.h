@@ -26,6 +26,7 @@ enum migrate_offload_counter {
 	MO_ENGINE_FOLIOS,	/* copied by it, and its copy accepted */
 	MO_ENGINE_BYTES,
 	MO_ENGINE_NS,		/* it was at them */
+	MO_HELPER_NS,		/* CPU time of those who helped */
 	MO_CPU_FOLIOS,		/* left to the CPU, for any cause below */
 	MO_CPU_BYTES,
 	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
@@ -555,6 +556,7 @@ enum migrate_offload_counter
 migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
 void migrate_part_count(const struct migrate_windows *w,
 			const struct migrate_part *part);
+void migrate_windows_settle(struct migrate_windows *w);
 void migrate_windows_count_over(const struct migrate_windows *w);
 void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
 			 u64 unmapped_ns, bool copied, int rc);

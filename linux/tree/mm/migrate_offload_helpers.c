@@ -7,10 +7,12 @@
 
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
+#include <linux/cpuset.h>
 #include <linux/export.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/sched/bandwidth.h>
 #include <linux/sched/isolation.h>
 #include <linux/sched/topology.h>
 #include <linux/topology.h>
@@ -124,7 +126,8 @@ static unsigned int cpus_in_same_llc(const struct cpumask *mask, int cpu)
  * with a link to memory for each cache that gives the most bandwidth, on others
  * it costs nothing.  @this_cpu counts as picked: it copies too.
  */
-static void pick_spread(const struct cpumask *near, int this_cpu,
+static void pick_spread(const struct cpumask *near,
+			const struct cpumask *allowed, int this_cpu,
 			unsigned int max_cpus, struct cpumask *picked)
 {
 	unsigned int per_llc, nr_left = 1;
@@ -132,7 +135,7 @@ static void pick_spread(const struct cpumask *near, int this_cpu,
 
 	for (per_llc = 1; nr_left && per_llc <= 2 * max_cpus; per_llc *= 2) {
 		nr_left = 0;
-		for_each_cpu(cpu, near) {
+		for_each_cpu_and(cpu, near, allowed) {
 			if (cpumask_weight(picked) >= max_cpus)
 				return;
 			if (cpu == this_cpu || cpumask_test_cpu(cpu, picked) ||
@@ -148,10 +151,54 @@ static void pick_spread(const struct cpumask *near, int this_cpu,
 }
 
 /**
+ * migrate_allowed_cpus - where may others copy for the current task?
+ * @allowed: those of its cpuset.  What the task itself was bound to, by
+ *	sched_setaffinity(), does not bind others.
+ *
+ * Context: task; takes a spinlock of cpusets.
+ */
+void migrate_allowed_cpus(struct cpumask *allowed)
+{
+	cpuset_cpus_allowed(current, allowed);
+}
+EXPORT_SYMBOL_GPL(migrate_allowed_cpus);
+
+/**
+ * migrate_may_use_helpers - may others spend CPU time for the current task?
+ *
+ * Context: task; the result is a hint.
+ * Return: whether what cpu.max allows its cgroup is not used up.
+ */
+bool migrate_may_use_helpers(void)
+{
+	return cfs_bandwidth_is_left(current);
+}
+EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
+
+/**
+ * migrate_copy_charge_helpers - others have copied for the current task
+ * @stream: for what.
+ * @ns: CPU time that they have spent on it since this was called last.
+ *
+ * It is taken from what cpu.max allows the cgroup of the task, which asked for
+ * it.  For an engine to call now and then, as what was spent meanwhile was not
+ * limited by anything.
+ *
+ * Context: in migrate_engine_ops.submit, .reap or .close of the stream.
+ */
+void migrate_copy_charge_helpers(struct migrate_copy_stream *stream, u64 ns)
+{
+	stream->helper_ns += ns;
+	cfs_bandwidth_charge(current, ns);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_charge_helpers);
+
+/**
  * migrate_pick_idle_cpus - find idle CPUs near a node
  * @nid: the node to be near to, usually the destination's.  It may have no
  *	CPUs; then those of the nearest node that has some come first.
  * @max_cpus: how many at most.
+ * @allowed: pick no others, see migrate_allowed_cpus().
  * @picked: the CPUs, which were idle a moment ago.
  *
  * Isolated CPUs (isolcpus=, nohz_full=, isolated cpuset partitions) are left
@@ -161,6 +208,7 @@ static void pick_spread(const struct cpumask *near, int this_cpu,
  * Return: the number of CPUs in @picked.
  */
 unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
+				    const struct cpumask *allowed,
 				    struct cpumask *picked)
 {
 	const struct cpumask *near;
@@ -176,7 +224,7 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 
 	rcu_read_lock();
 	for_each_numa_hop_mask(near, nid) {
-		pick_spread(near, this_cpu, max_cpus, picked);
+		pick_spread(near, allowed, this_cpu, max_cpus, picked);
 		if (cpumask_weight(picked) >= max_cpus)
 			break;
 	}

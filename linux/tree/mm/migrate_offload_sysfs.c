@@ -50,6 +50,7 @@ STATS_ATTR(offered_bytes, MO_OFFERED_BYTES);
 STATS_ATTR(engine_folios, MO_ENGINE_FOLIOS);
 STATS_ATTR(engine_bytes, MO_ENGINE_BYTES);
 STATS_ATTR(engine_ns, MO_ENGINE_NS);
+STATS_ATTR(helper_ns, MO_HELPER_NS);
 STATS_ATTR(cpu_folios, MO_CPU_FOLIOS);
 STATS_ATTR(cpu_bytes, MO_CPU_BYTES);
 STATS_ATTR(not_eligible_folios, MO_NOT_ELIGIBLE_FOLIOS);
@@ -69,6 +70,7 @@ static struct attribute *stats_attrs[] = {
 	&stats_engine_folios.attr,
 	&stats_engine_bytes.attr,
 	&stats_engine_ns.attr,
+	&stats_helper_ns.attr,
 	&stats_cpu_folios.attr,
 	&stats_cpu_bytes.attr,
 	&stats_not_eligible_folios.attr,

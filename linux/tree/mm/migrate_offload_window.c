@@ -443,8 +443,10 @@ int __migrate_windows_finish(struct migrate_windows *w)
 		migrate_part_free(w->spare);
 	if (w->open)
 		migrate_engine_close(w->engine, &w->stream);
-	if (w->engine)
+	if (w->engine) {
+		migrate_windows_settle(w);
 		migrate_engine_exit(w->srcu_idx);
+	}
 	migrate_trace_last(w);
 	/* What is moved from now on is not ours. */
 	w->run->content = MIGRATE_CONTENT_SRC;

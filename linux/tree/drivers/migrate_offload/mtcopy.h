@@ -65,10 +65,13 @@ struct mtcopy_stream {
 	struct llist_head done;		/* pairs to report, the latest first */
 	wait_queue_head_t wait;		/* the caller, for @done */
 	bool closing;			/* nothing will come any more */
+	atomic64_t helper_ns;		/* CPU time, of all helpers */
 
 	size_t submitted;		/* bytes */
 	unsigned int nr_pairs;		/* in flight */
+	u64 charged_ns;			/* of that */
 	struct list_head spare;		/* jobs to use again */
+	struct cpumask allowed;		/* by the caller's cpuset */
 	struct cpumask cpus;
 	struct mtcopy_helper helpers[MTCOPY_MAX_THREADS - 1];
 };

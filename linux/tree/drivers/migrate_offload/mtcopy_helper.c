@@ -104,31 +104,44 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool alone)
 	return leaves;
 }
 
+/* Say what was spent since @begin, and begin anew. */
+static u64 mtcopy_note_spent(struct mtcopy_stream *stream, u64 begin)
+{
+	u64 now = local_clock();
+
+	atomic64_add(now - begin, &stream->helper_ns);
+	return now;
+}
+
 static void mtcopy_helper_fn(struct work_struct *work)
 {
 	struct mtcopy_helper *helper =
 		container_of(work, struct mtcopy_helper, work);
 	struct mtcopy_stream *stream = helper->stream;
-	u64 ns, begin = local_clock();
+	u64 ns, now, begin = local_clock();
 	struct mtcopy_job *job;
 	unsigned int chunk;
 
+	now = begin;
 	for (;;) {
 		while ((job = mtcopy_take(stream, &chunk))) {
 			mtcopy_copy_chunk(stream, job, chunk);
+			now = mtcopy_note_spent(stream, now);
 			if (!single_task_running())
 				break;
 		}
-		ns = clamp(local_clock() - begin, MTCOPY_LINGER_MIN_NS,
+		ns = clamp(now - begin, MTCOPY_LINGER_MIN_NS,
 			   MTCOPY_LINGER_MAX_NS);
 		if (!job && mtcopy_linger(stream, ns)) {
-			begin = local_clock();
+			now = mtcopy_note_spent(stream, now);
+			begin = now;
 			continue;
 		}
 		helper->alone = single_task_running();
 		if (mtcopy_leave(stream, helper->alone))
 			break;
 	}
+	mtcopy_note_spent(stream, now);
 	/* The stream may be gone as soon as the caller sees this. */
 	smp_store_release(&helper->busy, false);
 }
@@ -195,7 +208,7 @@ unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 	if (nr_helpers >= wanted)
 		return nr_helpers;
 
-	migrate_pick_idle_cpus(nid, wanted - nr_helpers, cpus);
+	migrate_pick_idle_cpus(nid, wanted - nr_helpers, &stream->allowed, cpus);
 	for (i = 0; i < ARRAY_SIZE(stream->helpers); i++, helper++) {
 		/* A CPU is idle also when its helper is about to begin... */
 		if (mtcopy_is_busy(helper)) {
@@ -203,7 +216,8 @@ unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 			continue;
 		}
 		/* ...and not yet when it just left because of nothing to do. */
-		if (helper->alone &&
+		if (helper->alone && cpumask_test_cpu(helper->cpu,
+						      &stream->allowed) &&
 		    nr_helpers + cpumask_weight(cpus) < wanted)
 			__cpumask_set_cpu(helper->cpu, cpus);
 		helper->alone = false;

@@ -89,7 +89,8 @@ static unsigned int mtcopy_wanted_threads(size_t bytes)
 
 static bool mtcopy_wants(int dst_nid, size_t bytes)
 {
-	return mtcopy_wanted_threads(bytes) >= 2 && migrate_any_idle_cpu();
+	return mtcopy_wanted_threads(bytes) >= 2 && migrate_any_idle_cpu() &&
+		migrate_may_use_helpers();
 }
 
 static int mtcopy_open(struct migrate_copy_stream *copy_stream)
@@ -110,6 +111,7 @@ static int mtcopy_open(struct migrate_copy_stream *copy_stream)
 	INIT_LIST_HEAD(&stream->spare);
 	init_waitqueue_head(&stream->wait);
 	mtcopy_init_helpers(stream);
+	migrate_allowed_cpus(&stream->allowed);
 	copy_stream->private = stream;
 	return 0;
 }
@@ -164,6 +166,18 @@ static unsigned int mtcopy_threads_for(const struct mtcopy_stream *stream,
 	return nr;
 }
 
+/* Have what helpers have spent come off the limit of the caller's cgroup. */
+static void mtcopy_charge(struct migrate_copy_stream *copy_stream)
+{
+	struct mtcopy_stream *stream = copy_stream->private;
+	u64 spent_ns = atomic64_read(&stream->helper_ns);
+
+	if (spent_ns == stream->charged_ns)
+		return;
+	migrate_copy_charge_helpers(copy_stream, spent_ns - stream->charged_ns);
+	stream->charged_ns = spent_ns;
+}
+
 /*
  * What comes when there is no helper, and none can be had, is declined: the
  * caller is no faster than the ordinary path.  The next may have better luck.
@@ -177,6 +191,9 @@ static int mtcopy_submit(struct migrate_copy_stream *copy_stream,
 
 	if (batch->nr_pairs > MTCOPY_MAX_PAIRS)
 		return -EOPNOTSUPP;
+	mtcopy_charge(copy_stream);
+	if (!migrate_may_use_helpers())
+		return -EBUSY;
 
 	nr_threads = mtcopy_threads_for(stream, copy_stream->bytes,
 					batch->bytes);
@@ -269,6 +286,7 @@ static void mtcopy_close(struct migrate_copy_stream *copy_stream)
 	struct mtcopy_job *job, *next;
 
 	mtcopy_end_helpers(stream);
+	mtcopy_charge(copy_stream);
 	list_for_each_entry_safe(job, next, &stream->spare, list)
 		mempool_free(job, mtcopy_jobs);
 	mempool_free(stream, mtcopy_streams);

@@ -108,6 +108,8 @@ struct migrate_copy_batch {
  * @dst_nid: the node of the first destination.  Usually that of all.
  * @bytes: how much there is to migrate, in all batches: not all of it may come.
  * @private: the engine's, from @open to @close.
+ * @helper_ns: CPU time that others have spent on it, see
+ *	migrate_copy_charge_helpers().  Core's.
  *
  * While an engine is at one batch, the core unmaps the folios of the next and
  * moves those of the one before.  A stream belongs to one task, which makes all
@@ -119,6 +121,7 @@ struct migrate_copy_stream {
 	int dst_nid;
 	size_t bytes;
 	void *private;
+	u64 helper_ns;
 };
 
 /**
@@ -191,9 +194,13 @@ unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,
 				size_t *chunk_bytes);
 void migrate_copy_range(struct migrate_copy_batch *batch,
 			struct migrate_copy_pos pos, size_t bytes);
+void migrate_allowed_cpus(struct cpumask *allowed);
 unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
+				    const struct cpumask *allowed,
 				    struct cpumask *picked);
 bool migrate_any_idle_cpu(void);
+bool migrate_may_use_helpers(void);
+void migrate_copy_charge_helpers(struct migrate_copy_stream *stream, u64 ns);
 void migrate_copy_done(struct migrate_copy_batch *batch, unsigned int pair);
 void migrate_copy_hold(struct migrate_copy_pair *pair);
 void migrate_copy_unhold(struct folio *src, struct folio *dst);
