@@ -162,7 +162,7 @@ static void migrate_pair_up(struct migrate_copy_pair *pairs, unsigned int from,
  * Decide on each pair, and put the array and the lists in order for an engine.
  * Not before the TLBs were flushed: see migrate_offload_eligible().
  */
-void migrate_part_sort(struct migrate_part *part)
+void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
 	unsigned int i, nr_awaited = 0;
@@ -177,6 +177,7 @@ void migrate_part_sort(struct migrate_part *part)
 		case MIGRATE_PAIR_REST:
 			part->outcome.folios[MO_NOT_ELIGIBLE_FOLIOS]++;
 			part->outcome.cpu_bytes += bytes;
+			migrate_payers_add(&w->payers, pair->src, false);
 			continue;
 		case MIGRATE_PAIR_AWAITED:
 			migrate_pair_up(copy->pairs, i, nr_awaited++);
@@ -357,11 +358,12 @@ static void migrate_part_count_to(struct migrate_offload_stats *stats,
 }
 
 /* All that became of a part is known. */
-void migrate_part_count(const struct migrate_windows *w,
+void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part)
 {
 	if (!w->engine)
 		return;
+	w->payers.engine_ns += part->outcome.engine_ns;
 	migrate_part_count_to(migrate_offload_reason_stats[w->reason], part);
 	migrate_part_count_to(migrate_engine_stats(w->engine), part);
 }
@@ -369,14 +371,17 @@ void migrate_part_count(const struct migrate_windows *w,
 /* The engine is done with all that it was given, and has said what it took. */
 void migrate_windows_settle(struct migrate_windows *w)
 {
+	w->payers.helper_ns = w->stream.helper_ns;
 	migrate_offload_count(migrate_offload_reason_stats[w->reason],
 			      MO_HELPER_NS, w->stream.helper_ns);
 	migrate_offload_count(migrate_engine_stats(w->engine), MO_HELPER_NS,
 			      w->stream.helper_ns);
+	migrate_payers_settle(&w->payers);
 }
 
 /* All folios of a list are left to the CPU, without a look at any of them. */
-static void migrate_windows_count_unasked(const struct migrate_windows *w,
+static void migrate_windows_count_unasked(struct migrate_windows *w,
+					  const struct list_head *from,
 					  unsigned int nr_folios,
 					  enum migrate_offload_counter why)
 {
@@ -391,6 +396,8 @@ static void migrate_windows_count_unasked(const struct migrate_windows *w,
 		migrate_offload_count(stats[i], MO_CPU_FOLIOS, nr_folios);
 		migrate_offload_count(stats[i], MO_CPU_BYTES, w->total_bytes);
 	}
+	migrate_payers_add_list(&w->payers, from);
+	migrate_payers_settle(&w->payers);
 }
 
 /* A folio was to be out of reach for longer than the limit: by itself. */
@@ -526,7 +533,7 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 		why = migrate_windows_in_vain(w, NUMA_NO_NODE);
 		w->on = needed || why == MO_ENGINE_FOLIOS;
 		if (!w->on)
-			migrate_windows_count_unasked(w, nr_folios, why);
+			migrate_windows_count_unasked(w, from, nr_folios, why);
 		w->paces = migrate_engine_paces(w->engine);
 	} else {
 		migrate_engine_exit(w->srcu_idx);

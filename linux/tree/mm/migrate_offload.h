@@ -15,6 +15,7 @@
 #include <linux/percpu.h>
 #include <linux/sizes.h>
 
+#include "migrate_offload_payers.h"
 #include "migrate_offload_rules.h"
 #include "migrate_run.h"
 
@@ -215,6 +216,7 @@ struct migrate_windows {
 	struct migrate_engine *engine;	/* NULL: the CPU copies */
 	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
 	struct migrate_copy_stream stream;
+	struct migrate_payers payers;
 	struct migrate_plan plan;	/* for the window that is being filled */
 	size_t total_bytes;
 
@@ -500,7 +502,7 @@ bool migrate_measuring(void);
 
 /* mm/migrate_offload_move.c */
 void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part);
-void migrate_part_judge(struct migrate_part *part,
+void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
 			enum migrate_offload_counter why);
 void migrate_part_move_range(struct migrate_windows *w,
@@ -544,7 +546,7 @@ void migrate_part_free(struct migrate_part *part);
 void migrate_part_init(struct migrate_part *part);
 void migrate_part_add(struct migrate_part *part, struct folio *src,
 		      struct folio *dst, u64 unmapped_ns);
-void migrate_part_sort(struct migrate_part *part);
+void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part);
 enum migrate_offload_counter
 migrate_pair_judge(struct migrate_copy_pair *pair,
 		   enum migrate_offload_counter why);
@@ -554,7 +556,7 @@ int migrate_part_copy(const struct migrate_windows *w,
 void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
 migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
-void migrate_part_count(const struct migrate_windows *w,
+void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
 void migrate_windows_settle(struct migrate_windows *w);
 void migrate_windows_count_over(const struct migrate_windows *w);

@@ -181,8 +181,8 @@ EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
  * @ns: CPU time that they have spent on it since this was called last.
  *
  * It is taken from what cpu.max allows the cgroup of the task, which asked for
- * it.  For an engine to call now and then, as what was spent meanwhile was not
- * limited by anything.
+ * it, and is counted for the cgroups whose memory migrates.  For an engine to
+ * call now and then, as what was spent meanwhile was not limited by anything.
  *
  * Context: in migrate_engine_ops.submit, .reap or .close of the stream.
  */

@@ -107,7 +107,7 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 }
 
 /* What became of a pair that the engine had, and where its content is now. */
-void migrate_part_judge(struct migrate_part *part,
+void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
 			enum migrate_offload_counter why)
 {
@@ -117,11 +117,13 @@ void migrate_part_judge(struct migrate_part *part,
 	if (end == MO_ENGINE_FOLIOS) {
 		pair->content = MIGRATE_CONTENT_DST;
 		part->outcome.engine_bytes += folio_size(pair->src);
+		migrate_payers_add(&w->payers, pair->src, true);
 	} else if (end == MO_HELD_FOLIOS) {
 		pair->content = MIGRATE_CONTENT_HELD;
 	} else {
 		pair->content = MIGRATE_CONTENT_SRC;
 		part->outcome.cpu_bytes += folio_size(pair->src);
+		migrate_payers_add(&w->payers, pair->src, false);
 	}
 }
 
@@ -164,7 +166,7 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 			&copy->pairs[copy->pairs[i].nth_done];
 
 		w->flying_bytes -= folio_size(pair->src);
-		migrate_part_judge(part, pair, MO_ENGINE_FOLIOS);
+		migrate_part_judge(w, part, pair, MO_ENGINE_FOLIOS);
 		again |= migrate_pair_is_awaited(pair);
 	}
 	part->nr_collected = to;

@@ -177,9 +177,14 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 }
 
 /* Nothing is asked of the engine: all pairs are the CPU's, and this is why. */
-static void migrate_part_leave(struct migrate_part *part,
+static void migrate_part_leave(struct migrate_windows *w,
+			       struct migrate_part *part,
 			       enum migrate_offload_counter why)
 {
+	unsigned int i;
+
+	for (i = 0; i < part->nr_all && w->engine; i++)
+		migrate_payers_add(&w->payers, part->copy.pairs[i].src, false);
 	part->outcome.folios[why] += part->nr_all;
 	part->outcome.cpu_bytes += part->bytes;
 	part->copy.nr_pairs = 0;
@@ -198,9 +203,9 @@ static void migrate_part_launch(struct migrate_windows *w,
 	part->flushed_ns = w->now_ns;
 	why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
 	if (why != MO_ENGINE_FOLIOS) {
-		migrate_part_leave(part, why);
+		migrate_part_leave(w, part, why);
 	} else {
-		migrate_part_sort(part);
+		migrate_part_sort(w, part);
 		why = part->copy.nr_pairs ? migrate_part_submit(w, part) :
 					    MO_ENGINE_FOLIOS;
 	}
@@ -213,7 +218,7 @@ static void migrate_part_launch(struct migrate_windows *w,
 	if (!part->by_engine || !w->open) {
 		/* Declined, or copied already. */
 		for (i = 0; i < part->copy.nr_pairs; i++)
-			migrate_part_judge(part, &part->copy.pairs[i], why);
+			migrate_part_judge(w, part, &part->copy.pairs[i], why);
 		part->nr_collected = part->copy.nr_pairs;
 		part->copy.nr_done = part->nr_collected;
 		part->took.copied_ns = w->now_ns;

@@ -101,6 +101,9 @@ static void mo_expect_pairs(struct kunit *test, const struct migrate_part *part,
 	KUNIT_EXPECT_EQ(test, want[i], -1);
 }
 
+/* Whose memory it is: nobody's. */
+static struct migrate_windows mo_windows;
+
 static void mo_test_partition(struct kunit *test)
 {
 	static const int eligible[] = { 1, 2, 4, 5, 7, 8, -1 };
@@ -112,7 +115,7 @@ static void mo_test_partition(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, part->nr_all, MO_NR_PAIRS);
 	KUNIT_EXPECT_EQ(test, part->nr_open, MO_NR_PAIRS);
 	KUNIT_EXPECT_EQ(test, part->bytes, MO_NR_PAIRS * PAGE_SIZE);
-	migrate_part_sort(part);
+	migrate_part_sort(&mo_windows, part);
 	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
 			eligible);
 	mo_expect_lists(test, &part->rest_src, &part->rest_dst, busy);
@@ -136,7 +139,7 @@ static void mo_test_partition_awaited(struct kunit *test)
 	folio_set_waiters(pairs->src[5]);
 	folio_set_waiters(pairs->src[6]);
 	folio_set_waiters(pairs->src[8]);
-	migrate_part_sort(part);
+	migrate_part_sort(&mo_windows, part);
 	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
 			eligible);
 	mo_expect_pairs(test, part, all);
@@ -285,7 +288,7 @@ static void mo_test_split(struct kunit *test)
 	for (p = 0; p < param->nr_pairs; p++)
 		migrate_part_add(part, mo_test_folio(test, param->orders[p]),
 				 mo_test_folio(test, param->orders[p]), 0);
-	migrate_part_sort(part);
+	migrate_part_sort(&mo_windows, part);
 
 	mo_check_split(test, param, batch);
 
@@ -318,7 +321,7 @@ static void mo_test_copy_range(struct kunit *test)
 		memset(folio_address(dst), 0xff, folio_size(dst));
 		migrate_part_add(part, src, dst, 0);
 	}
-	migrate_part_sort(part);
+	migrate_part_sort(&mo_windows, part);
 
 	nr = migrate_copy_split(batch, ARRAY_SIZE(starts), starts, &chunk_bytes);
 	while (nr--)

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whose memory migrates: what cgroups are told.
+ */
+#ifndef _MM_MIGRATE_OFFLOAD_PAYERS_H
+#define _MM_MIGRATE_OFFLOAD_PAYERS_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct folio;
+struct mem_cgroup;
+
+/* In the order of their vm_event_items: see memory.stat. */
+enum migrate_memcg_item {
+	MIGRATE_MEMCG_BYTES,		/* copied, by whom ever */
+	MIGRATE_MEMCG_ENGINE_BYTES,	/* of these, by an engine */
+	MIGRATE_MEMCG_ENGINE_NS,	/* it was at them */
+	MIGRATE_MEMCG_HELPER_NS,	/* CPU time of those who helped */
+	NR_MIGRATE_MEMCG_ITEMS,
+};
+
+/* As many cgroups are told apart in one list of folios. */
+#define MIGRATE_MAX_PAYERS 8
+
+struct migrate_payer {
+	struct mem_cgroup *memcg;	/* with a reference */
+	unsigned int pages;
+	unsigned int engine_pages;
+};
+
+/*
+ * Whose memory a call of migrate_pages_batch() had, until it is known how long
+ * that took.
+ */
+struct migrate_payers {
+	unsigned int nr;
+	unsigned int last;		/* who had the last folio */
+	unsigned int engine_pages;	/* of all */
+	unsigned int pages;
+	u64 engine_ns;
+	u64 helper_ns;
+	struct migrate_payer of[MIGRATE_MAX_PAYERS];
+};
+
+#if defined(CONFIG_MEMCG) && defined(CONFIG_MIGRATION_COPY_OFFLOAD)
+void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
+			bool by_engine);
+void migrate_payers_add_list(struct migrate_payers *payers,
+			     const struct list_head *folios);
+void migrate_payers_settle(struct migrate_payers *payers);
+
+/* mm/memcontrol.c */
+void mem_cgroup_count_migration(struct mem_cgroup *memcg, const u64 *nr);
+#else
+static inline void migrate_payers_add(struct migrate_payers *payers,
+				      struct folio *folio, bool by_engine)
+{
+}
+
+static inline void migrate_payers_add_list(struct migrate_payers *payers,
+					   const struct list_head *folios)
+{
+}
+
+static inline void migrate_payers_settle(struct migrate_payers *payers)
+{
+}
+#endif
+
+#endif /* _MM_MIGRATE_OFFLOAD_PAYERS_H */
