@@ -54,6 +54,7 @@ _STEPS = {
 _SIDE_BY_SIDE = {
     "modules": _STEPS["modules"],
     "torture": "./torture --seconds 24",
+    "cgroup": "./cgroup",
     # All rules are kept: this kernel is to be well in the end.
     "runs": "./runs -k",
 }
