@@ -508,25 +508,18 @@ unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
 }
 
 /*
- * A batch begins: nothing has been unmapped yet.  If the engine does not want
- * it, nobody wants to know how long it takes, and it is no longer than ever, it
- * takes the ordinary way.
+ * A list begins, of @nr_folios folios and as many bytes as @w says.  If the engine
+ * does not want it, nobody wants to know how long it takes, and it is not
+ * @needed for another reason, @w is not on.
  */
-void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
+void migrate_windows_enter(struct migrate_windows *w,
+			   const struct list_head *from, unsigned int nr_folios,
+			   bool needed)
 {
 	enum migrate_offload_counter why;
-	unsigned int nr_folios = 0;
-	struct folio *folio;
-	bool needed;
 
-	list_for_each_entry(folio, from, lru) {
-		w->total_bytes += folio_size(folio);
-		nr_folios++;
-	}
 	w->traced = migrate_being_traced();
-	/* The last folio of a batch may go beyond the cap. */
-	needed = w->traced || migrate_measuring() ||
-		w->total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
+	needed |= w->traced || migrate_measuring();
 
 	w->engine = migrate_engine_enter(w->reason, &w->srcu_idx);
 	if (w->engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {
@@ -542,9 +535,27 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	}
 	if (w->engine && !w->on)
 		migrate_engine_exit(w->srcu_idx);
+	w->start_ns = ktime_get_ns();
+}
+
+/* A batch begins: nothing has been unmapped yet. */
+void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
+{
+	unsigned int nr_folios = 0;
+	struct folio *folio;
+
+	list_for_each_entry(folio, from, lru) {
+		w->total_bytes += folio_size(folio);
+		nr_folios++;
+	}
 	INIT_LIST_HEAD(&w->filling);
 	INIT_LIST_HEAD(&w->flying);
-	w->start_ns = ktime_get_ns();
+	/*
+	 * A list that is longer than ever has to be in windows, whoever copies.
+	 * The last folio of a batch may go beyond the cap.
+	 */
+	migrate_windows_enter(w, from, nr_folios, w->total_bytes >
+			      2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE);
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST

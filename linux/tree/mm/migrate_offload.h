@@ -515,9 +515,24 @@ static inline void migrate_windows_clock(struct migrate_windows *w)
 	w->now_ns = ktime_get_ns();
 }
 
+/* mm/migrate_offload_window.c */
+enum migrate_offload_counter
+migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
+void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
+			enum migrate_offload_counter why);
+
 /* mm/migrate_offload_limit.c */
 extern const struct attribute_group migrate_limit_group;
 
+/* An engine that is too slow gets another chance after so many windows. */
+#define MIGRATE_LEFT_WINDOWS 32
+
+u64 migrate_limit_ns(void);
+void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns);
+struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
+				     unsigned int order);
+bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns);
+void migrate_note_rest(unsigned int order, u64 rest_ns);
 void migrate_times_merge(struct migrate_times *all,
 			 const struct migrate_times *some);
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,
@@ -556,6 +571,9 @@ int migrate_part_copy(const struct migrate_windows *w,
 void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
 migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
+void migrate_windows_enter(struct migrate_windows *w,
+			   const struct list_head *from, unsigned int nr_folios,
+			   bool needed);
 void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
 void migrate_windows_settle(struct migrate_windows *w);

@@ -62,11 +62,10 @@ static struct migrate_pace cpu_pace[NR_PAGE_ORDERS];
 
 /*
  * An engine that is late with so many windows in a row, and would be if they had
- * only one folio, is too slow for the limit.  It gets another chance when so many
- * windows were left to the CPU.
+ * only one folio, is too slow for the limit.  It gets another chance when
+ * MIGRATE_LEFT_WINDOWS were left to the CPU.
  */
 #define MIGRATE_LATE_WINDOWS 4
-#define MIGRATE_LEFT_WINDOWS 32
 
 /* So few windows are late as no longer matters for the 99th percentile. */
 #define MIGRATE_CAREFUL_WINDOWS 256
@@ -87,7 +86,7 @@ static struct migrate_pace cpu_pace[NR_PAGE_ORDERS];
  * at once, and a single one that was held up by something else does not count.
  * Shorter ones count for a quarter.  Lost updates do no harm.
  */
-static void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
+void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
 {
 	u64 old_ns = READ_ONCE(rate->ns);
 	u64 last_ns = READ_ONCE(rate->last_ns);
@@ -106,8 +105,8 @@ static void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
  * What is known of windows of folios of this order.  When somebody sets the limit,
  * all of it is forgotten: an engine that was left out is tried again.
  */
-static struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
-					    unsigned int order)
+struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
+				     unsigned int order)
 {
 	struct migrate_pace *pace = paces ? &paces[order] : &cpu_pace[order];
 	unsigned int since = READ_ONCE(nr_limits_set);
@@ -221,7 +220,7 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
  * Two sides of how long a folio is out of reach that are the same with and
  * without an engine: for 2M folios they are part of the default limit.
  */
-static void migrate_note_rest(unsigned int order, u64 rest_ns)
+void migrate_note_rest(unsigned int order, u64 rest_ns)
 {
 	if (order == get_order(SZ_2M))
 		migrate_rate_note(&usual_rest_ns, rest_ns);
@@ -273,7 +272,7 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
  * long as a 2M folio is without any engine: while the CPU unmaps, copies and
  * moves it.
  */
-static u64 migrate_limit_ns(void)
+u64 migrate_limit_ns(void)
 {
 	u64 copy_ns = READ_ONCE(usual_copy_ns);
 
@@ -370,7 +369,7 @@ void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 }
 
 /* Do folios take longer than the limit even one by one? */
-static bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns)
+bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns)
 {
 	return limit_ns && READ_ONCE(pace->own.ns) > limit_ns &&
 		READ_ONCE(pace->nr_late) >= MIGRATE_LATE_WINDOWS;

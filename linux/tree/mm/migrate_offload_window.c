@@ -148,7 +148,7 @@ static void migrate_windows_wait(struct migrate_windows *w, u64 wait_ns)
  * Have the engine start with a part.  Returns MO_ENGINE_FOLIOS if it did, else
  * why not.
  */
-static enum migrate_offload_counter
+enum migrate_offload_counter
 migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
@@ -177,9 +177,8 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 }
 
 /* Nothing is asked of the engine: all pairs are the CPU's, and this is why. */
-static void migrate_part_leave(struct migrate_windows *w,
-			       struct migrate_part *part,
-			       enum migrate_offload_counter why)
+void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
+			enum migrate_offload_counter why)
 {
 	unsigned int i;
 
