@@ -388,7 +388,7 @@ int main(int argc, char **argv)
 	tier_environment(&o.tier, "demotion", o.tier.cpu);
 	json_bool("psi", o.reclaim && cgroup_stall(&stall));
 	json_end();
-	tier_drop_unsupported_sizes(&o.tier);
+	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes);
 	engine_prepare();
 	if (o.reclaim)
 		enable_demotion();

@@ -20,7 +20,8 @@
 #include "common/limit.h"
 
 #define MAX_SIZES 16
-#define MAX_VARIANTS 32
+#define MAX_VARIANTS 32	/* of which so many are no limits: */
+#define MAX_ENGINES 16
 #define MAX_ROUNDS 10000
 #define MAX_MODULES 8
 
@@ -78,42 +79,10 @@ static const char usage_text[] =
 	"\n"
 	"example: move_pages --sizes 64K,2M --variants stock,mtcopy:threads=2\n";
 
-static void parse_sizes(struct options *o, const char *text)
-{
-	char words[MAX_SIZES][64];
-
-	o->nr_sizes = parse_list(text, words, MAX_SIZES);
-	if (!o->nr_sizes)
-		option_invalid("sizes", text);
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		uint64_t bytes;
-
-		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
-		    bytes > PMD_BYTES || (bytes & (bytes - 1)))
-			bench_die(BENCH_USAGE,
-				  "--sizes: '%s' is not a power of two from 4K to 2M",
-				  words[i]);
-		o->sizes[i] = bytes;
-	}
-}
-
-static void parse_variants(struct options *o, const char *text)
-{
-	char words[MAX_VARIANTS / 2][64];
-	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
-
-	if (!nr)
-		option_invalid("variants", text);
-	o->nr_variants = 0;
-	for (size_t i = 0; i < nr; i++)
-		if (!variant_parse(words[i], &o->variants[o->nr_variants++]))
-			option_invalid("variants", words[i]);
-}
-
 /* Limits come after --variants, whatever the order on the command line. */
 static void parse_limits(struct options *o, const char *text)
 {
-	char words[MAX_VARIANTS / 2][64];
+	char words[MAX_VARIANTS - MAX_ENGINES][64];
 	size_t nr;
 
 	if (!strcmp(text, "none"))
@@ -163,8 +132,8 @@ static void parse_options(struct options *o, int argc, char **argv)
 	const char *limits = "1";
 	int c;
 
-	parse_sizes(o, "4K,64K,2M");
-	parse_variants(o, "stock");
+	o->nr_sizes = sizes_parse("4K,64K,2M", o->sizes, MAX_SIZES);
+	o->nr_variants = variants_parse("stock", o->variants, MAX_ENGINES);
 	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
 		switch (c) {
 		case 'f':
@@ -174,7 +143,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 			o->to = (int)option_u64("to", optarg, 0, 1023);
 			break;
 		case 's':
-			parse_sizes(o, optarg);
+			o->nr_sizes = sizes_parse(optarg, o->sizes, MAX_SIZES);
 			break;
 		case 'b':
 			if (!parse_bytes(optarg, &o->total_bytes))
@@ -185,7 +154,8 @@ static void parse_options(struct options *o, int argc, char **argv)
 							 MAX_ROUNDS);
 			break;
 		case 'v':
-			parse_variants(o, optarg);
+			o->nr_variants = variants_parse(optarg, o->variants,
+							MAX_ENGINES);
 			break;
 		case 'l':
 			limits = optarg;
@@ -379,27 +349,6 @@ static void run_rounds(const struct options *o)
 	}
 }
 
-static void drop_unsupported_sizes(struct options *o)
-{
-	size_t nr = 0;
-
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		if (folio_size_supported(o->sizes[i])) {
-			o->sizes[nr++] = o->sizes[i];
-			continue;
-		}
-		json_begin("skipped");
-		json_u64("folio_bytes", o->sizes[i]);
-		json_str("reason",
-			 "this kernel has no anonymous folios of this size");
-		json_end();
-	}
-	o->nr_sizes = nr;
-	if (!nr)
-		bench_die(BENCH_LACKING,
-			  "this kernel has no anonymous folios of any of the sizes asked for");
-}
-
 int main(int argc, char **argv)
 {
 	struct options o = {
@@ -422,7 +371,7 @@ int main(int argc, char **argv)
 	settings_restore_on_exit();
 	settings_on_interrupt(hogs_kill);
 	report_environment(&o);
-	drop_unsupported_sizes(&o);
+	o.nr_sizes = sizes_drop_unsupported(o.sizes, o.nr_sizes);
 	engine_prepare();
 	if (o.busy != BUSY_NO)
 		hogs_create();

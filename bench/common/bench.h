@@ -42,6 +42,7 @@ void json_end(void);
 bool parse_u64(const char *text, uint64_t *value);
 bool parse_bytes(const char *text, uint64_t *bytes);
 size_t parse_list(const char *text, char (*words)[64], size_t max);
+size_t sizes_parse(const char *text, size_t *sizes, size_t max);
 /* Ends the program: what --OPTION was given is no good. */
 _Noreturn void option_invalid(const char *option, const char *value);
 /* A number from @min to @max, or the end of the program. */
@@ -79,6 +80,7 @@ struct region {
 
 size_t page_bytes(void);
 bool folio_size_supported(size_t folio_bytes);
+size_t sizes_drop_unsupported(size_t *sizes, size_t nr);
 void folio_size_select(size_t folio_bytes);
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node);
 void region_map_shared(struct region *r, size_t bytes, int node);

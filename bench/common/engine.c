@@ -46,6 +46,22 @@ bool variant_parse(const char *text, struct variant *v)
 	return false;
 }
 
+/* "stock,mtcopy:threads=2".  Returns how many, at least one. */
+size_t variants_parse(const char *text, struct variant *variants, size_t max)
+{
+	char words[32][64];
+	size_t nr = parse_list(text, words,
+			       max < ARRAY_SIZE(words) ? max :
+							 ARRAY_SIZE(words));
+
+	if (!nr)
+		option_invalid("variants", text);
+	for (size_t i = 0; i < nr; i++)
+		if (!variant_parse(words[i], &variants[i]))
+			option_invalid("variants", words[i]);
+	return nr;
+}
+
 /*
  * True where no engine is active. "stock" is, or behaves as, a kernel that knows
  * of none; "off" is one that does, and unmaps and maps folios in its own way.

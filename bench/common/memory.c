@@ -46,6 +46,32 @@ bool folio_size_supported(size_t folio_bytes)
 	return folio_bytes == PMD_BYTES && !access(THP_DIR "/enabled", F_OK);
 }
 
+static void report_skipped(size_t folio_bytes, const char *reason)
+{
+	json_begin("skipped");
+	json_u64("folio_bytes", folio_bytes);
+	json_str("reason", reason);
+	json_end();
+}
+
+/* Says which this kernel does not have, and returns how many are left. */
+size_t sizes_drop_unsupported(size_t *sizes, size_t nr)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		if (folio_size_supported(sizes[i]))
+			sizes[left++] = sizes[i];
+		else
+			report_skipped(sizes[i],
+				       "this kernel has no anonymous folios of this size");
+	}
+	if (!left)
+		bench_die(BENCH_LACKING,
+			  "this kernel has no anonymous folios of any of the sizes asked for");
+	return left;
+}
+
 /*
  * Lets page faults in MADV_HUGEPAGE regions allocate @folio_bytes and nothing
  * else.  Base pages need no setting: their regions are MADV_NOHUGEPAGE.

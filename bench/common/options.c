@@ -83,3 +83,26 @@ uint64_t option_u64(const char *option, const char *text, uint64_t min,
 		option_invalid(option, text);
 	return value;
 }
+
+/* "4K,2M": folio sizes.  Returns how many, at least one. */
+size_t sizes_parse(const char *text, size_t *sizes, size_t max)
+{
+	char words[32][64];
+	size_t nr = parse_list(text, words,
+			       max < ARRAY_SIZE(words) ? max :
+							 ARRAY_SIZE(words));
+
+	if (!nr)
+		option_invalid("sizes", text);
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t bytes;
+
+		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
+		    bytes > PMD_BYTES || (bytes & (bytes - 1)))
+			bench_die(BENCH_USAGE,
+				  "--sizes: '%s' is not a power of two from 4K to 2M",
+				  words[i]);
+		sizes[i] = bytes;
+	}
+	return nr;
+}

@@ -13,38 +13,6 @@
 #define QUERY_PAGES 4096UL
 #define TIERING_DIR "/sys/devices/virtual/memory_tiering"
 
-static void parse_sizes(struct tier_options *o, const char *text)
-{
-	char words[TIER_SIZES][64];
-
-	o->nr_sizes = parse_list(text, words, TIER_SIZES);
-	if (!o->nr_sizes)
-		option_invalid("sizes", text);
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		uint64_t bytes;
-
-		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
-		    bytes > PMD_BYTES || (bytes & (bytes - 1)))
-			bench_die(BENCH_USAGE,
-				  "--sizes: '%s' is not a power of two from 4K to 2M",
-				  words[i]);
-		o->sizes[i] = bytes;
-	}
-}
-
-static void parse_variants(struct tier_options *o, const char *text)
-{
-	char words[TIER_VARIANTS][64];
-	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
-
-	if (!nr)
-		option_invalid("variants", text);
-	o->nr_variants = 0;
-	for (size_t i = 0; i < nr; i++)
-		if (!variant_parse(words[i], &o->variants[o->nr_variants++]))
-			option_invalid("variants", words[i]);
-}
-
 void tier_defaults(struct tier_options *o, int from, int to)
 {
 	*o = (struct tier_options){
@@ -54,8 +22,8 @@ void tier_defaults(struct tier_options *o, int from, int to)
 		.rounds = 5,
 		.cpu = -1,
 	};
-	parse_sizes(o, "4K,2M");
-	parse_variants(o, "stock");
+	o->nr_sizes = sizes_parse("4K,2M", o->sizes, TIER_SIZES);
+	o->nr_variants = variants_parse("stock", o->variants, TIER_VARIANTS);
 }
 
 /* What is in TIER_LONGOPTS, and getopt's own complaints. */
@@ -70,7 +38,7 @@ void tier_option(struct tier_options *o, int c, const char *value,
 		o->to = (int)option_u64("to", value, 0, TIER_NODES - 1);
 		break;
 	case 's':
-		parse_sizes(o, value);
+		o->nr_sizes = sizes_parse(value, o->sizes, TIER_SIZES);
 		break;
 	case 'b':
 		if (!parse_bytes(value, &o->total_bytes))
@@ -81,7 +49,8 @@ void tier_option(struct tier_options *o, int c, const char *value,
 						     MAX_ROUNDS);
 		break;
 	case 'v':
-		parse_variants(o, value);
+		o->nr_variants = variants_parse(value, o->variants,
+						TIER_VARIANTS);
 		break;
 	case 'm':
 		if (o->nr_modules == TIER_MODULES)
@@ -184,27 +153,6 @@ void tier_environment(const struct tier_options *o, const char *bench,
 	report_found("demotion_enabled_found",
 		     "/sys/kernel/mm/numa/demotion_enabled");
 	report_found("lru_gen_found", "/sys/kernel/mm/lru_gen/enabled");
-}
-
-void tier_drop_unsupported_sizes(struct tier_options *o)
-{
-	size_t nr = 0;
-
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		if (folio_size_supported(o->sizes[i])) {
-			o->sizes[nr++] = o->sizes[i];
-			continue;
-		}
-		json_begin("skipped");
-		json_u64("folio_bytes", o->sizes[i]);
-		json_str("reason",
-			 "this kernel has no anonymous folios of this size");
-		json_end();
-	}
-	o->nr_sizes = nr;
-	if (!nr)
-		bench_die(BENCH_LACKING,
-			  "this kernel has no anonymous folios of any of the sizes asked for");
 }
 
 /* Asks for the node of every page; one that is on neither node is a failure. */

@@ -60,7 +60,6 @@ void tier_check(const struct tier_options *o);
 void tier_start(struct tier_options *o);
 void tier_environment(const struct tier_options *o, const char *bench,
 		      int caller_cpu);
-void tier_drop_unsupported_sizes(struct tier_options *o);
 
 /* Where the pages of a region are. */
 struct placement {
