@@ -382,7 +382,7 @@ void migrate_windows_settle(struct migrate_windows *w)
 /* All folios of a list are left to the CPU, without a look at any of them. */
 static void migrate_windows_count_unasked(struct migrate_windows *w,
 					  const struct list_head *from,
-					  unsigned int nr_folios,
+					  bool hugetlb, unsigned int nr_folios,
 					  enum migrate_offload_counter why)
 {
 	struct migrate_offload_stats *stats[] = {
@@ -396,7 +396,7 @@ static void migrate_windows_count_unasked(struct migrate_windows *w,
 		migrate_offload_count(stats[i], MO_CPU_FOLIOS, nr_folios);
 		migrate_offload_count(stats[i], MO_CPU_BYTES, w->total_bytes);
 	}
-	migrate_payers_add_list(&w->payers, from);
+	migrate_payers_add_list(&w->payers, from, hugetlb);
 	migrate_payers_settle(&w->payers);
 }
 
@@ -513,8 +513,8 @@ unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
  * @needed for another reason, @w is not on.
  */
 void migrate_windows_enter(struct migrate_windows *w,
-			   const struct list_head *from, unsigned int nr_folios,
-			   bool needed)
+			   const struct list_head *from, bool hugetlb,
+			   unsigned int nr_folios, bool needed)
 {
 	enum migrate_offload_counter why;
 
@@ -526,7 +526,8 @@ void migrate_windows_enter(struct migrate_windows *w,
 		why = migrate_windows_in_vain(w, NUMA_NO_NODE);
 		w->on = needed || why == MO_ENGINE_FOLIOS;
 		if (!w->on)
-			migrate_windows_count_unasked(w, from, nr_folios, why);
+			migrate_windows_count_unasked(w, from, hugetlb,
+						      nr_folios, why);
 		w->paces = migrate_engine_paces(w->engine);
 	} else {
 		migrate_engine_exit(w->srcu_idx);
@@ -554,7 +555,7 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	 * A list that is longer than ever has to be in windows, whoever copies.
 	 * The last folio of a batch may go beyond the cap.
 	 */
-	migrate_windows_enter(w, from, nr_folios, w->total_bytes >
+	migrate_windows_enter(w, from, false, nr_folios, w->total_bytes >
 			      2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE);
 }
 

@@ -572,8 +572,8 @@ void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
 migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
 void migrate_windows_enter(struct migrate_windows *w,
-			   const struct list_head *from, unsigned int nr_folios,
-			   bool needed);
+			   const struct list_head *from, bool hugetlb,
+			   unsigned int nr_folios, bool needed);
 void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
 void migrate_windows_settle(struct migrate_windows *w);

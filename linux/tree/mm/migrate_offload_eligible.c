@@ -21,6 +21,8 @@
  *   buffers, when both are migrate_folio.  Whoever holds a buffer head may
  *   change the block without the folio lock.  Buffers are attached under the
  *   folio lock, so once absent they stay so.
+ * - hugetlbfs_migrate_folio, which hugetlb folios with a mapping have and no
+ *   others: files are not written to but through mappings.
  *
  * All others copy by themselves (aio), refuse (secretmem), want to be asked
  * first (guest_memfd), edit content under locks of their own (btrfs metadata),
@@ -36,6 +38,9 @@ static bool migrate_offload_mapping_ok(struct address_space *mapping,
 		return true;
 	if (mapping_inaccessible(mapping))
 		return false;
+	/* Whoever moves it knows that, and does what is left of the callback. */
+	if (folio_test_hugetlb(src))
+		return true;
 
 	move = mapping->a_ops->migrate_folio;
 	if (!move)

@@ -38,6 +38,7 @@
 
 #include "internal.h"
 #include "migrate_offload.h"
+#include "migrate_offload_huge.h"
 
 /* As much as is ever in one window: the largest cap that makes sense. */
 #define MIGRATE_MAX_BATCH_PAGES (SZ_1G >> PAGE_SHIFT)
@@ -55,7 +56,7 @@ static bool limit_is_set;
 static unsigned int nr_limits_set;
 
 /* Of windows that the CPU copies. */
-static struct migrate_pace cpu_pace[NR_PAGE_ORDERS];
+static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
 
 /* Longer windows are not planned: something is left for what was not foreseen. */
 #define MIGRATE_LIMIT_PERCENT 90

@@ -74,16 +74,17 @@ void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 	}
 }
 
-/* All of these are left to the CPU. */
+/* Those of a list that are hugetlb's, or that are not, are left to the CPU. */
 void migrate_payers_add_list(struct migrate_payers *payers,
-			     const struct list_head *folios)
+			     const struct list_head *folios, bool hugetlb)
 {
 	struct folio *folio;
 
 	if (mem_cgroup_disabled())
 		return;
 	list_for_each_entry(folio, folios, lru)
-		migrate_payers_add(payers, folio, false);
+		if (folio_test_hugetlb(folio) == hugetlb)
+			migrate_payers_add(payers, folio, false);
 }
 
 /* The share of @pages of all: of those that the engine copied, if there are. */

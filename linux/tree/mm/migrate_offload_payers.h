@@ -47,7 +47,7 @@ struct migrate_payers {
 void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 			bool by_engine);
 void migrate_payers_add_list(struct migrate_payers *payers,
-			     const struct list_head *folios);
+			     const struct list_head *folios, bool hugetlb);
 void migrate_payers_settle(struct migrate_payers *payers);
 
 /* mm/memcontrol.c */
@@ -59,7 +59,8 @@ static inline void migrate_payers_add(struct migrate_payers *payers,
 }
 
 static inline void migrate_payers_add_list(struct migrate_payers *payers,
-					   const struct list_head *folios)
+					   const struct list_head *folios,
+					   bool hugetlb)
 {
 }
 

@@ -19,6 +19,7 @@
 
 #include "internal.h"
 #include "migrate_offload.h"
+#include "migrate_offload_huge.h"
 
 /*
  * A folio that migrates because its memory fails is read once, with care, by
@@ -139,7 +140,7 @@ static struct migrate_offload_stats *stats_new(struct kobject *parent,
 	if (of_reason)
 		stats->hists = alloc_percpu(struct migrate_hists);
 	else
-		stats->paces = kcalloc(NR_PAGE_ORDERS, sizeof(*stats->paces),
+		stats->paces = kcalloc(MIGRATE_NR_PACES, sizeof(*stats->paces),
 				       GFP_KERNEL);
 	strscpy(stats->name, name);
 	if (!stats->counts || (!stats->hists && !stats->paces)) {

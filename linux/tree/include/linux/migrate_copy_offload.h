@@ -79,7 +79,8 @@ struct migrate_copy_pair {
  * @reason: why they migrate.
  * @mode: how the migration was asked for.
  * @dst_nid: the node of the first destination.  Usually that of all.
- * @nr_pairs: how many @pairs there are, at least one.
+ * @nr_pairs: how many @pairs there are, at least one.  A folio is of 1 GiB at
+ *	most.
  * @nr_done: for how many of them migrate_copy_done() was called.
  * @bytes: the sum of their sizes.
  * @private: the engine's, from @submit until the last pair is done.

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * hugetlb folios that migrate: an engine copies them, one at a time.
+ *
+ * They never form a batch.  unmap_and_move_huge_page() unmaps one, copies and
+ * moves it, and maps it again, before the next one is looked at.  But each is as
+ * large as a batch of small ones, or a thousand times as large, and engines split
+ * it.  So when its last page table entry is gone, the active engine gets it as a
+ * part with a single pair; then it is moved as ever, but for the copy.
+ *
+ * The rules are those for windows, and are kept by the same functions:
+ *
+ * - Which content can be copied before the move is said in
+ *   mm/migrate_offload_eligible.c.  try_to_migrate() flushes the TLBs by itself
+ *   here, as nobody asks it to put that off.
+ * - A copy is good for one attempt.  A folio that could not be moved is mapped again
+ *   before it is tried again, and its destination is given back: each attempt
+ *   begins anew, with another destination, and counts as one.
+ * - A destination that is held has a reference more.  It does not get back to the
+ *   pool of hugetlb until that is dropped.
+ *
+ * A limit in time cannot be kept by having fewer folios out of reach.  An engine
+ * that is too slow for it is left out only if the CPU is sooner.
+ *
+ * Everything is done by the task that migrates: there is no lock.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/hugetlb.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sizes.h>
+#include <linux/spinlock.h>
+
+#include "internal.h"
+#include "migrate_offload.h"
+#include "migrate_offload_huge.h"
+
+/* The size up to which engines are told of folios; there are some of 16 GiB. */
+#define MIGRATE_HUGE_MAX_BYTES SZ_1G
+
+/* Where the times of folios of this size are kept. */
+static unsigned int migrate_huge_kind(struct folio *folio)
+{
+	return NR_PAGE_ORDERS + hstate_index(folio_hstate(folio));
+}
+
+/* The engine may go; what is left of the list is the CPU's. */
+static void migrate_huge_leave(struct migrate_windows *w)
+{
+	if (w->open)
+		migrate_engine_close(w->engine, &w->stream);
+	w->open = false;
+	if (w->engine) {
+		migrate_windows_settle(w);
+		migrate_engine_exit(w->srcu_idx);
+	}
+	w->engine = NULL;
+}
+
+/* The first hugetlb folio of a list was found: how much is there? */
+void __migrate_huge_begin(struct migrate_huge *huge, struct list_head *from,
+			  enum migrate_mode mode, int reason)
+{
+	struct migrate_windows *w = &huge->windows;
+	unsigned int nr_folios = 0;
+	struct folio *folio;
+
+	*w = (struct migrate_windows) {
+		.mode = mode,
+		.reason = reason,
+	};
+	list_for_each_entry(folio, from, lru) {
+		if (!folio_test_hugetlb(folio))
+			continue;
+		w->total_bytes += folio_size(folio);
+		nr_folios++;
+	}
+	migrate_windows_enter(w, from, true, nr_folios, false);
+	huge->begun = true;
+}
+
+void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src)
+{
+	struct migrate_windows *w = &huge->windows;
+	struct migrate_part *part = &huge->part;
+
+	/* Somebody waits for us to leave it, and the list may be a long one. */
+	if (w->engine && !migrate_engine_stays(w->engine, w->reason))
+		migrate_huge_leave(w);
+	migrate_part_init(part);
+	part->copy.reason = w->reason;
+	part->copy.mode = w->mode;
+	migrate_offload_note_reason(src, w->reason);
+	migrate_windows_clock(w);
+	part->start_ns = w->now_ns;
+}
+
+/*
+ * Shall the CPU copy, for the limit in time?  An engine that was late several
+ * times gets another chance now and then.  Where both are late, whoever is sooner.
+ */
+static bool migrate_huge_too_slow(struct migrate_windows *w, unsigned int kind,
+				  u64 limit_ns)
+{
+	const struct migrate_pace *cpu = migrate_pace_of(NULL, kind);
+	struct migrate_pace *pace;
+
+	if (!w->paces)
+		return false;
+	pace = migrate_pace_of(w->paces, kind);
+	if (!migrate_pace_is_late(pace, limit_ns) ||
+	    READ_ONCE(pace->nr_left) >= MIGRATE_LEFT_WINDOWS) {
+		WRITE_ONCE(pace->nr_left, 0);
+		return false;
+	}
+	if (migrate_pace_is_late(cpu, limit_ns) &&
+	    READ_ONCE(pace->own.ns) <= READ_ONCE(cpu->own.ns))
+		return false;
+	WRITE_ONCE(pace->nr_left, READ_ONCE(pace->nr_left) + 1);
+	return true;
+}
+
+static void migrate_huge_plan(struct migrate_windows *w, unsigned int kind)
+{
+	u64 limit_ns = migrate_limit_ns();
+	const struct migrate_pace *pace;
+
+	if (!w->engine)
+		return;
+	w->too_slow = migrate_huge_too_slow(w, kind, limit_ns);
+	pace = migrate_pace_of(w->too_slow ? NULL : w->paces, kind);
+	if (limit_ns && READ_ONCE(pace->own.ns) > limit_ns)
+		migrate_windows_count_over(w);
+}
+
+/* Have the engine copy the one pair of the part, if it can and will. */
+static void migrate_huge_offer(struct migrate_windows *w,
+			       struct migrate_part *part)
+{
+	struct migrate_copy_batch *copy = &part->copy;
+	enum migrate_offload_counter why;
+
+	why = migrate_windows_in_vain(w, folio_nid(copy->pairs[0].dst));
+	if (part->bytes > MIGRATE_HUGE_MAX_BYTES)
+		why = MO_DECLINED_FOLIOS;
+	if (why != MO_ENGINE_FOLIOS) {
+		migrate_part_leave(w, part, why);
+		return;
+	}
+	migrate_part_sort(w, part);
+	if (!copy->nr_pairs)
+		return;
+
+	why = migrate_part_submit(w, part);
+	part->by_engine = why == MO_ENGINE_FOLIOS;
+	part->took.launched_ns = w->open ? ktime_get_ns() : part->flushed_ns;
+	/* Without a stream the engine is done by now. */
+	while (part->by_engine && w->open && copy->nr_done < copy->nr_pairs) {
+		migrate_engine_reap(w->engine, &w->stream, U64_MAX);
+		cond_resched();
+	}
+	w->flying_bytes = 0;
+	part->took.copied_ns = ktime_get_ns();
+	migrate_part_judge(w, part, &copy->pairs[0], why);
+}
+
+/*
+ * Who made the list of sources goes on with it, and finds @src where it was.  The
+ * destination, which nobody else knows of, may be on hugetlb's list of folios in
+ * use.  It need not be: whoever puts it there, or frees it, takes it off whatever
+ * list it is on.
+ */
+enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
+					 struct folio *src, struct folio *dst)
+{
+	struct migrate_windows *w = &huge->windows;
+	struct migrate_part *part = &huge->part;
+	struct list_head *before = src->lru.prev;
+
+	migrate_windows_clock(w);
+	part->full_ns = w->now_ns;
+	part->flushed_ns = w->now_ns;
+	part->took.copied_ns = w->now_ns;
+	migrate_huge_plan(w, migrate_huge_kind(src));
+
+	spin_lock_irq(&hugetlb_lock);
+	list_del_init(&dst->lru);
+	spin_unlock_irq(&hugetlb_lock);
+	migrate_part_add(part, src, dst, part->start_ns);
+	migrate_huge_offer(w, part);
+	list_move(&src->lru, before);
+	list_del_init(&dst->lru);
+	return part->copy.pairs[0].content;
+}
+
+/* How long did it take?  The next one of this size will take as long. */
+static void migrate_huge_learn(struct migrate_windows *w,
+			       const struct migrate_part *part,
+			       struct folio *src, u64 unmapped_ns)
+{
+	unsigned int kind = migrate_huge_kind(src);
+	u64 limit_ns = migrate_limit_ns();
+	struct migrate_pace *pace;
+
+	pace = migrate_pace_of(part->by_engine ? w->paces : NULL, kind);
+	migrate_rate_note(&pace->own, unmapped_ns);
+	if (limit_ns && unmapped_ns > limit_ns)
+		WRITE_ONCE(pace->nr_late, READ_ONCE(pace->nr_late) + 1);
+	else
+		WRITE_ONCE(pace->nr_late, 0);
+	if (part->by_engine)
+		migrate_note_rest(folio_order(src), unmapped_ns -
+				  (part->took.copied_ns -
+				   part->took.launched_ns));
+}
+
+void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
+{
+	struct migrate_windows *w = &huge->windows;
+	struct migrate_part *part = &huge->part;
+	bool copied;
+	u64 ns;
+
+	migrate_offload_forget_reason(src);
+	/* It could not be unmapped. */
+	if (!part->nr_all)
+		return;
+	migrate_windows_clock(w);
+	ns = w->now_ns - part->start_ns;
+	copied = part->copy.pairs[0].content == MIGRATE_CONTENT_DST;
+	if (copied && rc == -EAGAIN)
+		part->outcome.folios[MO_RETRIED_FOLIOS]++;
+	migrate_offload_note_unmapped(w->reason, ns);
+	if (unlikely(w->traced))
+		migrate_trace_folio(w, part->bytes, ns, copied, rc);
+	/* What was not moved may not have been copied either. */
+	if (w->engine && rc == MIGRATEPAGE_SUCCESS)
+		migrate_huge_learn(w, part, src, ns);
+	migrate_part_note_engine(part);
+	migrate_part_count(w, part);
+	migrate_trace_part(w, part);
+}
+
+void __migrate_huge_finish(struct migrate_huge *huge)
+{
+	migrate_huge_leave(&huge->windows);
+	migrate_trace_last(&huge->windows);
+	huge->begun = false;
+}

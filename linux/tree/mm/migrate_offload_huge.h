@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* hugetlb folios that an engine copies: what mm/migrate.c calls. */
+#ifndef _MM_MIGRATE_OFFLOAD_HUGE_H
+#define _MM_MIGRATE_OFFLOAD_HUGE_H
+
+#include <linux/hugetlb.h>
+#include <linux/list.h>
+#include <linux/mmzone.h>
+#include <linux/overflow.h>
+
+#include "migrate_offload.h"
+
+#ifdef CONFIG_HUGETLB_PAGE
+#define MIGRATE_NR_HUGE_PACES HUGE_MAX_HSTATE
+#else
+#define MIGRATE_NR_HUGE_PACES 0
+#endif
+
+/*
+ * Times are kept for each order that the page allocator knows, and behind these
+ * for each size of hugetlb folios: some are larger, and none is in a window.
+ */
+#define MIGRATE_NR_PACES (NR_PAGE_ORDERS + MIGRATE_NR_HUGE_PACES)
+
+/*
+ * One call of migrate_hugetlbs(), on whose stack this lives.  There is always
+ * room to describe a folio to the engine: a part with one pair.
+ */
+struct migrate_huge {
+	bool begun;
+	struct migrate_windows windows;	/* once begun; none is ever filled */
+	union {
+		struct migrate_part part;
+		u8 room[struct_size_t(struct migrate_part, copy.pairs, 1)];
+	};
+};
+
+#ifdef CONFIG_MIGRATE_OFFLOAD_HUGETLB
+void __migrate_huge_begin(struct migrate_huge *huge, struct list_head *from,
+			  enum migrate_mode mode, int reason);
+void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src);
+enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
+					 struct folio *src, struct folio *dst);
+void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc);
+void __migrate_huge_finish(struct migrate_huge *huge);
+#else
+static inline void __migrate_huge_begin(struct migrate_huge *huge,
+					struct list_head *from,
+					enum migrate_mode mode, int reason)
+{
+}
+
+static inline void __migrate_huge_admit(struct migrate_huge *huge,
+					struct folio *src)
+{
+}
+
+static inline enum migrate_content
+__migrate_huge_copy(struct migrate_huge *huge, struct folio *src,
+		    struct folio *dst)
+{
+	return MIGRATE_CONTENT_SRC;
+}
+
+static inline void __migrate_huge_end(struct migrate_huge *huge,
+				      struct folio *src, int rc)
+{
+}
+
+static inline void __migrate_huge_finish(struct migrate_huge *huge)
+{
+}
+#endif
+
+static inline void migrate_huge_init(struct migrate_huge *huge)
+{
+	huge->begun = false;
+}
+
+/* As for windows, this is decided once, and holds whatever becomes of the key. */
+static inline bool migrate_huge_on(const struct migrate_huge *huge)
+{
+	return IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) &&
+		unlikely(huge->begun) && huge->windows.on;
+}
+
+/* @from has a hugetlb folio.  What is before it in the list is not one. */
+static inline void migrate_huge_begin(struct migrate_huge *huge,
+				      struct list_head *from,
+				      enum migrate_mode mode, int reason)
+{
+	if (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) &&
+	    migrate_offload_on() && !huge->begun)
+		__migrate_huge_begin(huge, from, mode, reason);
+}
+
+/* Both folios are locked, and @src is about to be unmapped. */
+static inline void migrate_huge_admit(struct migrate_huge *huge,
+				      struct folio *src)
+{
+	if (migrate_huge_on(huge))
+		__migrate_huge_admit(huge, src);
+}
+
+/* It is unmapped, and the TLBs are flushed.  Where is its content now? */
+static inline enum migrate_content migrate_huge_copy(struct migrate_huge *huge,
+						     struct folio *src,
+						     struct folio *dst)
+{
+	if (migrate_huge_on(huge))
+		return __migrate_huge_copy(huge, src, dst);
+	return MIGRATE_CONTENT_SRC;
+}
+
+/* It is in reach again, moved or not. */
+static inline void migrate_huge_end(struct migrate_huge *huge,
+				    struct folio *src, int rc)
+{
+	if (migrate_huge_on(huge))
+		__migrate_huge_end(huge, src, rc);
+}
+
+/* Nothing more will be unmapped. */
+static inline void migrate_huge_finish(struct migrate_huge *huge)
+{
+	if (migrate_huge_on(huge))
+		__migrate_huge_finish(huge);
+}
+
+#endif /* _MM_MIGRATE_OFFLOAD_HUGE_H */
