@@ -180,6 +180,12 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 }
 
 /*
+ * So much is in flight on a channel at most as long as it is not known how fast it
+ * is: what a slow one has must not take longer than the timeouts.
+ */
+#define DCBM_UNKNOWN_BYTES SZ_2M
+
+/*
  * The channel that will be through with one more piece first, at the speeds at
  * which they went before; NULL when none takes any.
  */
@@ -191,6 +197,8 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 
 	list_for_each_entry(chan, &stream->chans, lease) {
 		if (chan->full || chan->dead || chan->parting)
+			continue;
+		if (!known && chan->flying_bytes >= DCBM_UNKNOWN_BYTES)
 			continue;
 		ns = (chan->flying_bytes + piece) *
 			(known ? chan->ns_per_mib : 1);
@@ -274,7 +282,8 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 static bool dcbm_out_of_time(const struct dcbm_job *job)
 {
 	return ktime_get_ns() - job->start_ns >
-		(u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
+		(u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC +
+		dcbm_job_extra_ns(job);
 }
 
 /* The time of the first job runs; that of the others has not begun. */

@@ -250,6 +250,15 @@ void dcbm_chan_retire(struct dcbm_chan *chan, const char *why);
 void dcbm_chan_judge(struct dcbm_chan *chan);
 int dcbm_chan_reset(struct dcbm_chan *chan);
 
+/*
+ * What a job may take beyond the timeouts: one that is large and gets on as it was
+ * expected to is not given up.
+ */
+static inline u64 dcbm_job_extra_ns(const struct dcbm_job *job)
+{
+	return 2 * job->expected_ns;
+}
+
 /* copy.c */
 void dcbm_feed(struct dcbm_stream *stream);
 bool dcbm_is_hungry(const struct dcbm_stream *stream);

@@ -461,7 +461,7 @@ void dcbm_check(struct dcbm_stream *stream)
 	/* It may come to its end here. */
 	kref_get(&job->ref);
 	expected_ns = job->expected_ns;
-	expired = now - job->start_ns > 2 * limit_ns;
+	expired = now - job->start_ns > 2 * limit_ns + dcbm_job_extra_ns(job);
 	list_for_each_entry(chan, &stream->chans, lease) {
 		u64 silent_ns = now - chan->progress_ns;
 
