@@ -23,6 +23,10 @@ _HAZARDS = {
     "failing_page": False,
     "order": True,
     "late": True,
+    "huge_pin": True,
+    "huge_retry": False,
+    "huge_bad_page": False,
+    "huge_late": True,
 }
 
 _CASES = [

@@ -41,6 +41,12 @@ _STEPS = {
     "kselftest": "./migrate_offload",
     # An engine with a result per folio and no stream is what hazards use.
     "fallback": "./fallback -v posted -v stream -f streams",
+    # Of 1 GiB there is none here.
+    "hugetlb": "./hugetlb -v private",
+    "hugetlb of files": (
+        "./hugetlb -V private -V private_1g -T declined -T lies_but_is_verified"
+        " -T lies -T is_left_to_the_cpu"
+    ),
     # Each way to be mapped, with few pages and with many; all sizes elsewhere.
     "whole": "./whole -v 16k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",

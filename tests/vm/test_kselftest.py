@@ -16,7 +16,7 @@ pytestmark = pytest.mark.vm
 _KINDS = (
     *("anon", "anon_16k", "anon_32k", "anon_64k", "anon_128k", "anon_256k"),
     *("anon_512k", "anon_1m", "anon_2m", "mlocked", "shmem", "shmem_2m", "tmpfs"),
-    *("ext4_dirty", "ext4_clean", "ksm", "swapcache"),
+    *("ext4_dirty", "ext4_clean", "ksm", "swapcache", "hugetlb", "hugetlb_shared"),
 )
 _POLICY = (
     *("refuses_nonsense", "off_is_off", "reasons", "min_batch_bytes"),
@@ -111,7 +111,7 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
     names = ("migrate_offload", "fallback", "hazards", "runs", "dcbm", "latency")
-    for name in (*names, "whole", "damon", "damon_scheme"):
+    for name in (*names, "whole", "hugetlb", "damon", "damon_scheme"):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()
         assert report.skipped or report.skips()

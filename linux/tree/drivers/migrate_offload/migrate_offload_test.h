@@ -22,7 +22,7 @@ bool test_wants_hold(void);
 void test_hold(struct migrate_copy_pair *pair);
 
 /* One pair was copied, and nobody knows yet: for the holders of references. */
-void test_pair_copied(struct folio *src, bool first_of_many);
+void test_pair_copied(struct folio *src, bool first, bool of_many);
 /* All of a batch was copied. */
 void test_batch_copied(void);
 

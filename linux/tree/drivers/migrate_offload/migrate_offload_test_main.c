@@ -38,7 +38,8 @@
  *   grab	"BYTE": a reference to the first folio of the next batch, taken
  *		after the copy.  So the first attempt to move it fails.  When
  *		the next folio has been moved, the first page of the one held
- *		is filled with BYTE and the reference dropped.
+ *		is filled with BYTE and the reference dropped.  With a hugetlb
+ *		folio, when that is in reach again.
  *   hold_bh	"PATH BLOCK BYTE": a buffer head for a block of a block device.
  *		Right after the next batch was copied the block is filled with
  *		BYTE, marked dirty and let go, as a file system would do with
@@ -136,9 +137,14 @@ static void finish_grab(void *data, const char *reason, const char *engine,
 	folio_put(folio);
 }
 
-static void test_grab(struct folio *first, unsigned int nr_folios)
+/*
+ * There has to be another folio, with which the reference is given back; one of
+ * hugetlb counts as moved each time it is tried.
+ */
+static void test_grab(struct folio *first, bool of_many)
 {
-	if (nr_folios > 1 && atomic_dec_if_positive(&grab_next) == 0) {
+	if ((of_many || folio_test_hugetlb(first)) &&
+	    atomic_dec_if_positive(&grab_next) == 0) {
 		folio_get(first);
 		if (cmpxchg(&grabbed_folio, NULL, first))
 			folio_put(first);
@@ -155,13 +161,13 @@ void test_batch_copied(void)
  * Its turn to be moved may come before the rest of the batch was copied.  No
  * holder may still be there then, or the folio cannot be moved at all.
  */
-void test_pair_copied(struct folio *src, bool first_of_many)
+void test_pair_copied(struct folio *src, bool first, bool of_many)
 {
 	struct buffer_head *bh = READ_ONCE(held_bh);
 	struct page *page = READ_ONCE(pinned_page);
 
-	if (first_of_many)
-		test_grab(src, 2);
+	if (first)
+		test_grab(src, of_many);
 	if (page && page_folio(page) == src)
 		finish_pin();
 	if (bh && bh->b_folio == src)
@@ -170,7 +176,7 @@ void test_pair_copied(struct folio *src, bool first_of_many)
 
 static void test_copied(struct folio *first, unsigned int nr_folios)
 {
-	test_grab(first, nr_folios);
+	test_grab(first, nr_folios > 1);
 	test_batch_copied();
 	if (READ_ONCE(test_delay_us))
 		fsleep(READ_ONCE(test_delay_us));

@@ -144,7 +144,7 @@ static void test_copy_next(struct test_stream *stream, struct test_job *job)
 		fsleep(READ_ONCE(pair_delay_us));
 	if (pair->verdict == 1)
 		migrate_copy_range(job->batch, pos, folio_size(src));
-	test_pair_copied(src, !job->nr_copied && job->nr_pairs > 1);
+	test_pair_copied(src, !job->nr_copied, job->nr_pairs > 1);
 
 	if (++job->nr_copied == job->nr_pairs) {
 		test_batch_copied();

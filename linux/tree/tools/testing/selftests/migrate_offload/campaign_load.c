@@ -22,7 +22,7 @@
 
 #define NR_MOVERS 2
 #define NR_WRITERS 2
-#define NR_SIZES 3
+#define NR_SIZES 4
 #define NR_AREAS (NR_MOVERS * NR_SIZES)
 
 #define CALL_FOLIOS 256
@@ -32,14 +32,16 @@
 #define WRITER_SLEEP_US 300
 
 static const struct {
+	enum mo_type type;
 	size_t folio_bytes;
 	size_t bytes;
 	/* One call is one batch. */
 	size_t call_bytes;
 } sizes[NR_SIZES] = {
-	{ SZ_4K, SZ_2M, SZ_1M },
-	{ 16 * SZ_4K, SZ_1M, SZ_1M },
-	{ SZ_2M, SZ_2M, SZ_2M },
+	{ MO_ANON, SZ_4K, SZ_2M, SZ_1M },
+	{ MO_ANON, 16 * SZ_4K, SZ_1M, SZ_1M },
+	{ MO_ANON, SZ_2M, SZ_2M, SZ_2M },
+	{ MO_HUGETLB, SZ_2M, SZ_2M, SZ_2M },
 };
 
 static struct mo_area areas[NR_AREAS];
@@ -183,7 +185,7 @@ static void map_areas(void)
 
 	for (nr_areas = 0, i = 0; i < NR_AREAS; i++) {
 		unsigned int size = i / NR_MOVERS;
-		const char *why_not = mo_map(&areas[nr_areas], MO_ANON,
+		const char *why_not = mo_map(&areas[nr_areas], sizes[size].type,
 					     sizes[size].bytes,
 					     sizes[size].folio_bytes);
 

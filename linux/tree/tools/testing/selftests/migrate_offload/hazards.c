@@ -34,18 +34,6 @@
 
 #define BLOCK_DEVICE "/dev/ram0"
 
-/* What is written is held until it is used, or until this is closed. */
-static int hold(const char *file, const char *text)
-{
-	int fd = open(file, O_WRONLY);
-
-	if (fd < 0)
-		mo_die("cannot open %s: %m", file);
-	if (write(fd, text, strlen(text)) < 0)
-		mo_die("cannot write %s to %s: %m", text, file);
-	return fd;
-}
-
 /* A pin that writes after the copy, and is gone when the page is moved. */
 static int run_pin(void)
 {
@@ -57,7 +45,7 @@ static int run_pin(void)
 	snprintf(text, sizeof(text), "%lx 0xa5", (long)(area.mem + 5 * SZ_4K));
 	mo_expect_byte(&area, 5, 0xa5);
 	mo_select("test");
-	fd = hold(PATH_TEST "pin", text);
+	fd = mo_hold(PATH_TEST "pin", text);
 	mo_move_once(&area, mo_nodes[1]);
 	close(fd);
 	return mo_verdict(&area);
@@ -75,7 +63,7 @@ static int run_retry(void)
 	/* Else a folio of another window could be the next one. */
 	mo_set_limit("max_windows", 1);
 	mo_select("test");
-	fd = hold(PATH_TEST "grab", "0x5a");
+	fd = mo_hold(PATH_TEST "grab", "0x5a");
 	mo_move_once(&area, mo_nodes[1]);
 	close(fd);
 	if (mo_counter("retried_folios") == retried)
@@ -148,7 +136,7 @@ static int run_buffers(void)
 		pages[NR_BLOCKS + i] = area.mem + i * SZ_4K;
 	}
 	mo_select("test");
-	hold_fd = hold(PATH_TEST "hold_bh", BLOCK_DEVICE " 3 0x77");
+	hold_fd = mo_hold(PATH_TEST "hold_bh", BLOCK_DEVICE " 3 0x77");
 	mo_expect_byte(&area, HELD_BLOCK, 0x77);
 	mo_move_pages(pages, ARRAY_SIZE(pages), node);
 	close(hold_fd);
@@ -335,6 +323,10 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "failing_page", .run = run_failing_page },
 	{ .name = "order", .rule = "order", .run = run_order, .posted = true },
 	{ .name = "late", .rule = "hold", .run = mo_run_late },
+	{ .name = "huge_pin", .rule = "refcount", .run = mo_run_huge_pin },
+	{ .name = "huge_retry", .run = mo_run_huge_retry },
+	{ .name = "huge_bad_page", .run = mo_run_huge_bad_page },
+	{ .name = "huge_late", .rule = "hold", .run = mo_run_huge_late },
 	{ .name = "unload", .run = mo_run_unload },
 };
 

@@ -17,7 +17,7 @@
 #define LATE_PAGE 8	/* counted from 1 */
 #define NEVER_MS 3600000
 
-static void wait_for_late_write(long long before)
+void mo_wait_for_late_write(long long before)
 {
 	int tries;
 
@@ -47,7 +47,7 @@ int mo_run_late(void)
 	mo_write_number(PATH_TEST "hold_nth", LATE_PAGE);
 	mo_move_once(&area, mo_nodes[1]);
 	mo_write_number(PATH_TEST "late_now", 1);
-	wait_for_late_write(writes);
+	mo_wait_for_late_write(writes);
 	if (mo_verdict(&area))
 		return DAMAGED;
 	if (mo_counter("held_folios") != held + 1 ||

@@ -153,6 +153,20 @@ FIXTURE_VARIANT_ADD(memory, swapcache)
 	.read_only = true,
 };
 
+FIXTURE_VARIANT_ADD(memory, hugetlb)
+{
+	.type = MO_HUGETLB,
+	.bytes = 2 * SZ_2M,
+	.folio_bytes = SZ_2M,
+};
+
+FIXTURE_VARIANT_ADD(memory, hugetlb_shared)
+{
+	.type = MO_HUGETLB_SHARED,
+	.bytes = 2 * SZ_2M,
+	.folio_bytes = SZ_2M,
+};
+
 FIXTURE_SETUP(memory)
 {
 	const char *why_not = mo_cannot_run();

@@ -110,8 +110,7 @@ static bool has_folio_size(size_t folio_bytes, const char *file)
 	return folio_bytes == SZ_4K || mo_exists(path);
 }
 
-/* What is allocated from here on comes from the first node. */
-static void bind_memory(void *mem, size_t bytes)
+void mo_bind(void *mem, size_t bytes)
 {
 	unsigned long mask[4] = {};
 
@@ -134,7 +133,7 @@ static void map_memory(struct mo_area *area, int flags)
 			 flags | MAP_FIXED, area->fd, 0);
 	if (area->mem == MAP_FAILED)
 		mo_die("cannot map memory: %m");
-	bind_memory(area->mem, area->bytes);
+	mo_bind(area->mem, area->bytes);
 	if (madvise(area->mem, area->bytes, area->folio_bytes > SZ_4K ?
 		    MADV_HUGEPAGE : MADV_NOHUGEPAGE) && errno != EINVAL)
 		mo_die("madvise: %m");
@@ -153,7 +152,7 @@ static void fill_shadow(struct mo_area *area)
 					 i / same * per_page + i % per_page : i);
 }
 
-static void fill(struct mo_area *area)
+void mo_fill(struct mo_area *area)
 {
 	memcpy(area->mem, area->shadow, area->bytes);
 }
@@ -167,7 +166,7 @@ static const char *map_large(struct mo_area *area, int flags, const char *file)
 		return "no folios of this size in this kernel";
 	thp_allow(&saved, area->folio_bytes);
 	map_memory(area, flags);
-	fill(area);
+	mo_fill(area);
 	thp_restore(&saved);
 	/* Keep khugepaged away. */
 	madvise(area->mem, area->bytes, MADV_NOHUGEPAGE);
@@ -203,7 +202,7 @@ static const char *map_shmem(struct mo_area *area)
 	return map_large(area, MAP_SHARED, "shmem_enabled");
 }
 
-static void open_file(struct mo_area *area)
+void mo_open_file(struct mo_area *area)
 {
 	char path[64];
 
@@ -213,8 +212,8 @@ static void open_file(struct mo_area *area)
 		mo_die("cannot open %s: %m", path);
 }
 
-static bool mount_at(struct mo_area *area, const char *what, const char *type,
-		     const char *options)
+bool mo_mount(struct mo_area *area, const char *what, const char *type,
+	      const char *options)
 {
 	snprintf(area->dir, sizeof(area->dir), "/tmp/migrate_offload.XXXXXX");
 	if (!mkdtemp(area->dir))
@@ -228,13 +227,13 @@ static bool mount_at(struct mo_area *area, const char *what, const char *type,
 
 static const char *map_tmpfs(struct mo_area *area)
 {
-	if (!mount_at(area, "tmpfs", "tmpfs", "size=16m"))
+	if (!mo_mount(area, "tmpfs", "tmpfs", "size=16m"))
 		return "cannot mount tmpfs";
-	open_file(area);
+	mo_open_file(area);
 	if (ftruncate(area->fd, area->bytes))
 		mo_die("cannot make a file larger: %m");
 	map_memory(area, MAP_SHARED);
-	fill(area);
+	mo_fill(area);
 	return NULL;
 }
 
@@ -247,7 +246,7 @@ static const char *mount_ext4(struct mo_area *area)
 		return "no " FS_DISK;
 	if (mo_run(mkfs))
 		return "cannot make an ext4 on " FS_DISK;
-	return mount_at(area, FS_DISK, "ext4", NULL) ? NULL : "cannot mount ext4";
+	return mo_mount(area, FS_DISK, "ext4", NULL) ? NULL : "cannot mount ext4";
 }
 
 static void write_shadow(struct mo_area *area)
@@ -264,7 +263,7 @@ static const char *map_ext4(struct mo_area *area)
 
 	if (why_not)
 		return why_not;
-	open_file(area);
+	mo_open_file(area);
 	write_shadow(area);
 	if (area->type == MO_EXT4_CLEAN) {
 		/* Mount it again: nothing is left in the page cache. */
@@ -272,11 +271,11 @@ static const char *map_ext4(struct mo_area *area)
 		if (umount(area->dir) ||
 		    mount(FS_DISK, area->dir, "ext4", 0, NULL))
 			mo_die("cannot mount ext4 again: %m");
-		open_file(area);
+		mo_open_file(area);
 	}
 	map_memory(area, MAP_SHARED);
 	if (area->type == MO_EXT4)
-		fill(area);
+		mo_fill(area);
 	return mo_content_ok(area) ? NULL : "the file has another content";
 }
 
@@ -304,7 +303,7 @@ static const char *map_ksm(struct mo_area *area)
 		return "no KSM";
 	area->step = 2 * SZ_4K;
 	map_memory(area, MAP_PRIVATE | MAP_ANONYMOUS);
-	fill(area);
+	mo_fill(area);
 	if (madvise(area->mem, area->bytes, MADV_MERGEABLE))
 		mo_die("cannot merge memory: %m");
 	mo_write(PATH_KSM "pages_to_scan", "10000");
@@ -378,7 +377,7 @@ static const char *map_swapcache(struct mo_area *area)
 		return why_not;
 	area->swap_on = true;
 	map_memory(area, MAP_PRIVATE | MAP_ANONYMOUS);
-	fill(area);
+	mo_fill(area);
 	why_not = page_out(area);
 	if (why_not)
 		return why_not;
@@ -409,6 +408,9 @@ const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 		[MO_EXT4_CLEAN] = map_ext4,
 		[MO_KSM] = map_ksm,
 		[MO_SWAPCACHE] = map_swapcache,
+		[MO_HUGETLB] = mo_map_huge,
+		[MO_HUGETLB_SHARED] = mo_map_huge,
+		[MO_HUGETLB_FILE] = mo_map_huge,
 	};
 
 	const char *why_not;
@@ -452,6 +454,7 @@ void mo_unmap(struct mo_area *area)
 		if (umount(area->dir) || rmdir(area->dir))
 			mo_die("cannot unmount %s: %m", area->dir);
 	}
+	mo_unmap_huge(area);
 	free(area->shadow);
 }
 

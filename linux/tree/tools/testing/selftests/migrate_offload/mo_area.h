@@ -17,6 +17,9 @@ enum mo_type {
 	MO_EXT4_CLEAN,	/* only read, so without */
 	MO_KSM,		/* two pages each share one folio */
 	MO_SWAPCACHE,	/* mapped, and still in the swap cache */
+	MO_HUGETLB,	/* anonymous and private */
+	MO_HUGETLB_SHARED,
+	MO_HUGETLB_FILE, /* in a file system that has a limit of its own */
 };
 
 /**
@@ -42,6 +45,7 @@ struct mo_area {
 	bool swap_on;
 	pid_t keeper;
 	char dir[32];
+	long long pool[2];	/* pages that the pools of hugetlb have for it */
 };
 
 /*
@@ -51,6 +55,21 @@ struct mo_area {
 const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 		   size_t folio_bytes);
 void mo_unmap(struct mo_area *area);
+
+/* mo_huge.c */
+const char *mo_map_huge(struct mo_area *area);
+void mo_unmap_huge(const struct mo_area *area);
+/* How many hugetlb pages of this size has a node, or are free there? */
+long long mo_huge_pages(int node, size_t page_bytes, const char *which);
+
+/* What is allocated from here on comes from the first node. */
+void mo_bind(void *mem, size_t bytes);
+/* Fill the memory with what the shadow says. */
+void mo_fill(struct mo_area *area);
+/* Mount something at a new directory. */
+bool mo_mount(struct mo_area *area, const char *what, const char *type,
+	      const char *options);
+void mo_open_file(struct mo_area *area);
 
 /* Make a swap area as mkswap(8) does, and switch it on.  NULL, or why not. */
 const char *mo_swap_on(void);

@@ -36,6 +36,17 @@ int mo_skip(const char *why)
 	return SKIPPED;
 }
 
+int mo_hold(const char *file, const char *text)
+{
+	int fd = open(file, O_WRONLY);
+
+	if (fd < 0)
+		mo_die("cannot open %s: %m", file);
+	if (write(fd, text, strlen(text)) < 0)
+		mo_die("cannot write %s to %s: %m", text, file);
+	return fd;
+}
+
 void mo_wait_until_copying(void)
 {
 	int tries;

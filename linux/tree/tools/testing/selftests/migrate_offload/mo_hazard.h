@@ -46,6 +46,10 @@ static inline int mo_verdict(const struct mo_area *area)
 
 /* Say why a case is skipped. */
 int mo_skip(const char *why);
+/* What is written is held until it is used, or until this is closed. */
+int mo_hold(const char *file, const char *text);
+/* Wait until the test engine has written to what it held, more often than before. */
+void mo_wait_for_late_write(long long before);
 /* Wait, not too long, until the test engine is in the middle of a copy. */
 void mo_wait_until_copying(void);
 
@@ -68,5 +72,11 @@ int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
 
 int mo_run_late(void);
 int mo_run_unload(void);
+
+/* hazards_huge.c: of hugetlb folios */
+int mo_run_huge_pin(void);
+int mo_run_huge_retry(void);
+int mo_run_huge_bad_page(void);
+int mo_run_huge_late(void);
 
 #endif /* MO_HAZARD_H */
