@@ -388,7 +388,8 @@ int main(int argc, char **argv)
 	tier_environment(&o.tier, "demotion", o.tier.cpu);
 	json_bool("psi", o.reclaim && cgroup_stall(&stall));
 	json_end();
-	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes);
+	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes,
+						 false);
 	engine_prepare();
 	if (o.reclaim)
 		enable_demotion();

@@ -29,6 +29,7 @@ enum busy_mode { BUSY_NO, BUSY_ONLY, BUSY_BOTH };
 
 struct options {
 	int from, to;
+	bool hugetlb;
 	size_t sizes[MAX_SIZES];
 	size_t nr_sizes;
 	uint64_t total_bytes;
@@ -64,6 +65,8 @@ static const char usage_text[] =
 	"\n"
 	"  --from NODE, --to NODE  nodes (default 0 and 1)\n"
 	"  --sizes LIST            folio sizes, 4K to 2M (default 4K,64K,2M)\n"
+	"  --hugetlb               memory of hugetlb, up to 1G (default 2M); its pools\n"
+	"                          grow meanwhile\n"
 	"  --total-bytes SIZE      moved by each call (default 256M)\n"
 	"  --rounds N              that count; one more comes first (default 5)\n"
 	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
@@ -118,6 +121,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "from", required_argument, NULL, 'f' },
 		{ "to", required_argument, NULL, 't' },
 		{ "sizes", required_argument, NULL, 's' },
+		{ "hugetlb", no_argument, NULL, 'g' },
 		{ "total-bytes", required_argument, NULL, 'b' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "variants", required_argument, NULL, 'v' },
@@ -129,10 +133,9 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	const char *limits = "1";
+	const char *limits = "1", *sizes = NULL;
 	int c;
 
-	o->nr_sizes = sizes_parse("4K,64K,2M", o->sizes, MAX_SIZES);
 	o->nr_variants = variants_parse("stock", o->variants, MAX_ENGINES);
 	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
 		switch (c) {
@@ -143,7 +146,10 @@ static void parse_options(struct options *o, int argc, char **argv)
 			o->to = (int)option_u64("to", optarg, 0, 1023);
 			break;
 		case 's':
-			o->nr_sizes = sizes_parse(optarg, o->sizes, MAX_SIZES);
+			sizes = optarg;
+			break;
+		case 'g':
+			o->hugetlb = true;
 			break;
 		case 'b':
 			if (!parse_bytes(optarg, &o->total_bytes))
@@ -188,14 +194,31 @@ static void parse_options(struct options *o, int argc, char **argv)
 		bench_die(BENCH_USAGE, "unexpected argument '%s'",
 			  argv[optind]);
 	parse_limits(o, limits);
+	if (!sizes)
+		sizes = o->hugetlb ? "2M" : "4K,64K,2M";
+	o->nr_sizes = sizes_parse(sizes, o->sizes, MAX_SIZES, o->hugetlb ?
+				  HUGETLB_MAX_BYTES : PMD_BYTES);
+}
+
+static size_t largest_folio(const struct options *o)
+{
+	size_t largest = PMD_BYTES;
+
+	for (size_t i = 0; i < o->nr_sizes; i++)
+		if (o->sizes[i] > largest)
+			largest = o->sizes[i];
+	return largest;
 }
 
 static void check_total(const struct options *o)
 {
-	if (!o->total_bytes || o->total_bytes % PMD_BYTES ||
+	size_t largest = largest_folio(o);
+
+	if (!o->total_bytes || o->total_bytes % largest ||
 	    o->total_bytes > (1ULL << 44))
 		bench_die(BENCH_USAGE,
-			  "--total-bytes must be a multiple of 2M, so that every folio size divides it");
+			  "--total-bytes must be a multiple of %zuM, so that every folio size divides it",
+			  largest >> 20);
 	if (o->from == o->to)
 		bench_die(BENCH_USAGE,
 			  "--from and --to are both node %d: nothing would move",
@@ -205,7 +228,7 @@ static void check_total(const struct options *o)
 static void report_environment(const struct options *o)
 {
 	json_begin("environment");
-	json_str("bench", "move-pages");
+	json_str("bench", o->hugetlb ? "hugetlb" : "move-pages");
 	machine_report();
 	json_u64("from_node", (uint64_t)o->from);
 	json_u64("to_node", (uint64_t)o->to);
@@ -219,13 +242,28 @@ static void report_environment(const struct options *o)
 
 static void count_split_or_unknown(const struct region *r, struct sample *s)
 {
-	s->split_known = region_count_split(r, &s->nr_split);
+	s->split_known = !r->hugetlb && region_count_split(r, &s->nr_split);
 }
 
 static void verify(const struct region *r, int node, uint64_t seed,
 		   const struct sample *s)
 {
 	region_check(r, node, seed, s->variant->engine, s->round);
+}
+
+static void allocate(const struct options *o, struct region *r,
+		     struct region *spacer, size_t folio_bytes, uint64_t seed)
+{
+	*spacer = (struct region){ 0 };
+	if (!o->hugetlb) {
+		region_allocate(r, o->total_bytes, folio_bytes, o->from, seed);
+		spacer_take(spacer, folio_bytes, o->to);
+		return;
+	}
+	region_allocate_hugetlb(r, o->total_bytes, folio_bytes, o->from, seed);
+	/* What does not fit between two huge pages is no use. */
+	if (folio_bytes <= PMD_BYTES)
+		spacer_take_hugetlb(spacer, folio_bytes, o->to);
 }
 
 static void measure_move(const struct options *o, struct sample *s,
@@ -235,8 +273,7 @@ static void measure_move(const struct options *o, struct sample *s,
 	struct region r, spacer;
 	long ret;
 
-	region_allocate(&r, o->total_bytes, s->folio_bytes, o->from, seed);
-	spacer_take(&spacer, s->folio_bytes, o->to);
+	allocate(o, &r, &spacer, s->folio_bytes, seed);
 	engine_select(s->variant);
 	s->engine_bytes_known = engine_copied_bytes(s->variant, &before);
 	if (s->busy) {
@@ -256,8 +293,20 @@ static void measure_move(const struct options *o, struct sample *s,
 	region_sabotage(&r, o->sabotage, o->from);
 	verify(&r, o->to, seed, s);
 	count_split_or_unknown(&r, s);
-	region_unmap(&spacer);
+	if (spacer.map)
+		region_unmap(&spacer);
 	region_unmap(&r);
+}
+
+static void map_for_limit(const struct options *o, struct region *r,
+			  size_t folio_bytes, int node)
+{
+	if (o->hugetlb) {
+		region_map_hugetlb(r, o->total_bytes, folio_bytes, node);
+		return;
+	}
+	folio_size_select(folio_bytes);
+	region_map(r, o->total_bytes, folio_bytes, node);
 }
 
 static void measure_limit(const struct options *o, struct sample *s,
@@ -265,10 +314,9 @@ static void measure_limit(const struct options *o, struct sample *s,
 {
 	struct region src, dst;
 
-	folio_size_select(s->folio_bytes);
-	region_map(&src, o->total_bytes, s->folio_bytes, o->from);
+	map_for_limit(o, &src, s->folio_bytes, o->from);
 	region_fill(&src, seed);
-	region_map(&dst, o->total_bytes, s->folio_bytes, o->to);
+	map_for_limit(o, &dst, s->folio_bytes, o->to);
 	region_fill(&dst, seed + 1);
 	if (s->busy)
 		hogs_run();
@@ -349,6 +397,20 @@ static void run_rounds(const struct options *o)
 	}
 }
 
+/* So much on both nodes: what moves, and what it moves to. */
+static void reserve_pools(const struct options *o)
+{
+	for (size_t i = 0; i < o->nr_sizes; i++) {
+		size_t folio = o->sizes[i];
+		uint64_t bytes = o->total_bytes;
+
+		hugetlb_reserve(o->from, folio, bytes);
+		if (folio <= PMD_BYTES)
+			bytes += SPACER_MAX_BYTES;
+		hugetlb_reserve(o->to, folio, bytes);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = {
@@ -360,8 +422,10 @@ int main(int argc, char **argv)
 
 	parse_options(&o, argc, argv);
 	check_total(&o);
-	node_check_free(o.from, o.total_bytes);
-	node_check_free(o.to, o.total_bytes);
+	if (!o.hugetlb) {
+		node_check_free(o.from, o.total_bytes);
+		node_check_free(o.to, o.total_bytes);
+	}
 	for (size_t i = 0; i < o.nr_modules; i++)
 		module_load(o.modules[i]);
 	for (size_t i = 0; i < o.nr_variants; i++)
@@ -371,7 +435,9 @@ int main(int argc, char **argv)
 	settings_restore_on_exit();
 	settings_on_interrupt(hogs_kill);
 	report_environment(&o);
-	o.nr_sizes = sizes_drop_unsupported(o.sizes, o.nr_sizes);
+	o.nr_sizes = sizes_drop_unsupported(o.sizes, o.nr_sizes, o.hugetlb);
+	if (o.hugetlb)
+		reserve_pools(&o);
 	engine_prepare();
 	if (o.busy != BUSY_NO)
 		hogs_create();

@@ -344,7 +344,8 @@ int main(int argc, char **argv)
 	tier_environment(&o.tier, "promotion", o.tier.cpu);
 	prepare_scan();
 	json_end();
-	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes);
+	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes,
+						 false);
 	engine_prepare();
 	promoted_pages(&o);
 	pin_to_cpu(o.other_cpu);

@@ -42,7 +42,7 @@ void json_end(void);
 bool parse_u64(const char *text, uint64_t *value);
 bool parse_bytes(const char *text, uint64_t *bytes);
 size_t parse_list(const char *text, char (*words)[64], size_t max);
-size_t sizes_parse(const char *text, size_t *sizes, size_t max);
+size_t sizes_parse(const char *text, size_t *sizes, size_t max, size_t largest);
 /* Ends the program: what --OPTION was given is no good. */
 _Noreturn void option_invalid(const char *option, const char *value);
 /* A number from @min to @max, or the end of the program. */
@@ -76,11 +76,12 @@ struct region {
 	size_t map_bytes;
 	bool shuffled;		/* lists of it are in no order */
 	bool all;		/* moves what others map, too */
+	bool hugetlb;		/* whose folios are never split */
 };
 
 size_t page_bytes(void);
 bool folio_size_supported(size_t folio_bytes);
-size_t sizes_drop_unsupported(size_t *sizes, size_t nr);
+size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb);
 void folio_size_select(size_t folio_bytes);
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node);
 void region_map_shared(struct region *r, size_t bytes, int node);
@@ -92,12 +93,24 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 bool region_count_split(const struct region *r, size_t *nr_split);
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
 
+/* hugetlb.c: memory of hugetlb, and the pools that it comes from */
+#define HUGETLB_MAX_BYTES (1UL << 30)
+
+bool hugetlb_supported(size_t folio_bytes);
+void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes);
+void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
+			int node);
+
 /* moving.c: memory that a measurement moves, and the check after it */
 void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 		     int node, uint64_t seed);
+void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
+			     int node, uint64_t seed);
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round);
 void spacer_take(struct region *r, size_t folio_bytes, int node);
+#define SPACER_MAX_BYTES (8 * PMD_BYTES)
+void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node);
 void region_sabotage(struct region *r, const char *what, int node);
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);
 

@@ -55,20 +55,22 @@ static void report_skipped(size_t folio_bytes, const char *reason)
 }
 
 /* Says which this kernel does not have, and returns how many are left. */
-size_t sizes_drop_unsupported(size_t *sizes, size_t nr)
+size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb)
 {
 	size_t left = 0;
 
 	for (size_t i = 0; i < nr; i++) {
-		if (folio_size_supported(sizes[i]))
+		if (hugetlb ? hugetlb_supported(sizes[i]) :
+			      folio_size_supported(sizes[i]))
 			sizes[left++] = sizes[i];
 		else
-			report_skipped(sizes[i],
+			report_skipped(sizes[i], hugetlb ?
+				       "this kernel has no huge pages of this size" :
 				       "this kernel has no anonymous folios of this size");
 	}
 	if (!left)
-		bench_die(BENCH_LACKING,
-			  "this kernel has no anonymous folios of any of the sizes asked for");
+		bench_die(BENCH_LACKING, "this kernel has no %s of any of the sizes asked for",
+			  hugetlb ? "huge pages" : "anonymous folios");
 	return left;
 }
 

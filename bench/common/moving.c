@@ -39,6 +39,21 @@ void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 	}
 }
 
+/* As above, from the pool of @node: whoever calls this has seen to that. */
+void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
+			     int node, uint64_t seed)
+{
+	size_t offset;
+	int found;
+
+	region_map_hugetlb(r, bytes, folio_bytes, node);
+	region_fill(r, seed);
+	if (!region_on_node(r, node, &offset, &found))
+		bench_die(BENCH_FAILED,
+			  "byte %zu was allocated on node %d instead of %d",
+			  offset, found, node);
+}
+
 /* Ends the program unless every page is on @node and every byte is right. */
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round)
@@ -63,15 +78,28 @@ void region_check(const struct region *r, int node, uint64_t seed,
  * real CPU or in the software TLB of an emulated one, would be settled once
  * for a whole run instead of evening out over its rounds.
  */
+static unsigned int spacer_turn;
+
+/* All of 1 to 8, in an order in which no variant keeps one of them. */
+static size_t spacer_bytes(void)
+{
+	size_t nr_pmds = 1 + (spacer_turn * 5 + spacer_turn / 8 * 3) % 8;
+
+	spacer_turn++;
+	return nr_pmds * PMD_BYTES;
+}
+
 void spacer_take(struct region *r, size_t folio_bytes, int node)
 {
-	static unsigned int turn;
-	/* All of 1 to 8, in an order in which no variant keeps one of them. */
-	size_t nr_pmds = 1 + (turn * 5 + turn / 8 * 3) % 8;
+	region_map(r, spacer_bytes(), folio_bytes, node);
+	region_fill(r, spacer_turn);
+}
 
-	turn++;
-	region_map(r, nr_pmds * PMD_BYTES, folio_bytes, node);
-	region_fill(r, turn);
+/* From the pool of @node, which has SPACER_MAX_BYTES more for that. */
+void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node)
+{
+	region_map_hugetlb(r, spacer_bytes(), folio_bytes, node);
+	region_fill(r, spacer_turn);
 }
 
 /* Spoils the last page, to prove that the check looks at all of them. */

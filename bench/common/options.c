@@ -84,8 +84,8 @@ uint64_t option_u64(const char *option, const char *text, uint64_t min,
 	return value;
 }
 
-/* "4K,2M": folio sizes.  Returns how many, at least one. */
-size_t sizes_parse(const char *text, size_t *sizes, size_t max)
+/* "4K,2M": folio sizes, up to @largest.  Returns how many, at least one. */
+size_t sizes_parse(const char *text, size_t *sizes, size_t max, size_t largest)
 {
 	char words[32][64];
 	size_t nr = parse_list(text, words,
@@ -98,10 +98,10 @@ size_t sizes_parse(const char *text, size_t *sizes, size_t max)
 		uint64_t bytes;
 
 		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
-		    bytes > PMD_BYTES || (bytes & (bytes - 1)))
+		    bytes > largest || (bytes & (bytes - 1)))
 			bench_die(BENCH_USAGE,
-				  "--sizes: '%s' is not a power of two from 4K to 2M",
-				  words[i]);
+				  "--sizes: '%s' is not a power of two from 4K to %s",
+				  words[i], largest > PMD_BYTES ? "1G" : "2M");
 		sizes[i] = bytes;
 	}
 	return nr;

@@ -22,7 +22,8 @@ void tier_defaults(struct tier_options *o, int from, int to)
 		.rounds = 5,
 		.cpu = -1,
 	};
-	o->nr_sizes = sizes_parse("4K,2M", o->sizes, TIER_SIZES);
+	o->nr_sizes = sizes_parse("4K,2M", o->sizes, TIER_SIZES,
+				  PMD_BYTES);
 	o->nr_variants = variants_parse("stock", o->variants, TIER_VARIANTS);
 }
 
@@ -38,7 +39,8 @@ void tier_option(struct tier_options *o, int c, const char *value,
 		o->to = (int)option_u64("to", value, 0, TIER_NODES - 1);
 		break;
 	case 's':
-		o->nr_sizes = sizes_parse(value, o->sizes, TIER_SIZES);
+		o->nr_sizes = sizes_parse(value, o->sizes, TIER_SIZES,
+					  PMD_BYTES);
 		break;
 	case 'b':
 		if (!parse_bytes(value, &o->total_bytes))

@@ -27,6 +27,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("bench", "bench_cost"),
     ("bench", "bench_demotion"),
     ("bench", "bench_promotion"),
+    ("bench", "bench_hugetlb"),
     (None, "fault_campaign"),
     (None, "model"),
     (None, "demo"),

@@ -16,6 +16,7 @@ COST = ["bench", "cost"]
 LATENCY = ["bench", "latency"]
 DEMOTION = ["bench", "demotion"]
 PROMOTION = ["bench", "promotion"]
+HUGETLB = ["bench", "hugetlb"]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,14 @@ PROMOTION = ["bench", "promotion"]
         ([*PROMOTION, "--to-node", "1"], "nothing would move"),
         ([*PROMOTION, "--rounds", "0"], "--rounds"),
         ([*PROMOTION, "--vm", "--live"], "not allowed with"),
+        ([*HUGETLB, "--sizes", "4K"], "4K"),
+        ([*HUGETLB, "--sizes", "2G"], "2G"),
+        ([*HUGETLB, "--sizes", "2M,2M"], "twice"),
+        ([*HUGETLB, "--sizes", "1G", "--total", "64M"], "multiple of 1024M"),
+        ([*HUGETLB, "--engines", "off"], "off"),
+        ([*HUGETLB, "--channels", "65"], "65"),
+        ([*HUGETLB, "--to-node", "0"], "nothing would move"),
+        ([*HUGETLB, "--published"], "published"),
         ([*COST, "--engines", "none"], "none"),
         ([*COST, "--layouts", "0"], "--layouts"),
         ([*COST, "--jobs", "many"], "--jobs"),
@@ -121,6 +130,8 @@ def test_bad_usage(
         ([*DEMOTION, "--vm", "--to-node", "7"], "no node 7"),
         ([*DEMOTION, "--vm", "--total", "64G"], "without enough memory"),
         ([*PROMOTION, "--vm", "--total", "64G"], "without enough memory"),
+        ([*HUGETLB, "--vm", "--sizes", "1G"], "a --topology with more memory"),
+        ([*HUGETLB, "--vm", "--total", "64G"], "--total"),
         ([*PROMOTION, "--live", "--from-node", "63"], "no node 63"),
     ],
 )
@@ -158,7 +169,9 @@ def test_json_also_on_failure(
     assert error["what"]
 
 
-@pytest.mark.parametrize("argv", [MOVE, LATENCY, COST, DEMOTION, PROMOTION, ["demo"]])
+@pytest.mark.parametrize(
+    "argv", [MOVE, LATENCY, COST, DEMOTION, PROMOTION, HUGETLB, ["demo"]]
+)
 def test_help_fits_a_screen(
     argv: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,6 +198,17 @@ def test_latency_says_what_it_would_do(
 ) -> None:
     assert main([*LATENCY, "--vm", "--dry-run", *argv]) == 0
     assert named in capsys.readouterr().out
+
+
+def test_hugetlb_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--sizes", "1G", "--engines", "dcbm", "--channels", "1,4"]
+    where = ["--vm", "--topology", "gigantic"]
+    assert main([*HUGETLB, *where, "--dry-run", *argv]) == 0
+    said = capsys.readouterr().out
+    assert "move_pages --hugetlb --from=0 --to=1 --sizes=1073741824" in said
+    assert "--total-bytes=1073741824" in said
+    assert "topology gigantic hugepagesz=1024M hugepages=0:1,1:1" in said
+    assert "--module=dmasim.ko channels=4" in said
 
 
 def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:

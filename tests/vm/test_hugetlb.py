@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import pytest
 
 from helpers import guests
+from pageferry.bench import build
+from pageferry.bench.lines import Failure, parse_line
+from pageferry.cli import main
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import decode
 
 pytestmark = pytest.mark.vm
 
+MIB = 1 << 20
 _CASES = (
     *("moves", "leaves_the_pools_alone", "declined", "one_fails"),
     *("lies_but_is_verified", "lies", "is_left_to_the_cpu", "moves_while_written"),
@@ -36,3 +45,87 @@ def test_engines_copy_hugetlb_folios(
 def test_all_of_hugetlb_was_tried(debug_run: guests.Steps, step: str) -> None:
     report = guests.passes(debug_run.text(step), at_least=len(_STEPS[step]))
     assert report.names() == _STEPS[step]
+
+
+def test_bench_verifies_and_every_engine_copies_all(
+    kernel_vm: BuiltKernel, tmp_path: Path
+) -> None:
+    path = tmp_path / "result.json"
+    argv = ("bench", "hugetlb", "--vm", "--total", "8M", "--rounds", "1")
+    words = ("--engines", "cpu,mtcopy,dcbm", "--channels", "1,2", "--output", str(path))
+    assert main([*argv, "--channel-mbps", "0", *words]) == 0
+    result = decode(path.read_bytes())
+    rows = {(row.engine, row.threads, row.channels): row for row in result.rows}
+    for variant in (("stock", 1, 0), ("cpu", 1, 0), ("limit", 1, 0), ("limit", 2, 0)):
+        assert rows[variant].verified
+        assert rows[variant].bench == "hugetlb"
+        assert rows[variant].folio_bytes == 2 * MIB
+        assert rows[variant].moved_bytes == 8 * MIB
+    # Nobody else has such folios: this is exact.
+    for variant in (("cpu", 1, 0), ("dcbm", 1, 1), ("dcbm", 1, 2)):
+        assert rows[variant].engine_bytes == 8 * MIB
+    assert rows["mtcopy", 2, 0].engine_bytes is not None
+
+
+_POOLS = "cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages"
+_SMALL = "move_pages --hugetlb --rounds=1 --total-bytes=4M"
+ENDINGS = {"end": 0, "INT": 130}
+
+
+def _pools_script(program: Path, ending: str) -> str:
+    """Say whether the pools are as before, however the program ends."""
+    rounds = "1" if ending == "end" else "1000"
+    script = f"""
+        echo 3 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages
+        {_POOLS} >/tmp/before
+        {program} --hugetlb --total-bytes=4M --rounds={rounds} >/tmp/lines & child=$!
+        if [ {ending} != end ]; then
+            until grep -q measurement /tmp/lines; do sleep 0.1; done
+            kill -{ending} $child
+        fi
+        wait $child; echo "status $?"
+        {_POOLS} >/tmp/after
+        diff /tmp/before /tmp/after && echo same
+    """
+    return guests.program(shlex.join(("bash", "-mc", script)))
+
+
+@pytest.fixture(scope="module")
+def runs(kernel_vm: BuiltKernel) -> guests.Steps:
+    """Runs of the program that take no time, in one boot."""
+    folder = build.build()
+    steps = {
+        **{
+            f"pools {how}": _pools_script(folder / "move_pages", how) for how in ENDINGS
+        },
+        "spoilt": guests.program(f"{folder}/{_SMALL} --sabotage=content"),
+        "left": guests.program(f"{folder}/{_SMALL} --sabotage=node"),
+        "no room": guests.program(f"{folder}/{_SMALL} --total-bytes=8G"),
+        "no 1G": guests.program(f"{folder}/{_SMALL} --sizes=1G --total-bytes=2G"),
+    }
+    run = guests.boot_once(kernel_vm, steps)
+    run.is_well()
+    return run
+
+
+@pytest.mark.parametrize("ending", list(ENDINGS))
+def test_pools_come_back(runs: guests.Steps, ending: str) -> None:
+    _, lines, said = runs.ended(f"pools {ending}")
+    assert lines == [f"status {ENDINGS[ending]}", "same"], said
+
+
+@pytest.mark.parametrize("what", ["spoilt", "left"])
+def test_a_spoilt_page_fails_the_run(runs: guests.Steps, what: str) -> None:
+    code, lines, _ = runs.ended(what)
+    assert code == 1
+    last = parse_line(lines[-1])
+    assert isinstance(last, Failure)
+    assert "wrong content" in last.message or "on node 0, not 1" in last.message
+
+
+@pytest.mark.parametrize("what", ["no room", "no 1G"])
+def test_a_node_without_room_says_so(runs: guests.Steps, what: str) -> None:
+    code, _, said = runs.ended(what)
+    assert code == 3
+    assert "huge pages of" in said
+    assert "hugepages=" in said

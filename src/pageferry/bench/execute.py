@@ -40,6 +40,8 @@ class Program:
     simulated: Mapping[str, str] = field(default_factory=dict)
     # What is simulated gets a CPU of its own, where that can be said.
     simulated_apart: bool = False
+    # For the command line of a virtual machine's kernel.
+    words: Sequence[str] = ()
 
 
 def execute(
@@ -93,6 +95,7 @@ def _in_vm(
         image=kernel.image,
         modules=kernel.modules,
         topology=where,
+        append=tuple(program.words),
         timeout_s=limit_s,
         # The guest's first touch of a page must not be the host's page fault, where
         # the host's time counts.

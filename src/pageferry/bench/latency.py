@@ -104,6 +104,11 @@ class Plan:
         return tuple(dict.fromkeys(case.engine for case in self.cases))
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """List the folio sizes, each once."""
+        return tuple(dict.fromkeys(case.folio_bytes for case in self.cases))
+
+    @property
     def total_bytes(self) -> int:
         """Give the size of the largest move."""
         return max(case.total_bytes for case in self.cases)

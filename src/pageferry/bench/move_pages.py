@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench move-pages`: the plan, and rows from what the program measured."""
+"""`bench move-pages` and `hugetlb`: the plan, and rows from what was measured."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from pageferry.bench.lines import Measurement
 from pageferry.errors import PageferryError, usage_error
 from pageferry.results.schema import Row
 from pageferry.results.stats import round_ratios, spread
-from pageferry.units import KIB, MIB, format_size, parse_size
+from pageferry.units import GIB, KIB, MIB, format_size, parse_size
 
 BENCH = "move-pages"
+HUGETLB = "hugetlb"
 LIMIT = "limit"
 PMD_BYTES = 2 * MIB
 BASE_BYTES = 4 * KIB
+HUGETLB_MAX_BYTES = 1 * GIB
 DEFAULT_SIZES = "4K,64K,2M"
+DEFAULT_TOTAL_BYTES = 256 * MIB
 DEFAULT_ENGINES = ("stock", "cpu", "mtcopy")
 # "off": no engine, but pages that are unmapped and mapped many at a time.
 ENGINES = (*DEFAULT_ENGINES, "off", "dcbm")
@@ -44,6 +47,7 @@ class Plan:
     with_limit: bool = True
     channels: tuple[int, ...] = (1,)
     channel_mbps: int = DEFAULT_CHANNEL_MBPS
+    bench: Literal["move-pages", "hugetlb"] = "move-pages"
 
     def variants(self) -> list[str]:
         """Name the columns for the program, the baseline always first."""
@@ -75,9 +79,21 @@ class Plan:
         parameters = f"channels={max(self.channels)}"
         return {"dmasim": f"{parameters} bandwidth_mbps={self.channel_mbps}"}
 
+    def words(self) -> list[str]:
+        """Give what a virtual machine has to reserve when it boots: what is large."""
+        large = [size for size in self.sizes if size > PMD_BYTES]
+        words = []
+        for size in large:
+            pages = self.total_bytes // size
+            nodes = f"{self.from_node}:{pages},{self.to_node}:{pages}"
+            words += [f"hugepagesz={size // MIB}M", f"hugepages={nodes}"]
+        return words
+
     def arguments(self) -> list[str]:
         """Give the options of bench/move_pages."""
+        hugetlb = ["--hugetlb"] if self.bench == HUGETLB else []
         return [
+            *hugetlb,
             f"--from={self.from_node}",
             f"--to={self.to_node}",
             "--sizes=" + ",".join(str(size) for size in self.sizes),
@@ -109,6 +125,21 @@ def parse_sizes(text: str) -> tuple[int, ...]:
         sizes.append(size)
     if len(set(sizes)) != len(sizes):
         raise usage_error("a folio size is listed twice", text)
+    return tuple(sizes)
+
+
+def parse_hugetlb_sizes(text: str) -> tuple[int, ...]:
+    """Read a list of sizes that hugetlb may have; which it has, the kernel says."""
+    sizes = []
+    for word in text.split(","):
+        size = parse_size(word)
+        if not 16 * BASE_BYTES <= size <= HUGETLB_MAX_BYTES or size & (size - 1):
+            raise usage_error(
+                "not a size of huge pages", word, "x86 has 2M and 1G: 2M,1G"
+            )
+        sizes.append(size)
+    if len(set(sizes)) != len(sizes):
+        raise usage_error("a size is listed twice", text)
     return tuple(sizes)
 
 
@@ -147,14 +178,16 @@ def parse_channels(text: str) -> tuple[int, ...]:
     return _parse_counts(text, "DMA channels", MAX_CHANNELS)
 
 
-def parse_total(text: str) -> int:
-    """Read the total that each call moves."""
+def parse_total(text: str, largest: int = PMD_BYTES) -> int:
+    """Read the total that each call moves, which is of folios of up to `largest`."""
     total = parse_size(text)
-    if not total or total % PMD_BYTES:
+    largest = max(largest, PMD_BYTES)
+    if not total or total % largest:
         raise usage_error(
-            "total is not a multiple of 2M",
+            f"total is not a multiple of {largest // MIB}M",
             text,
-            "every folio size has to divide it: 64M, 256M",
+            "every folio size has to divide it: "
+            + ("64M, 256M" if largest == PMD_BYTES else f"{largest // MIB}M"),
         )
     return total
 
@@ -183,7 +216,7 @@ def _total(values: Sequence[int | None]) -> int | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def make_rows(measurements: Sequence[Measurement]) -> list[Row]:
+def make_rows(measurements: Sequence[Measurement], bench: str = BENCH) -> list[Row]:
     """Turn measurements into rows. The warm-up round does not count."""
     samples = [sample for sample in measurements if sample.round > 0]
     if any(not sample.verified for sample in samples):
@@ -201,7 +234,7 @@ def make_rows(measurements: Sequence[Measurement]) -> list[Row]:
         share = round_ratios(series, limit)
         rows.append(
             Row(
-                bench=BENCH,
+                bench=bench,
                 engine=engine,
                 channels=channels,
                 threads=threads,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Carrying out `bench move-pages`: build, run, and make a result of it."""
+"""Carrying out `bench move-pages` and `hugetlb`: build, run, make a result of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pageferry import __version__, output
 from pageferry.bench.execute import Program, execute
 from pageferry.bench.lines import Environment, Line, Measurement, Skipped, settings
-from pageferry.bench.move_pages import Plan, make_rows
+from pageferry.bench.move_pages import HUGETLB, Plan, make_rows
 from pageferry.bench.target import environment_of
 from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
@@ -23,6 +23,9 @@ from pageferry.units import format_size
 # busy host moves no less than this.
 _SLOWEST_BYTES_PER_S = 4_000_000
 _TIMEOUT_BASE_S = 300.0
+
+
+_POOLS = ("write /sys/devices/system/node/node*/hugepages/hugepages-*kB/nr_hugepages",)
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,13 @@ def dry_run(job: Job) -> list[str]:
             "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
             "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
             "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
+            *(_POOLS if job.plan.bench == HUGETLB else ()),
             "restore all of them",
         ]
     else:
         steps += describe(plan_build(job.kernel))
-        steps.append(f"boot topology {job.topology}")
+        words = " ".join(["", *job.plan.words()])
+        steps.append(f"boot topology {job.topology}{words}")
         modules = [
             f"--module={name}.ko {parameters}"
             for name, parameters in job.plan.simulated().items()
@@ -81,6 +86,7 @@ def run(job: Job) -> Result:
         arguments=job.plan.arguments(),
         modules=job.plan.modules(),
         simulated=job.plan.simulated(),
+        words=job.plan.words(),
     )
     progress, seen = _watch(job.plan)
     try:
@@ -94,7 +100,9 @@ def run(job: Job) -> Result:
         command=list(job.command),
         kernel=kernel,
         machine=machine,
-        rows=make_rows([line for line in lines if isinstance(line, Measurement)]),
+        rows=make_rows(
+            [line for line in lines if isinstance(line, Measurement)], job.plan.bench
+        ),
         settings=settings(environment_of(lines)),
         created=store.now(),
         pageferry_version=__version__,

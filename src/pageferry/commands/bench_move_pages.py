@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pageferry import output
 from pageferry.bench import move_pages
@@ -81,6 +81,17 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         "none, but batch_ptes (default: %(default)s)",
     )
     parser.add_argument(
+        "--total",
+        default="256M",
+        metavar="SIZE",
+        help="bytes moved by each call (default: %(default)s)",
+    )
+    add_shared_arguments(parser)
+
+
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `bench hugetlb` has, too."""
+    parser.add_argument(
         "--threads",
         default="2",
         metavar="LIST",
@@ -98,12 +109,6 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="MB/s of each simulated DMA channel; "
         "0: as fast as the CPU copies (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--total",
-        default="256M",
-        metavar="SIZE",
-        help="bytes moved by each call (default: %(default)s)",
     )
     parser.add_argument(
         "--rounds",
@@ -160,30 +165,42 @@ def whole(option: str, text: str, low: int, high: int) -> int:
 
 def make_plan(args: argparse.Namespace) -> move_pages.Plan:
     """Check the options before anything is built or booted."""
-    plan = move_pages.Plan(
+    return move_pages.Plan(
         sizes=move_pages.parse_sizes(args.sizes),
         engines=move_pages.parse_engines(args.engines),
-        threads=move_pages.parse_threads(args.threads),
-        channels=move_pages.parse_channels(args.channels),
-        channel_mbps=whole("--channel-mbps", args.channel_mbps, 0, 1_000_000),
         total_bytes=move_pages.parse_total(args.total),
-        rounds=whole("--rounds", args.rounds, 1, 10_000),
-        busy=args.busy,
-        from_node=whole("--from-node", args.from_node, 0, 1023),
-        to_node=whole("--to-node", args.to_node, 0, 1023),
-        with_limit=not args.no_limit,
+        **shared(args),
     )
-    if plan.from_node == plan.to_node:
+
+
+def shared(args: argparse.Namespace) -> dict[str, Any]:
+    """Check the options that `bench hugetlb` has, too."""
+    from_node = whole("--from-node", args.from_node, 0, 1023)
+    to_node = whole("--to-node", args.to_node, 0, 1023)
+    if from_node == to_node:
         raise usage_error(
             "--from-node and --to-node are the same: nothing would move",
             args.to_node,
         )
-    return plan
+    return {
+        "threads": move_pages.parse_threads(args.threads),
+        "channels": move_pages.parse_channels(args.channels),
+        "channel_mbps": whole("--channel-mbps", args.channel_mbps, 0, 1_000_000),
+        "rounds": whole("--rounds", args.rounds, 1, 10_000),
+        "busy": args.busy,
+        "from_node": from_node,
+        "to_node": to_node,
+        "with_limit": not args.no_limit,
+    }
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print the table, keep the result."""
-    plan = make_plan(args)
+    return run_plan(args, make_plan(args))
+
+
+def run_plan(args: argparse.Namespace, plan: move_pages.Plan) -> int:
+    """Carry out a plan, or say what it would do."""
     # Everything that may be wrong with the options comes before the first word.
     timeout_s = None if args.timeout is None else parse_seconds(args.timeout)
     machine = topology.load(args.topology)
@@ -192,7 +209,7 @@ def run(args: argparse.Namespace) -> int:
     request = make_request(args, machine.architecture)
     job = Job(
         plan=plan,
-        topology=choose_topology(args, plan, "move-pages"),
+        topology=choose_topology(args, plan, plan.bench),
         kernel=request,
         command=("pageferry", *args.words),
         with_published=args.published,

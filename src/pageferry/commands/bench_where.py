@@ -29,6 +29,10 @@ class Moves(Protocol):
         """Who copies."""
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of folios."""
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of the largest move."""
 
@@ -68,5 +72,12 @@ def check_machine(name: str, plan: Moves) -> None:
                 "node without enough memory",
                 f"node {node} of topology {name} has {format_size(memory)}",
                 f"moving {format_size(plan.total_bytes)} at once takes twice as much",
-                f"--total {format_size(memory // 4)}",
+                _hint(plan, memory),
             )
+
+
+def _hint(plan: Moves, memory: int) -> str:
+    """Say what would fit: less, or another machine for what cannot be less."""
+    if memory // 4 >= max(plan.sizes):
+        return f"--total {format_size(memory // 4)}"
+    return "a --topology with more memory"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pageferry import output
-from pageferry.bench.move_pages import BASE_BYTES, LIMIT, moved_pages
+from pageferry.bench.move_pages import BASE_BYTES, HUGETLB, LIMIT, moved_pages
 from pageferry.results.schema import Result, Row, Spread
 from pageferry.units import format_size
 
@@ -58,6 +58,8 @@ def move_pages(rows: Sequence[Row]) -> str:
     """Lay out folio size by engine, and what was verified."""
     # Most results know of no channels.
     with_channels = any(row.channels for row in rows)
+    # Those of hugetlb are never split.
+    with_folios = any(row.bench != HUGETLB for row in rows)
     header = [
         "folio",
         "engine",
@@ -67,7 +69,7 @@ def move_pages(rows: Sequence[Row]) -> str:
         "spread",
         "to stock",
         "of limit",
-        "folios",
+        *(["folios"] if with_folios else []),
     ]
     cells = []
     for row in rows:
@@ -82,7 +84,7 @@ def move_pages(rows: Sequence[Row]) -> str:
                 low_high,
                 _ratio(row),
                 _share(row),
-                _folios_whole(row),
+                *([_folios_whole(row)] if with_folios else []),
             ]
         )
     return output.table(header, cells)
@@ -109,13 +111,14 @@ def machine_line(result: Result) -> str:
 
 
 def render_move_pages(result: Result) -> str:
-    """Write a whole result of `bench move-pages`."""
+    """Write a whole result of `bench move-pages` or `bench hugetlb`."""
     moves = [row for row in result.rows if row.bytes_per_s is not None]
     first = moves[0]
     settings = result.settings
+    what = " of hugetlb" if first.bench == HUGETLB else ""
     parts = [
         machine_line(result),
-        f"move_pages(2), {format_size(first.moved_bytes)} per call from node "
+        f"move_pages(2), {format_size(first.moved_bytes)}{what} per call from node "
         f"{settings.get('from_node')} to node {settings.get('to_node')}, "
         f"median of {first.rounds} rounds; ratios are medians of each round's ratio",
         "",

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Memory of hugetlb, and the pools that it comes from. */
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define POOL_TRIES 3
+#define MAX_NODES 1024
+
+#ifndef MAP_HUGE_SHIFT
+#define MAP_HUGE_SHIFT 26
+#endif
+
+static void pool_path(char *buf, size_t size, int node, size_t folio_bytes,
+		      const char *name)
+{
+	snprintf(buf, size,
+		 "/sys/devices/system/node/node%d/hugepages/hugepages-%zukB/%s",
+		 node, folio_bytes >> 10, name);
+}
+
+static uint64_t pool_read(int node, size_t folio_bytes, const char *name)
+{
+	uint64_t value;
+	char path[128];
+
+	pool_path(path, sizeof(path), node, folio_bytes, name);
+	if (!file_read_u64(path, &value))
+		bench_die(BENCH_LACKING, "cannot read %s: %s", path,
+			  strerror(errno));
+	return value;
+}
+
+bool hugetlb_supported(size_t folio_bytes)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%zukB",
+		 folio_bytes >> 10);
+	return !access(path, F_OK);
+}
+
+/*
+ * Has the pool of @node grow by as many pages as @bytes are, until the settings are
+ * restored: that takes away what is free by then.
+ */
+void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
+{
+	uint64_t wanted = bytes / folio_bytes, free = 0;
+	char path[128], number[24];
+	uint64_t before;
+
+	pool_path(path, sizeof(path), node, folio_bytes, "nr_hugepages");
+	before = pool_read(node, folio_bytes, "nr_hugepages");
+	snprintf(number, sizeof(number), "%llu",
+		 (unsigned long long)(before + wanted));
+	for (int try = 0; try < POOL_TRIES; try++) {
+		/* The kernel takes what it gets, and says nothing. */
+		if (!setting_pin(path, number))
+			bench_die(BENCH_LACKING, "cannot write %s to %s: %s",
+				  number, path, strerror(errno));
+		free = pool_read(node, folio_bytes, "free_hugepages");
+		if (free >= wanted)
+			return;
+		file_write("/proc/sys/vm/compact_memory", "1");
+	}
+	bench_die(BENCH_LACKING,
+		  "node %d gave %llu of %llu huge pages of %zu bytes: its memory is in use or fragmented, move less, or reserve them when the machine boots (hugepagesz=, hugepages=)",
+		  node, (unsigned long long)free, (unsigned long long)wanted,
+		  folio_bytes);
+}
+
+/* Private memory that is to be on @node.  Nothing of it is there yet. */
+void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
+			int node)
+{
+	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
+	const size_t bits = 8 * sizeof(mask[0]);
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB |
+		    __builtin_ctzl(folio_bytes) << MAP_HUGE_SHIFT;
+
+	*r = (struct region){ .bytes = bytes,
+			      .folio_bytes = folio_bytes,
+			      .node = node,
+			      .map_bytes = bytes,
+			      .hugetlb = true };
+	r->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (r->map == MAP_FAILED)
+		bench_die(BENCH_LACKING,
+			  "cannot map %zu bytes of huge pages: %s", bytes,
+			  strerror(errno));
+	r->base = r->map;
+	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
+	if (syscall(SYS_mbind, r->base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
+		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
+			  strerror(errno));
+}
