@@ -67,6 +67,8 @@ struct mtcopy_stream {
 	bool closing;			/* nothing will come any more */
 	atomic64_t helper_ns;		/* CPU time, of all helpers */
 
+	int nid;			/* of the last batch */
+	u64 asked_ns;			/* for CPUs, the last time */
 	size_t submitted;		/* bytes */
 	unsigned int nr_pairs;		/* in flight */
 	u64 charged_ns;			/* of that */

@@ -59,6 +59,12 @@
  */
 #define MTCOPY_MAX_CHUNK_BYTES SZ_64K
 
+/*
+ * When helpers have left because of other work, and there is much to copy yet, look
+ * for idle CPUs again after so long: a batch may be one folio of 1 GiB.
+ */
+#define MTCOPY_ASK_NS (4 * NSEC_PER_MSEC)
+
 /* Streams that there can be at the same time without any allocation. */
 #define MTCOPY_POOL_MIN 4
 
@@ -205,6 +211,8 @@ static int mtcopy_submit(struct migrate_copy_stream *copy_stream,
 	if (!job)
 		return -EBUSY;
 
+	stream->nid = batch->dst_nid;
+	stream->asked_ns = local_clock();
 	mtcopy_fill_job(job, batch, nr_helpers + 1);
 	stream->submitted += batch->bytes;
 	stream->nr_pairs += job->nr_pairs;
@@ -260,6 +268,23 @@ static void mtcopy_wait(struct mtcopy_stream *stream, u64 wait_ns)
 	}
 }
 
+/* As at the submission of a batch, if that is long ago. */
+static void mtcopy_ask_again(struct migrate_copy_stream *copy_stream)
+{
+	struct mtcopy_stream *stream = copy_stream->private;
+	unsigned int nr_threads;
+	u64 now = local_clock();
+
+	if (now - stream->asked_ns < MTCOPY_ASK_NS)
+		return;
+	stream->asked_ns = now;
+	mtcopy_charge(copy_stream);
+	nr_threads = mtcopy_wanted_threads(READ_ONCE(stream->ready_bytes));
+	if (nr_threads >= 2 && migrate_may_use_helpers() &&
+	    mtcopy_find_cpus(stream, stream->nid, nr_threads - 1))
+		mtcopy_start_helpers(stream);
+}
+
 static void mtcopy_reap(struct migrate_copy_stream *copy_stream, u64 wait_ns)
 {
 	struct mtcopy_stream *stream = copy_stream->private;
@@ -275,6 +300,7 @@ static void mtcopy_reap(struct migrate_copy_stream *copy_stream, u64 wait_ns)
 		mtcopy_copy_chunk(stream, job, chunk);
 		if (mtcopy_report(stream) || local_clock() - begin >= wait_ns)
 			return;
+		mtcopy_ask_again(copy_stream);
 	}
 	mtcopy_wait(stream, wait_ns);
 	mtcopy_report(stream);
