@@ -96,6 +96,12 @@ def test_what_the_named_topologies_promise() -> None:
     assert not any("nodeid=1" in word and "cpus=" in word for word in tiered)
     cost = topology.load("cost")
     assert cost.icount and cost.cpus == 1 and cost.node[1].cpus is None
+    # The same machine, but for the tiers.
+    tiers = topology.load("tiered-cost")
+    assert tiers.icount and "hmat=on" in tiers.qemu_args()
+    assert [(n.memory, n.cpus) for n in tiers.node] == [
+        (n.memory, n.cpus) for n in cost.node
+    ]
     assert topology.load("debug").memory_bytes == 1 * GIB
 
 
