@@ -8,6 +8,8 @@
  * as /init of an initramfs nothing else runs, and the same image gives the
  * same digits every time.  Elsewhere the figures are plain nanoseconds.
  *
+ * Others that migrate folios can be asked for by name: see common/paths.c.
+ *
  * Base pages and PMD folios are the same on every pass.  Folios in between are
  * not on stock Linux, which splits them on their second migration: for these,
  * every move counts from the first one of fresh memory on.
@@ -25,6 +27,7 @@
 
 #include "common/bench.h"
 #include "common/engine.h"
+#include "common/paths.h"
 
 #define MAX_PASSES 64
 #define MAX_MODULES 8
@@ -48,6 +51,8 @@ struct options {
 	size_t nr_sizes;
 	enum pages_kind kinds[NR_PAGES_KINDS];
 	size_t nr_kinds;
+	enum path_kind paths[NR_PATHS];
+	size_t nr_paths;
 };
 
 static const char usage_text[] =
@@ -59,6 +64,8 @@ static const char usage_text[] =
 	"  --engine NAME     off, stock, cpu, mtcopy, dcbm[:channels=N], which\n"
 	"                    decides itself what it takes (default off)\n"
 	"  --module FILE     load this kernel module first; may be repeated\n"
+	"  --paths LIST      who migrates: move_pages, mbind, migrate_pages, hugetlb,\n"
+	"                    compaction, demotion, promotion (default move_pages)\n"
 	"  --base-pages N    4K pages in the list (default 8192)\n"
 	"  --huge-pages N    2M folios in the list (default 16)\n"
 	"  --middle-bytes N  of lists of folios in between (default 16M)\n"
@@ -117,6 +124,19 @@ static void parse_pages(struct options *o, const char *text)
 	o->nr_kinds = nr;
 }
 
+static void parse_paths(struct options *o, const char *text)
+{
+	char words[NR_PATHS][64];
+	size_t nr = parse_list(text, words, NR_PATHS);
+
+	if (!nr)
+		option_invalid("paths", text);
+	for (size_t i = 0; i < nr; i++)
+		if (!path_parse(words[i], &o->paths[i]))
+			option_invalid("paths", words[i]);
+	o->nr_paths = nr;
+}
+
 static void parse_options(struct options *o, int argc, char **argv)
 {
 	static const struct option longopts[] = {
@@ -127,6 +147,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "middle-bytes", required_argument, NULL, 'i' },
 		{ "sizes", required_argument, NULL, 'z' },
 		{ "pages", required_argument, NULL, 'k' },
+		{ "paths", required_argument, NULL, 'P' },
 		{ "scatter", required_argument, NULL, 's' },
 		{ "passes", required_argument, NULL, 'p' },
 		{ "help", no_argument, NULL, 'h' },
@@ -167,6 +188,9 @@ static void parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'k':
 			parse_pages(o, optarg);
+			break;
+		case 'P':
+			parse_paths(o, optarg);
 			break;
 		case 's':
 			o->scatter = number("scatter", optarg, 0, UINT32_MAX);
@@ -215,13 +239,25 @@ static void become_init(void)
 	mount_or_die("sysfs", "/sys");
 }
 
+/* Only where it is needed: with it memory looks a little different. */
+static void become_init_of_paths(void)
+{
+	mount_or_die("cgroup2", "/sys/fs/cgroup");
+}
+
+static bool other_paths(const struct options *o)
+{
+	return o->nr_paths > 1 || o->paths[0] != PATH_MOVE_PAGES;
+}
+
 /*
  * Where free pages lie decides how often the buddy allocator splits and merges
  * blocks: takes memory and gives three of four pages back, in an order that
- * @seed decides.  What is kept is never freed.
+ * the seed decides.  What is kept is never freed.
  */
-static void scatter(int node, uint64_t seed)
+static void scatter(const struct options *o, int node)
 {
+	uint64_t seed = o->scatter;
 	size_t page = page_bytes();
 	struct region r;
 
@@ -233,6 +269,9 @@ static void scatter(int node, uint64_t seed)
 		if (seed >> 62)
 			madvise(r.base + i * page, page, MADV_DONTNEED);
 	}
+	/* Those who move all that they have are children. */
+	if (other_paths(o))
+		madvise(r.map, r.map_bytes, MADV_DONTFORK);
 }
 
 static void one_pass(const struct region *r, unsigned int pass, uint64_t seed,
@@ -418,6 +457,55 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	region_unmap(&r);
 }
 
+static uint64_t path_bytes(const struct options *o, enum path_kind kind)
+{
+	if (path_folio_bytes(kind) == PMD_BYTES)
+		return o->huge_pages * PMD_BYTES;
+	return o->base_pages * page_bytes();
+}
+
+static void measure_path(const struct options *o, enum path_kind kind)
+{
+	unsigned int passes = WARM_UP_PASSES + o->passes;
+	uint64_t ns[MAX_PASSES], folios[MAX_PASSES];
+	size_t folio_bytes = path_folio_bytes(kind);
+	struct engine_counts before, after;
+	struct path_pass pass[MAX_PASSES];
+
+	before = count_engine(&o->engine);
+	path_run(kind, path_bytes(o, kind), pass, passes);
+	after = count_engine(&o->engine);
+	for (unsigned int i = 0; i < passes; i++) {
+		ns[i] = pass[i].ns;
+		folios[i] = pass[i].folios;
+	}
+
+	json_begin("cost");
+	json_str("path", path_name(kind));
+	json_str("engine", o->engine.engine);
+	json_u64("folio_bytes", folio_bytes);
+	json_u64("folios", folios[WARM_UP_PASSES]);
+	json_u64_array("pass_ns", ns + WARM_UP_PASSES, o->passes);
+	json_u64_array("pass_folios", folios + WARM_UP_PASSES, o->passes);
+	report_engine(o, folio_bytes, &before, &after);
+	json_bool("verified", true);
+	json_end();
+}
+
+static void measure_sizes(const struct options *o)
+{
+	for (size_t i = 0; i < o->nr_sizes; i++) {
+		size_t size = o->sizes[i];
+
+		if (size == page_bytes())
+			measure_base(o);
+		else if (size == PMD_BYTES)
+			measure_huge(o);
+		else
+			measure_middle(o, size);
+	}
+}
+
 static uint64_t list_bytes(const struct options *o, size_t folio_bytes)
 {
 	if (folio_bytes == page_bytes())
@@ -425,6 +513,23 @@ static uint64_t list_bytes(const struct options *o, size_t folio_bytes)
 	if (folio_bytes == PMD_BYTES)
 		return o->huge_pages * folio_bytes;
 	return o->middle_bytes;
+}
+
+static void check_free(const struct options *o)
+{
+	uint64_t most = 0, bytes;
+
+	for (size_t i = 0; i < o->nr_sizes; i++) {
+		bytes = list_bytes(o, o->sizes[i]);
+		most = bytes > most ? bytes : most;
+	}
+	for (size_t i = 0; i < o->nr_paths; i++) {
+		bytes = path_needs(o->paths[i], path_bytes(o, o->paths[i]),
+				   WARM_UP_PASSES + o->passes);
+		most = bytes > most ? bytes : most;
+	}
+	for (int node = 0; node < 2; node++)
+		node_check_free(node, most);
 }
 
 int main(int argc, char **argv)
@@ -437,17 +542,15 @@ int main(int argc, char **argv)
 		.sizes = { page_bytes(), PMD_BYTES },
 		.nr_sizes = 2,
 		.nr_kinds = 1,
+		.nr_paths = 1,
 	};
-	uint64_t most = 0;
 
 	if (getpid() == 1)
 		become_init();
 	parse_options(&o, argc, argv);
-	for (size_t i = 0; i < o.nr_sizes; i++)
-		if (list_bytes(&o, o.sizes[i]) > most)
-			most = list_bytes(&o, o.sizes[i]);
-	for (int node = 0; node < 2; node++)
-		node_check_free(node, most);
+	if (getpid() == 1 && other_paths(&o))
+		become_init_of_paths();
+	check_free(&o);
 	for (size_t i = 0; i < o.nr_modules; i++)
 		module_load(o.modules[i]);
 	engine_check(&o.engine);
@@ -462,18 +565,14 @@ int main(int argc, char **argv)
 	json_end();
 
 	for (int node = 0; o.scatter && node < 2; node++)
-		scatter(node, o.scatter);
+		scatter(&o, node);
 	engine_prepare();
 	engine_select(&o.engine);
-	for (size_t i = 0; i < o.nr_sizes; i++) {
-		size_t size = o.sizes[i];
-
-		if (size == page_bytes())
-			measure_base(&o);
-		else if (size == PMD_BYTES)
-			measure_huge(&o);
+	for (size_t i = 0; i < o.nr_paths; i++) {
+		if (o.paths[i] == PATH_MOVE_PAGES)
+			measure_sizes(&o);
 		else
-			measure_middle(&o, size);
+			measure_path(&o, o.paths[i]);
 	}
 	json_begin("done");
 	json_u64("passes", o.passes);

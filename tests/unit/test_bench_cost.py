@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from helpers.bench_data import MIB, result
 from helpers.golden_files import check_golden
 from pageferry.bench.cost import (
+    PATHS,
     Sample,
     check_same,
     default_engines,
@@ -21,8 +23,11 @@ from pageferry.bench.cost import (
     samples_of,
 )
 from pageferry.bench.lines import Cost, Done
+from pageferry.bench.run_cost import Job, dry_run
+from pageferry.commands.bench_cost import parse_paths
 from pageferry.errors import PageferryError
 from pageferry.kernel.arch import ARM64, X86_64
+from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import render_cost
 from pageferry.units import KIB
 
@@ -51,6 +56,24 @@ def sample(
         verified=True,
     )
     return Sample(engine, layout, cost)
+
+
+def elsewhere(
+    engine: str, path: str, per_folio: int, *, folio_bytes: int = 4096
+) -> Sample:
+    """Two passes that did not find the same number of folios."""
+    cost = Cost(
+        engine=engine,
+        path=path,
+        folio_bytes=folio_bytes,
+        folios=1000,
+        pass_ns=[1000 * per_folio, 3000 * per_folio],
+        pass_folios=[1000, 3000],
+        copy_instructions=None,
+        engine_bytes=None,
+        verified=True,
+    )
+    return Sample(engine, 0, cost)
 
 
 def moved_again(engine: str, first: int, later: int, split: int) -> Sample:
@@ -214,6 +237,82 @@ def test_kinds_of_pages_are_told_apart() -> None:
     assert asked[:2] == ["--engine", "stock"]
 
 
+def test_paths_are_told_apart() -> None:
+    rows = make_rows(
+        [
+            *samples(),
+            elsewhere("off", "promotion", 9_900),
+            elsewhere("stock", "promotion", 9_000),
+            elsewhere("stock", "hugetlb", 850_000, folio_bytes=2 * MIB),
+            elsewhere("stock", "mbind", 6_000),
+        ]
+    )
+    found = [(row.path, row.engine) for row in rows[5:]]
+    assert found == [
+        ("mbind", "stock"),
+        ("hugetlb", "stock"),
+        ("promotion", "stock"),
+        ("promotion", "off"),
+    ]
+    assert [row.path for row in rows[:5]] == [None] * 5
+    assert rows[-1].instructions_per_folio == 9_900
+    # Compared with the same path, whatever else has pages of that size.
+    assert rows[-1].ratio_to_stock == pytest.approx(1.1)
+    assert regressions(rows) == [
+        "off differs from stock by +10.00% in promotion, 1% is allowed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "count", "refused"),
+    [
+        ("unbatched", 10_100, False),
+        ("unbatched", 10_101, True),
+        ("unbatched", 9_899, True),
+        ("off", 10_100, False),
+        ("off", 10_101, True),
+        # With what it spares by itself.
+        ("off", 5_000, False),
+        ("cpu", 20_000, False),
+    ],
+)
+def test_check_of_other_paths(engine: str, count: int, refused: bool) -> None:
+    rows = make_rows(
+        [elsewhere("stock", "mbind", 10_000), elsewhere(engine, "mbind", count)]
+    )
+    assert bool(regressions(rows)) is refused
+
+
+def job(*paths: str) -> Job:
+    """Plan a run of three engines."""
+    request = BuildRequest(configs=("vm",))
+    return Job(
+        engines=("stock", "unbatched", "off"),
+        layouts=2,
+        kernel=request,
+        vanilla=replace(request, vanilla=True),
+        command=("pageferry",),
+        jobs=1,
+        paths=paths,
+    )
+
+
+def test_other_paths_have_a_machine_of_their_own() -> None:
+    assert job("move_pages").machines == {"cost": ("move_pages",)}
+    assert job("mbind", "promotion").machines == {"tiered-cost": ("mbind", "promotion")}
+    both = job(*PATHS)
+    assert list(both.machines) == ["cost", "tiered-cost"]
+    steps = [step for step in dry_run(both) if step.startswith("boot ")]
+    assert len(steps) == 2 * (3 + 1)
+    assert "--paths" not in init_arguments("off", (), 0)
+    assert init_arguments("off", (), 0, paths=("mbind", "hugetlb"))[-2:] == [
+        "--paths",
+        "mbind,hugetlb",
+    ]
+    assert parse_paths("promotion, mbind") == ("mbind", "promotion")
+    assert parse_paths("all") == PATHS
+
+
 @pytest.mark.parametrize(
     ("mtcopy", "refused"), [(10_000, False), (10_309, False), (10_310, True)]
 )
@@ -274,6 +373,16 @@ def test_table() -> None:
     check_golden(
         GOLDEN / "bench-cost.txt", render_cost(result(make_rows(samples()))) + "\n"
     )
+
+
+def test_table_of_paths() -> None:
+    found = [
+        elsewhere(engine, path, count + extra)
+        for path, count in (("mbind", 6_000), ("compaction", 7_000))
+        for engine, extra in (("stock", 0), ("unbatched", 30), ("off", -2_000))
+    ]
+    rows = make_rows([*samples(), *found])
+    check_golden(GOLDEN / "bench-cost-paths.txt", render_cost(result(rows)) + "\n")
 
 
 def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_help(programs: Path, program: str) -> None:
         ("cost", "--passes=3", "even"),
         ("cost", "--base-pages=0", "base-pages"),
         ("cost", "--engine=:", "engine"),
+        ("cost", "--paths=mbind,swap", "swap"),
         ("cost", "stray", "stray"),
     ],
 )

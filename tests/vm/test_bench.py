@@ -16,6 +16,7 @@ import pytest
 
 from helpers import guests
 from pageferry.bench import build
+from pageferry.bench.cost import MOVE_PAGES, PATHS
 from pageferry.bench.lines import Failure, parse_line
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
@@ -286,6 +287,34 @@ def test_off_costs_nothing(
     assert result.kernel.release == kernel_vm.release
     assert result.stock_kernel is not None
     assert result.stock_kernel.release == kernel_vanilla.release
+
+
+def test_other_paths_cost_what_they_do_on_stock(
+    kernel_vm: BuiltKernel,
+    kernel_vanilla: BuiltKernel,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Within 3%: with one layout, and of promotion, which moves one folio at a time."""
+    others = [path for path in PATHS if path != MOVE_PAGES]
+    result, _ = bench(
+        capsys,
+        tmp_path / "result.json",
+        *("bench", "cost", "--engines", "stock,unbatched,off", "--layouts", "1"),
+        *("--paths", ",".join(others)),
+    )
+    rows = {(row.path, row.engine): row for row in result.rows}
+    assert result.machine.topology == "tiered-cost"
+    assert len(rows) == 3 * len(others)
+    for path in others:
+        stock, unbatched, off = (
+            rows[path, engine] for engine in ("stock", "unbatched", "off")
+        )
+        assert stock.verified and unbatched.verified and off.verified
+        assert stock.folio_bytes == (2 * MIB if path == "hugetlb" else 4096)
+        assert unbatched.ratio_to_stock == pytest.approx(1, abs=0.03)
+        assert off.ratio_to_stock is not None
+        assert off.ratio_to_stock <= 1.03
 
 
 def test_pages_that_cannot_move_in_runs_cost_no_more(

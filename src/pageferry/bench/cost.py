@@ -33,6 +33,13 @@ PAGES = (
     *("inherited", "watched"),
 )
 DEFAULT_PAGES = ("runs",)
+# Who migrates, in the order of a table; move_pages(2) alone, unless asked for more.
+MOVE_PAGES = "move_pages"
+PATHS = (
+    *(MOVE_PAGES, "mbind", "migrate_pages", "hugetlb"),
+    *("compaction", "demotion", "promotion"),
+)
+DEFAULT_PATHS = (MOVE_PAGES,)
 # Others are not the same on each pass of a kernel that splits them.
 DEFAULT_SIZES = (4 * KIB, 2 * MIB)
 # One channel: each more would add its interrupt, and the copy is not in the count.
@@ -43,6 +50,8 @@ PADDING_STEP_BYTES = 149 * 4 * KIB
 # By how much the patched kernel may differ from stock with all of it turned off,
 # and how much more than that it may take with no engine active.
 OFF_TOLERANCE = {4 * KIB: 0.005, 2 * MIB: 0.001}
+# The same of whoever else migrates.
+PATH_TOLERANCE = 0.01
 # mtcopy on one CPU finds no idle one, and so declines every batch. What that
 # costs is all that it costs where other work keeps all CPUs busy.
 DECLINED_SHARE = 1 / 0.97
@@ -77,6 +86,8 @@ class Sample:
     @property
     def instructions_per_folio(self) -> float:
         """Give the mean of all passes that count, or the first one of fresh memory."""
+        if self.cost.pass_folios is not None:
+            return sum(self.cost.pass_ns) / sum(self.cost.pass_folios)
         passes = self.cost.pass_ns[:1] if self.changing else self.cost.pass_ns
         return mean(passes) / self.cost.folios
 
@@ -107,6 +118,7 @@ def init_arguments(
     layout: int,
     sizes: Sequence[int] = DEFAULT_SIZES,
     pages: Sequence[str] = DEFAULT_PAGES,
+    paths: Sequence[str] = DEFAULT_PATHS,
 ) -> list[str]:
     """Give what /init is called with, after "--" on the kernel command line."""
     variant = f"dcbm:channels={DMA_CHANNELS}" if engine == "dcbm" else engine
@@ -117,6 +129,8 @@ def init_arguments(
         arguments += ["--sizes", ",".join(str(size) for size in sizes)]
     if tuple(pages) != DEFAULT_PAGES:
         arguments += ["--pages", ",".join(pages)]
+    if tuple(paths) != DEFAULT_PATHS:
+        arguments += ["--paths", ",".join(paths)]
     for module in modules:
         arguments += ["--module", f"/{module.name}"]
     return arguments
@@ -139,7 +153,8 @@ def check_same(first: Sequence[Sample], again: Sequence[Sample]) -> None:
         if one.cost != other.cost:
             raise PageferryError(
                 "two runs of the same image gave different instruction counts",
-                value=f"{one.engine}, {format_size(one.cost.folio_bytes)}",
+                value=f"{one.engine}, {one.cost.path or MOVE_PAGES}, "
+                f"{format_size(one.cost.folio_bytes)}",
                 reason=f"{one.cost.pass_ns} and then {other.cost.pass_ns}",
                 hint="something outside the guest reached it: not usable as a gate",
             )
@@ -147,22 +162,25 @@ def check_same(first: Sequence[Sample], again: Sequence[Sample]) -> None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What was moved, whoever moved it."""
+    """What was moved on which way, with whatever engine."""
 
     folio_bytes: int
     pages: str | None
+    path: str | None
 
     @property
-    def place(self) -> tuple[int, int]:
+    def place(self) -> tuple[int, int, int]:
         """Give what to sort by."""
-        return self.folio_bytes, PAGES.index(self.pages) if self.pages else -1
+        pages = PAGES.index(self.pages) if self.pages else -1
+        return PATHS.index(self.path or MOVE_PAGES), self.folio_bytes, pages
 
 
 def make_rows(samples: Sequence[Sample]) -> list[Row]:
     """Turn boots into rows, one for each engine and kind of folio."""
     grouped: dict[tuple[_Kind, str], list[Sample]] = {}
     for sample in samples:
-        key = (_Kind(sample.cost.folio_bytes, sample.cost.pages), sample.engine)
+        cost = sample.cost
+        key = (_Kind(cost.folio_bytes, cost.pages, cost.path), sample.engine)
         grouped.setdefault(key, []).append(sample)
     means = {
         key: mean(sample.instructions_per_folio for sample in group)
@@ -213,11 +231,14 @@ def _row(
         threads=1,
         folio_bytes=kind.folio_bytes,
         pages=kind.pages,
+        path=kind.path,
         moved_bytes=first.folios * kind.folio_bytes,
         rounds=len(first.pass_ns),
         verified=all(sample.cost.verified for sample in group),
         # Those that are to stay whole are checked there.
-        split_folios=max(sample.cost.split_folios or 0 for sample in group),
+        split_folios=None
+        if kind.path
+        else max(sample.cost.split_folios or 0 for sample in group),
         engine_bytes=None
         if None in engine_bytes
         else sum(count for count in engine_bytes if count is not None),
@@ -234,12 +255,33 @@ def _row(
 
 def regressions(rows: Sequence[Row]) -> list[str]:
     """List in words what `--check` refuses."""
+    listed = [row for row in rows if row.path is None]
     return [
-        *_costs_when_off(rows),
-        *_spares_too_little_in_runs(rows),
-        *_costs_when_declined(rows),
-        *_spares_too_little(rows),
+        *_costs_when_off(listed),
+        *_spares_too_little_in_runs(listed),
+        *_costs_when_declined(listed),
+        *_spares_too_little(listed),
+        *_costs_elsewhere(rows),
     ]
+
+
+def _costs_elsewhere(rows: Sequence[Row]) -> list[str]:
+    """Say which path besides move_pages(2) is not what it is on stock."""
+    found = []
+    for row in rows:
+        if row.path is None or row.ratio_to_stock is None:
+            continue
+        costs = row.ratio_to_stock > 1 + PATH_TOLERANCE
+        spares = row.ratio_to_stock < 1 - PATH_TOLERANCE
+        if (costs and row.engine in ("off", "unbatched")) or (
+            spares and row.engine == "unbatched"
+        ):
+            found.append(
+                f"{row.engine} differs from stock by "
+                f"{(row.ratio_to_stock - 1) * 100:+.2f}% in {row.path}, "
+                f"{PATH_TOLERANCE * 100:.0f}% is allowed"
+            )
+    return found
 
 
 def _costs_when_declined(rows: Sequence[Row]) -> list[str]:

@@ -76,6 +76,11 @@ class Measurement(msgspec.Struct, tag_field="type", tag="measurement", kw_only=T
 class Cost(msgspec.Struct, tag_field="type", tag="cost", kw_only=True):
     """Several passes over one list of folios, there and back."""
 
+    # Who moved them, and how many in each pass: not of move_pages(2), which
+    # moves all of its list.
+    path: str | None = None
+    pass_folios: list[int] | None = None
+
     engine: str
     folio_bytes: int
     folios: int

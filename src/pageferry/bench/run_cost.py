@@ -36,6 +36,8 @@ from pageferry.vm import accel, klog, topology
 from pageferry.vm.qemu import bare_machine
 
 _TOPOLOGIES = {X86_64: "cost", ARM64: "versal-cost"}
+# What demotion and promotion need; others are counted in the same boot.
+_TIERED = "tiered-cost"
 _BOOT_LIMIT_S = 600.0
 # The date would end up in the count, as would random numbers; those
 # accel.cpu_args() takes care of.
@@ -54,11 +56,16 @@ class Job:
     jobs: int
     sizes: tuple[int, ...] = cost.DEFAULT_SIZES
     pages: tuple[str, ...] = cost.DEFAULT_PAGES
+    paths: tuple[str, ...] = cost.DEFAULT_PATHS
 
     @property
-    def topology(self) -> str:
-        """Name the machine: one for each architecture."""
-        return _TOPOLOGIES[self.kernel.arch]
+    def machines(self) -> dict[str, tuple[str, ...]]:
+        """Name the machines, and what is counted in them."""
+        others = tuple(path for path in self.paths if path != cost.MOVE_PAGES)
+        found: dict[str, tuple[str, ...]] = {}
+        if cost.MOVE_PAGES in self.paths:
+            found[_TOPOLOGIES[self.kernel.arch]] = cost.DEFAULT_PATHS
+        return {**found, _TIERED: others} if others else found
 
     def request_for(self, engine: str) -> BuildRequest:
         """Choose the kernel: only the baseline is vanilla."""
@@ -73,14 +80,17 @@ class Boot:
     layout: int
     kernel: BuiltKernel
     modules: tuple[Path, ...]
+    topology: str
     sizes: tuple[int, ...] = cost.DEFAULT_SIZES
     pages: tuple[str, ...] = cost.DEFAULT_PAGES
+    paths: tuple[str, ...] = cost.DEFAULT_PATHS
     again: bool = False
 
     @property
     def name(self) -> str:
         """Name it in file names and messages."""
-        return f"{self.engine}-{self.layout}{'-again' if self.again else ''}"
+        again = "-again" if self.again else ""
+        return f"{self.topology}-{self.engine}-{self.layout}{again}"
 
 
 def dry_run(job: Job) -> list[str]:
@@ -88,11 +98,12 @@ def dry_run(job: Job) -> list[str]:
     steps = ["build the programs in bench/"]
     for request in dict.fromkeys(job.request_for(engine) for engine in job.engines):
         steps += describe(plan_build(request))
-    for engine in job.engines:
-        steps.append(
-            f"boot topology {job.topology} {job.layouts} times with engine {engine}"
-        )
-    steps.append(f"boot {job.engines[0]} once more and compare every digit")
+    for machine in job.machines:
+        for engine in job.engines:
+            steps.append(
+                f"boot topology {machine} {job.layouts} times with engine {engine}"
+            )
+        steps.append(f"boot {job.engines[0]} once more and compare every digit")
     steps.append(f"keep the result in {store.results_dir()}")
     return steps
 
@@ -111,18 +122,21 @@ def run(job: Job) -> Result:
         boot: cost.samples_of(boot.engine, boot.layout, lines)
         for boot, lines in seen.items()
     }
-    cost.check_same(samples[boots[0]], samples[boots[-1]])
+    for boot in boots:
+        if boot.again:
+            cost.check_same(samples[replace(boot, again=False)], samples[boot])
     main = next((b for b in boots if b.engine != "stock"), boots[0])
     environment = environment_of(seen[main])
     stock = next((b for b in boots if b.engine == "stock"), None)
     counted = [boot for boot in boots if not boot.again]
+    place = Place(accel="tcg icount", topology=", ".join(job.machines))
     return Result(
         command=list(job.command),
         kernel=describe_built(main.kernel, environment),
         stock_kernel=None
         if stock is None
         else describe_built(stock.kernel, environment_of(seen[stock])),
-        machine=Place(accel="tcg icount", topology=job.topology).describe(environment),
+        machine=place.describe(environment),
         rows=cost.make_rows([s for boot in counted for s in samples[boot]]),
         settings=settings(environment),
         created=store.now(),
@@ -132,29 +146,33 @@ def run(job: Job) -> Result:
 
 
 def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
-    """List all boots; the last one repeats the first."""
-    boots = []
-    for engine in job.engines:
-        kernel = kernels[job.request_for(engine)]
-        module = cost.MODULES.get(engine)
-        modules = () if module is None else (module_path(kernel, module),)
-        boots += [
-            Boot(engine, n, kernel, modules, job.sizes, job.pages)
-            for n in range(job.layouts)
-        ]
-    return [*boots, replace(boots[0], again=True)]
+    """List all boots; the last one of each machine repeats its first."""
+    boots: list[Boot] = []
+    for machine, counted in job.machines.items():
+        first = len(boots)
+        for engine in job.engines:
+            kernel = kernels[job.request_for(engine)]
+            module = cost.MODULES.get(engine)
+            modules = () if module is None else (module_path(kernel, module),)
+            boots += [
+                Boot(engine, n, kernel, modules, machine, job.sizes, job.pages, counted)
+                for n in range(job.layouts)
+            ]
+        boots.append(replace(boots[first], again=True))
+    return boots
 
 
 def qemu_args(boot: Boot, initrd: Path) -> list[str]:
     """Give QEMU's command line."""
     arch = boot.kernel.arch
-    machine = topology.load(_TOPOLOGIES[arch])
+    machine = topology.load(boot.topology)
     # Warnings and worse reach the console, where they are looked for. Words
     # that the kernel does not know would become arguments of /init.
     words = [f"console={arch.console}", "loglevel=5", "panic=-1"]
     words += [*machine.kernel_words(), "--"]
     words += cost.init_arguments(
-        boot.engine, boot.modules, boot.layout, boot.sizes, boot.pages
+        *(boot.engine, boot.modules, boot.layout),
+        *(boot.sizes, boot.pages, boot.paths),
     )
     return [
         *bare_machine(machine, accel.TCG, icount=True),

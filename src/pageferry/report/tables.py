@@ -134,7 +134,9 @@ def render_move_pages(result: Result) -> str:
 def cost(rows: Sequence[Row]) -> str:
     """Lay out instructions per folio by engine."""
     kinds = any(row.pages not in (None, "runs") for row in rows)
-    header = ["folio", *(["pages"] if kinds else []), "engine", "instructions"]
+    paths = any(row.path is not None for row in rows)
+    header = [*(["path"] if paths else []), "folio", *(["pages"] if kinds else [])]
+    header += ["engine", "instructions"]
     header += ["min..max", "to stock", "layouts"]
     header += ["besides the copy"] if any(r.copy_instructions for r in rows) else []
     moved = any(row.later_instructions_per_folio is not None for row in rows)
@@ -145,6 +147,7 @@ def cost(rows: Sequence[Row]) -> str:
         copy, later = row.copy_instructions, row.later_instructions_per_folio
         cells.append(
             [
+                *([row.path or "move_pages"] if paths else []),
                 format_size(row.folio_bytes),
                 *([row.pages or "-"] if kinds else []),
                 row.engine,
@@ -172,9 +175,11 @@ def render_cost(result: Result) -> str:
     """Write a whole result of `bench cost`."""
     rows = [row for row in result.rows if row.instructions_per_folio is not None]
     passes = rows[0].rounds
+    paths = any(row.path is not None for row in rows)
+    what = "per migrated folio" if paths else "of one move_pages(2) per folio"
     return "\n".join(
         [
-            f"Instructions of one move_pages(2) per folio, Linux "
+            f"Instructions {what}, Linux "
             f"{result.kernel.release}, one CPU under QEMU icount;",
             f"mean over memory layouts, {passes} passes each",
             "",

@@ -109,6 +109,10 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
         str | None,
         Meta(description="of 4K: what --pages says"),
     ] = None
+    path: Annotated[
+        str | None,
+        Meta(description="of `bench cost`: what --paths says; null: move_pages"),
+    ] = None
     busy: Annotated[bool, Meta(description="a hog kept every CPU busy")] = False
     # Folios that were no longer whole after the move, in all rounds; null
     # where the kernel does not let us look.

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who else migrates folios: mbind(2), migrate_pages(2), move_pages(2) of hugetlb
+ * memory, compaction, demotion and promotion.
+ *
+ * Each does the same in every pass, and runs in a process of its own: what the
+ * caller has is not moved along.  After each pass all pages are where they have to
+ * be and have the content that they had.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "paths.h"
+#include "tiers.h"
+
+#define VMSTAT "/proc/vmstat"
+#define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"
+#define BALANCING "/proc/sys/kernel/numa_balancing"
+#define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
+#define COMPACT "/sys/devices/system/node/node0/compact"
+#define HUGE_POOL \
+	"/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
+/* Bits of a node mask. */
+#define MASK_BITS 64UL
+/* Half of the pages are given back, and half of the others move: a quarter. */
+#define COMPACTION_SHARE 2
+/* While Linux is to look at the memory: a minute of spinning at the most. */
+#define SCAN_SPINS 1000000U
+#define SCAN_POLLS 60000
+
+/* What one path has to do, and where it says what came of it. */
+struct work {
+	uint64_t bytes;
+	struct path_pass *passes;
+	unsigned int nr;
+};
+
+/* A new seed for each: stale content of an earlier pass is wrong. */
+static uint64_t seed_of(unsigned int pass)
+{
+	return 2 * (uint64_t)pass + 2;
+}
+
+/* There and back. */
+static int target_of(unsigned int pass)
+{
+	return pass % 2 ? 0 : 1;
+}
+
+static uint64_t vmstat(const char *name)
+{
+	uint64_t value;
+
+	if (!vmstat_read(VMSTAT, name, &value))
+		bench_die(BENCH_LACKING, VMSTAT " does not have %s", name);
+	return value;
+}
+
+/* Some counters are kept by each CPU for a while. */
+static uint64_t vmstat_flushed(const char *name)
+{
+	char ignored[8];
+
+	file_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
+	return vmstat(name);
+}
+
+static void pin_or_die(const char *path, const char *value)
+{
+	if (!setting_pin(path, value))
+		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
+			  path, strerror(errno));
+}
+
+/* A policy for memory that is there already. */
+static void policy_set(const struct region *r, int mode, int node, unsigned int how)
+{
+	unsigned long mask = mode == MPOL_DEFAULT ? 0 : 1UL << node;
+
+	if (syscall(SYS_mbind, r->base, r->bytes, mode, mask ? &mask : NULL,
+		    mask ? MASK_BITS : 0, how))
+		bench_die(BENCH_FAILED, "mbind to node %d: %s", node,
+			  strerror(errno));
+}
+
+/*
+ * Pages that are new wait in a list of their CPU until there are some more, and
+ * cannot be moved by who looks for them elsewhere.  Before it moves anything,
+ * move_pages(2) sees to that.
+ */
+static void lru_drain(const struct region *r)
+{
+	struct region first = *r;
+	uint64_t ignored;
+
+	first.bytes = first.folio_bytes;
+	region_move(&first, first.node, &ignored);
+}
+
+static void run_mbind(const struct work *w)
+{
+	struct region r;
+
+	region_allocate(&r, w->bytes, page_bytes(), 0, seed_of(0));
+	for (unsigned int i = 0; i < w->nr; i++) {
+		uint64_t start = bench_now_ns();
+
+		policy_set(&r, MPOL_BIND, target_of(i), MPOL_MF_MOVE);
+		w->passes[i].ns = bench_now_ns() - start;
+		w->passes[i].folios = r.bytes / page_bytes();
+		region_check(&r, target_of(i), seed_of(0), "mbind", i);
+	}
+	region_unmap(&r);
+}
+
+/* All memory of this process that no other maps: a little more than @w->bytes. */
+static void run_migrate_pages(const struct work *w)
+{
+	struct region r;
+
+	region_allocate(&r, w->bytes, page_bytes(), 0, seed_of(0));
+	for (unsigned int i = 0; i < w->nr; i++) {
+		unsigned long from = 1UL << !target_of(i);
+		unsigned long to = 1UL << target_of(i);
+		uint64_t moved = vmstat("pgmigrate_success");
+		uint64_t start = bench_now_ns();
+
+		if (syscall(SYS_migrate_pages, 0, MASK_BITS, &from, &to) < 0)
+			bench_die(BENCH_FAILED, "migrate_pages(2): %s",
+				  strerror(errno));
+		w->passes[i].ns = bench_now_ns() - start;
+		w->passes[i].folios = vmstat("pgmigrate_success") - moved;
+		region_check(&r, target_of(i), seed_of(0), "migrate_pages", i);
+	}
+	region_unmap(&r);
+}
+
+/* As many on each node, and the memory takes half of them. */
+static void prepare_hugetlb(uint64_t bytes)
+{
+	for (int node = 0; node < 2; node++) {
+		char path[96], number[24], got[24];
+
+		snprintf(path, sizeof(path), HUGE_POOL, node);
+		snprintf(number, sizeof(number), "%llu",
+			 (unsigned long long)(bytes / PMD_BYTES));
+		pin_or_die(path, number);
+		setting_value(path, got, sizeof(got));
+		if (strcmp(got, number))
+			bench_die(BENCH_LACKING,
+				  "node %d gave %s of %s huge pages of 2M",
+				  node, got, number);
+	}
+}
+
+static void run_hugetlb(const struct work *w)
+{
+	struct region r = { .bytes = w->bytes, .folio_bytes = PMD_BYTES };
+
+	r.base = mmap(NULL, r.bytes, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	if (r.base == MAP_FAILED)
+		bench_die(BENCH_LACKING, "cannot map %zu bytes of hugetlb: %s",
+			  r.bytes, strerror(errno));
+	policy_set(&r, MPOL_BIND, 0, 0);
+	region_fill(&r, seed_of(0));
+	for (unsigned int i = 0; i < w->nr; i++) {
+		long ret = region_move(&r, target_of(i), &w->passes[i].ns);
+
+		if (ret)
+			bench_die(BENCH_FAILED,
+				  "move_pages(2) of hugetlb returned %ld: not every page moved",
+				  ret);
+		w->passes[i].folios = r.bytes / r.folio_bytes;
+		region_check(&r, target_of(i), seed_of(0), "hugetlb", i);
+	}
+	munmap(r.base, r.bytes);
+}
+
+/* Which frame of memory each page of @r is in. */
+static void frames_read(const struct region *r, uint64_t *frames)
+{
+	size_t page = page_bytes(), bytes = r->bytes / page * sizeof(*frames);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || pread(fd, frames, bytes, (off_t)((uintptr_t)r->base / page *
+						       sizeof(*frames))) !=
+			      (ssize_t)bytes)
+		bench_die(BENCH_LACKING, "cannot read /proc/self/pagemap: %s",
+			  strerror(errno));
+	close(fd);
+}
+
+/*
+ * Gives every other frame back: the even ones, since where compaction finds no free
+ * ones for a while, it goes in steps that are even.  @frames says which are left.
+ */
+static void holes_make(const struct region *r, uint64_t *frames)
+{
+	size_t page = page_bytes();
+
+	frames_read(r, frames);
+	for (size_t i = 0; i < r->bytes / page; i++)
+		if (!(frames[i] & 1) &&
+		    madvise(r->base + i * page, page, MADV_DONTNEED))
+			bench_die(BENCH_FAILED, "MADV_DONTNEED: %s",
+				  strerror(errno));
+}
+
+/* Those that are left are on the node still, and what they were. */
+static void holes_check(const struct region *r, const uint64_t *frames,
+			uint64_t seed, unsigned int pass)
+{
+	size_t page = page_bytes();
+
+	for (size_t i = 0; i < r->bytes / page; i++) {
+		struct region one = { .base = r->base + i * page,
+				      .bytes = page,
+				      .folio_bytes = page };
+		size_t good, ignored;
+		int found;
+
+		if (!(frames[i] & 1))
+			continue;
+		if (!region_on_node(&one, 0, &ignored, &found))
+			bench_die(BENCH_FAILED,
+				  "compaction, pass %u: page %zu is on node %d, not 0",
+				  pass, i, found);
+		good = pattern_verify(one.base, page, seed, i);
+		if (good != page)
+			bench_die(BENCH_FAILED,
+				  "compaction, pass %u: byte %zu has the wrong content",
+				  pass, i * page + good);
+	}
+}
+
+/*
+ * Pages that are given back wait in lists of their CPU, which may hold an eighth of
+ * the node: there compaction does not find them.
+ */
+static void pcp_shorten(char *old, size_t size)
+{
+	setting_value(PCP_FRACTION, old, size);
+	pin_or_die(PCP_FRACTION, "1000000");
+}
+
+/*
+ * Fresh memory each time: what has been compacted once is not fragmented any more.
+ * The node has no other pages that could move, once the first pass is over.
+ */
+static void run_compaction(const struct work *w)
+{
+	uint64_t bytes = w->bytes * COMPACTION_SHARE, moved, start;
+	uint64_t *frames = calloc(bytes / page_bytes(), sizeof(*frames));
+	struct region r;
+	char old[24];
+
+	if (!frames)
+		bench_die(BENCH_LACKING, "no memory for a list of frames");
+	pcp_shorten(old, sizeof(old));
+	for (unsigned int i = 0; i < w->nr; i++) {
+		region_allocate(&r, bytes, page_bytes(), 0, seed_of(i));
+		holes_make(&r, frames);
+		moved = vmstat("pgmigrate_success");
+		start = bench_now_ns();
+		if (!file_write(COMPACT, "1"))
+			bench_die(BENCH_LACKING,
+				  "cannot write '1' to " COMPACT ": %s",
+				  strerror(errno));
+		w->passes[i].ns = bench_now_ns() - start;
+		w->passes[i].folios = vmstat("pgmigrate_success") - moved;
+		holes_check(&r, frames, seed_of(i), i);
+		region_unmap(&r);
+	}
+	pin_or_die(PCP_FRACTION, old);
+	free(frames);
+}
+
+static uint64_t demoted_pages(void)
+{
+	return vmstat_flushed("pgdemote_kswapd") + vmstat("pgdemote_direct") +
+	       vmstat("pgdemote_khugepaged");
+}
+
+/* Content and nodes of memory that may have stayed where it was, in part. */
+static uint64_t moved_pages(const struct region *r, int from, int to,
+			    uint64_t seed, const char *path, unsigned int pass)
+{
+	struct tier_options o = { .from = from, .to = to };
+	struct placement p;
+	size_t offset;
+
+	placement_read(r, &o, &p);
+	if (!region_verify(r, seed, &offset))
+		bench_die(BENCH_FAILED,
+			  "%s, pass %u: byte %zu has the wrong content", path,
+			  pass, offset);
+	return p.to_bytes / page_bytes();
+}
+
+static void prepare_demotion(uint64_t bytes)
+{
+	(void)bytes;
+	pin_or_die(DEMOTION_ENABLED, "true");
+}
+
+static void run_demotion(const struct work *w)
+{
+	char number[24];
+
+	settings_on_interrupt(cgroup_close);
+	cgroup_open();
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)w->bytes);
+	for (unsigned int i = 0; i < w->nr; i++) {
+		uint64_t demoted, start, moved;
+		struct region r;
+
+		region_allocate(&r, w->bytes, page_bytes(), 0, seed_of(i));
+		if (madvise(r.base, r.bytes, MADV_COLD))
+			bench_die(BENCH_LACKING, "madvise(MADV_COLD): %s",
+				  strerror(errno));
+		demoted = demoted_pages();
+		start = bench_now_ns();
+		/* EAGAIN: less than that could be found. */
+		if (!cgroup_write("memory.reclaim", number) && errno != EAGAIN)
+			bench_die(BENCH_FAILED,
+				  "cannot write %s to memory.reclaim: %s",
+				  number, strerror(errno));
+		w->passes[i].ns = bench_now_ns() - start;
+		demoted = demoted_pages() - demoted;
+		w->passes[i].folios = demoted;
+		moved = moved_pages(&r, 0, 1, seed_of(i), "demotion", i);
+		if (!moved || moved > demoted)
+			bench_die(moved ? BENCH_FAILED : BENCH_LACKING,
+				  "Linux says it demoted %llu pages, and %llu are on node 1: is that of a slower tier (see /sys/devices/virtual/memory_tiering)?",
+				  (unsigned long long)demoted,
+				  (unsigned long long)moved);
+		region_unmap(&r);
+	}
+	cgroup_close();
+}
+
+/*
+ * Until Linux has taken away the access to all of the memory: when this process has
+ * run for a second, and then not again for another.
+ */
+static void scan_wait(uint64_t nr_pages)
+{
+	uint64_t before = vmstat("numa_pte_updates"), seen = 0;
+
+	pin_or_die(BALANCING, "2");
+	for (unsigned int i = 0; i < SCAN_POLLS && seen < nr_pages; i++) {
+		for (volatile unsigned int spin = 0; spin < SCAN_SPINS; spin++)
+			;
+		seen = vmstat("numa_pte_updates") - before;
+	}
+	if (seen < nr_pages)
+		bench_die(BENCH_LACKING,
+			  "NUMA balancing looked at %llu of %llu pages: is node 1 of a slower tier (see /sys/devices/virtual/memory_tiering)?",
+			  (unsigned long long)seen,
+			  (unsigned long long)nr_pages);
+}
+
+/* Memory for all passes: it is looked at once, and touched in as many parts. */
+static void run_promotion(const struct work *w)
+{
+	size_t page = page_bytes();
+	struct region r;
+
+	region_allocate(&r, w->bytes * w->nr, page, 1, seed_of(0));
+	policy_set(&r, MPOL_DEFAULT, 0, 0);
+	lru_drain(&r);
+	scan_wait(r.bytes / page);
+	for (unsigned int i = 0; i < w->nr; i++) {
+		const volatile char *part = r.base + i * w->bytes;
+		uint64_t promoted = vmstat_flushed("pgpromote_success");
+		uint64_t start = bench_now_ns();
+
+		for (size_t off = 0; off < w->bytes; off += page)
+			(void)part[off];
+		w->passes[i].ns = bench_now_ns() - start;
+		w->passes[i].folios =
+			vmstat_flushed("pgpromote_success") - promoted;
+	}
+	pin_or_die(BALANCING, "0");
+	if (moved_pages(&r, 1, 0, seed_of(0), "promotion", 0) * page != r.bytes)
+		bench_die(BENCH_FAILED, "not all %zu pages were promoted",
+			  r.bytes / page);
+	region_unmap(&r);
+}
+
+static const struct path {
+	const char *name;
+	bool huge;
+	/* Settings, which are put back at the end of the program. */
+	void (*prepare)(uint64_t bytes);
+	void (*run)(const struct work *w);
+} paths[NR_PATHS] = {
+	[PATH_MOVE_PAGES] = { .name = "move_pages" },
+	[PATH_MBIND] = { .name = "mbind", .run = run_mbind },
+	[PATH_MIGRATE_PAGES] = { .name = "migrate_pages",
+				 .run = run_migrate_pages },
+	[PATH_HUGETLB] = { .name = "hugetlb",
+			   .huge = true,
+			   .prepare = prepare_hugetlb,
+			   .run = run_hugetlb },
+	[PATH_COMPACTION] = { .name = "compaction", .run = run_compaction },
+	[PATH_DEMOTION] = { .name = "demotion",
+			    .prepare = prepare_demotion,
+			    .run = run_demotion },
+	[PATH_PROMOTION] = { .name = "promotion", .run = run_promotion },
+};
+
+const char *path_name(enum path_kind kind)
+{
+	return paths[kind].name;
+}
+
+bool path_parse(const char *text, enum path_kind *kind)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		if (!strcmp(text, paths[i].name)) {
+			*kind = (enum path_kind)i;
+			return true;
+		}
+	}
+	return false;
+}
+
+size_t path_folio_bytes(enum path_kind kind)
+{
+	return paths[kind].huge ? PMD_BYTES : page_bytes();
+}
+
+/* How much of a node it takes to move @bytes @nr times. */
+uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr)
+{
+	if (kind == PATH_PROMOTION)
+		return bytes * nr;
+	return kind == PATH_COMPACTION ? bytes * COMPACTION_SHARE : bytes;
+}
+
+/* In a child, and the end of the program where that fails. */
+static void child_run(void (*run)(const struct work *w), const struct work *w)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		run(w);
+		/* What was pinned, the parent puts back. */
+		_exit(BENCH_OK);
+	}
+	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		bench_die(BENCH_FAILED, "a child was killed");
+	/* It has said why. */
+	if (WEXITSTATUS(status))
+		exit(WEXITSTATUS(status));
+}
+
+/* Moves @bytes @nr times, and says what each time took. */
+void path_run(enum path_kind kind, uint64_t bytes, struct path_pass *passes,
+	      unsigned int nr)
+{
+	size_t size = nr * sizeof(*passes);
+	struct work w = { .bytes = bytes, .nr = nr };
+
+	w.passes = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (w.passes == MAP_FAILED)
+		bench_die(BENCH_LACKING, "cannot map %zu bytes: %s", size,
+			  strerror(errno));
+	if (paths[kind].prepare)
+		paths[kind].prepare(bytes);
+	child_run(paths[kind].run, &w);
+	for (unsigned int i = 0; i < nr; i++)
+		if (!w.passes[i].folios)
+			bench_die(BENCH_FAILED, "%s, pass %u: nothing moved",
+				  paths[kind].name, i);
+	memcpy(passes, w.passes, size);
+	munmap(w.passes, size);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* paths.c: who else migrates folios, besides move_pages(2), one pass at a time. */
+#ifndef PF_BENCH_PATHS_H
+#define PF_BENCH_PATHS_H
+
+#include "bench.h"
+
+enum path_kind {
+	PATH_MOVE_PAGES,	/* in cost.c, with sizes and kinds of pages */
+	PATH_MBIND,
+	PATH_MIGRATE_PAGES,
+	PATH_HUGETLB,
+	PATH_COMPACTION,
+	PATH_DEMOTION,
+	PATH_PROMOTION,
+	NR_PATHS,
+};
+
+struct path_pass {
+	uint64_t ns;
+	uint64_t folios;	/* that moved meanwhile */
+};
+
+const char *path_name(enum path_kind kind);
+bool path_parse(const char *text, enum path_kind *kind);
+size_t path_folio_bytes(enum path_kind kind);
+uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr);
+void path_run(enum path_kind kind, uint64_t bytes, struct path_pass *passes,
+	      unsigned int nr);
+
+#endif /* PF_BENCH_PATHS_H */
