@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the two halves of the engine that misbehaves share. */
+/* What the parts of the engine that misbehaves share. */
 #ifndef _MIGRATE_OFFLOAD_TEST_H
 #define _MIGRATE_OFFLOAD_TEST_H
 
@@ -31,5 +31,14 @@ extern const struct migrate_engine_ops test_stream_engine;
 void test_stream_create_files(struct dentry *dir);
 int test_stream_init(void);
 void test_stream_exit(void);
+
+/* Somebody who wants physical memory. */
+#ifdef CONFIG_CONTIG_ALLOC
+void test_contig_create_files(struct dentry *dir);
+#else
+static inline void test_contig_create_files(struct dentry *dir)
+{
+}
+#endif
 
 #endif /* _MIGRATE_OFFLOAD_TEST_H */

@@ -45,6 +45,9 @@
  *		BYTE, marked dirty and let go, as a file system would do with
  *		its metadata.
  *
+ * migrate_offload_test_contig.c has one more file, for somebody who wants physical
+ * memory in one piece.
+ *
  * BYTE is written without the folio lock by intention: the point is what
  * happens to somebody who is not kept out by it.
  */
@@ -483,6 +486,7 @@ static void test_create_files(void)
 	debugfs_create_file("pin", 0200, test_dir, NULL, &pin_fops);
 	debugfs_create_file("grab", 0200, test_dir, NULL, &grab_fops);
 	debugfs_create_file("hold_bh", 0200, test_dir, NULL, &hold_bh_fops);
+	test_contig_create_files(test_dir);
 	if (stream)
 		test_stream_create_files(test_dir);
 }
