@@ -159,6 +159,12 @@ def bounced_run() -> guests.Steps:
     return _steps("bounced_run")
 
 
+@pytest.fixture(scope="session")
+def tiered_run() -> guests.Steps:
+    """Everybody who has memory migrate, on a machine with two tiers."""
+    return _steps("tiered_run")
+
+
 @pytest.fixture
 def in_vm() -> RunInVm:
     """Run a command on a kernel: in_vm(kernel, "cmd", "arg", topology=...)."""

@@ -73,19 +73,29 @@ DCBM_BOUNCED = ("copies", "limits", "fail")
 # Unit tests that come as modules; those that are built in have their own run.
 _MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 
-# Every kind of memory, while programs write to it and one descriptor in seven
-# fails.
-_ALL_KINDS = """\
-modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000 || exit 1
+# One descriptor in seven fails, and no channel is given up for that.
+_FAILING_DCBM = """\
+modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000{more} || exit 1
 dcbm=/sys/module/dcbm
 echo 1 >$dcbm/threshold && echo 1 >$dcbm/offloading || exit 1
 for chan in /sys/kernel/debug/dmasim/dmasim.0/chan*; do
     echo 7 >$chan/fail_every
 done
-ENGINE=dcbm ./migrate_offload -f memory
+ENGINE=dcbm {command}
 echo COUNTS $(cat $dcbm/folios_migrated $dcbm/folios_failures)
 echo none >/sys/kernel/mm/migrate_offload/engine
 rmmod dcbm dmasim"""
+
+# Every kind of memory, while programs write to it.
+_ALL_KINDS = _FAILING_DCBM.format(command="./migrate_offload -f memory", more="")
+
+_CALLERS = {
+    # The one that never leaves anything to anybody else.
+    "cpu": "ENGINE=cpu ./callers -t is_offloaded",
+    "mtcopy": "modprobe mtcopy && ENGINE=mtcopy ./callers; rmmod mtcopy",
+    # Late ones would count as failed, too, and a busy host can make any of them late.
+    "dcbm": _FAILING_DCBM.format(command="./callers", more=" timeout_ms=20000"),
+}
 
 _POSTED = """\
 modprobe dmasim && insmod {module} || exit 1
@@ -165,6 +175,13 @@ def _bounced() -> guests.Steps:
     )
 
 
+def _tiered() -> guests.Steps:
+    """Everybody who has memory migrate, where there are two tiers of it."""
+    return guests.boot_once(
+        _kernel(), _CALLERS, topology="debug-tiered", accel=accel.TCG_ONE_THREAD
+    )
+
+
 # By the name of their fixture, in an order in which little has to wait: the longest
 # first, which makes do with one CPU, and that is what other tests leave.
 JOBS: dict[str, Callable[[], guests.Steps]] = {
@@ -172,6 +189,7 @@ JOBS: dict[str, Callable[[], guests.Steps]] = {
     "torture_run": _side_by_side,
     "plain_run": _plain,
     "bounced_run": _bounced,
+    "tiered_run": _tiered,
 }
 
 

@@ -102,7 +102,9 @@ def test_what_the_named_topologies_promise() -> None:
     assert [(n.memory, n.cpus) for n in tiers.node] == [
         (n.memory, n.cpus) for n in cost.node
     ]
-    assert topology.load("debug").memory_bytes == 1 * GIB
+    for debug in ("debug", "debug-tiered"):
+        assert topology.load(debug).memory_bytes == 1 * GIB
+    assert "hmat=on" in topology.load("debug-tiered").qemu_args()
 
 
 def test_memory_is_touched_first_only_where_asked() -> None:

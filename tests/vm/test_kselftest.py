@@ -111,7 +111,8 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
     names = ("migrate_offload", "fallback", "hazards", "runs", "dcbm", "latency")
-    for name in (*names, "whole", "hugetlb", "damon", "damon_scheme"):
+    more = ("whole", "hugetlb", "damon", "damon_scheme", "callers")
+    for name in (*names, *more):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()
         assert report.skipped or report.skips()

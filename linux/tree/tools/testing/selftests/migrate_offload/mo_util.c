@@ -250,11 +250,16 @@ __u64 mo_pagemap(const void *addr)
 	return read_entry("/proc/self/pagemap", (uintptr_t)addr / SZ_4K);
 }
 
+void mo_pagemaps(const void *addr, size_t nr, __u64 *entries)
+{
+	read_entries("/proc/self/pagemap", (uintptr_t)addr / SZ_4K, nr, entries);
+}
+
 void mo_pfns(const void *addr, size_t nr, __u64 *pfns)
 {
 	size_t i;
 
-	read_entries("/proc/self/pagemap", (uintptr_t)addr / SZ_4K, nr, pfns);
+	mo_pagemaps(addr, nr, pfns);
 	for (i = 0; i < nr; i++) {
 		if (!(pfns[i] & (1ULL << 63)))
 			mo_die("no page at %p", addr + i * SZ_4K);

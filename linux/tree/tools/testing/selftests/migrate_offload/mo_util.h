@@ -74,8 +74,9 @@ void mo_set_limit(const char *name, long long number);
 void mo_reset(void);
 int mo_run(const char *const argv[]);
 
-/* An entry of /proc/self/pagemap. */
+/* An entry of /proc/self/pagemap, or those of @nr pages in a row. */
 __u64 mo_pagemap(const void *addr);
+void mo_pagemaps(const void *addr, size_t nr, __u64 *entries);
 __u64 mo_pfn(const void *addr);
 /* Those of @nr pages in a row, which have to be there. */
 void mo_pfns(const void *addr, size_t nr, __u64 *pfns);

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One caller has memory migrate, while a program writes to it: has it arrived, as it
+ * should be, and who copied it?
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mo_area.h"
+#include "mo_callers.h"
+#include "mo_util.h"
+
+#define PATH_FAIL_EVERY "/sys/kernel/debug/dmasim/dmasim.0/chan0/fail_every"
+
+/* So rarely that most of the time there is an idle CPU that mtcopy can use. */
+#define WRITE_EVERY_US 5000
+/* It declines when the program that writes had it: most of the time it must not. */
+#define MAX_TRIPS 8
+
+/* An entry of /proc/self/pagemap. */
+static const __u64 pm_present = 1ULL << 63;
+static const __u64 pm_pfn = (1ULL << 55) - 1;
+
+static const char *engine_name(void)
+{
+	return getenv("ENGINE") ?: "mtcopy";
+}
+
+bool mo_caller_engine_is_there(void)
+{
+	char names[256], *rest = names, *name;
+
+	mo_read(PATH_OFFLOAD "available_engines", names, sizeof(names));
+	while ((name = strsep(&rest, "\n ")))
+		if (!strcmp(name, engine_name()))
+			return true;
+	return false;
+}
+
+/* Is it made to fail? */
+static bool engine_fails(void)
+{
+	return !strcmp(engine_name(), "dcbm") && mo_exists(PATH_FAIL_EVERY) &&
+		mo_read_number(PATH_FAIL_EVERY) > 0;
+}
+
+/* All reasons that there are, but one. */
+static void all_but(const char *reason, char *mask, size_t size)
+{
+	char names[256], *rest = names, *name;
+	size_t len = 0;
+
+	mo_read(PATH_OFFLOAD "available_reasons", names, sizeof(names));
+	while ((name = strsep(&rest, "\n ")))
+		if (*name && strcmp(name, reason))
+			len += snprintf(mask + len, size - len, "%s%s",
+					len ? "," : "", name);
+}
+
+static long long count(const struct mo_caller *caller, const char *name)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), PATH_OFFLOAD "stats/%s/%s/%s",
+		 caller->reason ? "reasons" : "engines",
+		 caller->reason ?: engine_name(), name);
+	return mo_read_number(path);
+}
+
+/* Of its reason; if it has none, all that the engine did. */
+static struct mo_caller_counts counts_of(const struct mo_caller *caller)
+{
+	return (struct mo_caller_counts) {
+		.engine_folios = count(caller, "engine_folios"),
+		.engine_bytes = count(caller, "engine_bytes"),
+		.failed_folios = count(caller, "failed_folios"),
+		.cpu_bytes = count(caller, "cpu_bytes"),
+	};
+}
+
+static struct mo_caller_counts
+counts_since(const struct mo_caller *caller,
+	     const struct mo_caller_counts *before)
+{
+	struct mo_caller_counts now = counts_of(caller);
+
+	now.engine_folios -= before->engine_folios;
+	now.engine_bytes -= before->engine_bytes;
+	now.failed_folios -= before->failed_folios;
+	now.cpu_bytes -= before->cpu_bytes;
+	return now;
+}
+
+const char *mo_trip_map(struct mo_trip *trip, size_t bytes, size_t folio_bytes)
+{
+	struct mo_area *area = &trip->areas[trip->nr_areas++];
+
+	trip->must_move += bytes;
+	return mo_map(area, MO_ANON, bytes, folio_bytes);
+}
+
+void mo_trip_pfns(const struct mo_trip *trip, const struct mo_area *area,
+		  __u64 *pfns)
+{
+	size_t i, nr = area->bytes / SZ_4K;
+
+	mo_pagemaps(area->mem, nr, pfns);
+	for (i = 0; i < nr; i += trip->every) {
+		if (!(pfns[i] & pm_present))
+			mo_die("no page at %p", area->mem + i * SZ_4K);
+		pfns[i] &= pm_pfn;
+	}
+}
+
+static __u64 *new_pfns(const struct mo_trip *trip, const struct mo_area *area)
+{
+	__u64 *pfns = calloc(area->bytes / SZ_4K, sizeof(*pfns));
+
+	if (!pfns)
+		mo_die("no memory");
+	mo_trip_pfns(trip, area, pfns);
+	return pfns;
+}
+
+size_t mo_trip_bytes_in(const struct mo_trip *trip, struct mo_range range)
+{
+	size_t i, n, bytes = 0;
+
+	for (n = 0; n < trip->nr_areas; n++) {
+		const struct mo_area *area = &trip->areas[n];
+		__u64 *pfns = new_pfns(trip, area);
+
+		for (i = 0; i < area->bytes / SZ_4K; i += trip->every)
+			if (range.start <= pfns[i] && pfns[i] < range.end)
+				bytes += SZ_4K;
+		free(pfns);
+	}
+	return bytes;
+}
+
+unsigned long mo_trip_elsewhere(const struct mo_trip *trip, int node)
+{
+	unsigned long pages = 0;
+	unsigned int n;
+
+	for (n = 0; n < trip->nr_areas; n++)
+		pages += mo_elsewhere(&trip->areas[n], node);
+	return pages;
+}
+
+static size_t trip_bytes(const struct mo_trip *trip)
+{
+	size_t n, bytes = 0;
+
+	for (n = 0; n < trip->nr_areas; n++)
+		bytes += trip->areas[n].bytes / trip->every;
+	return bytes;
+}
+
+static void note_where_it_is(struct mo_trip *trip)
+{
+	unsigned int n;
+
+	for (n = 0; n < trip->nr_areas; n++)
+		trip->pfns[n] = new_pfns(trip, &trip->areas[n]);
+}
+
+size_t mo_trip_moved(const struct mo_trip *trip)
+{
+	size_t i, n, bytes = 0;
+
+	for (n = 0; n < trip->nr_areas; n++) {
+		const struct mo_area *area = &trip->areas[n];
+		__u64 *pfns = new_pfns(trip, area);
+
+		for (i = 0; i < area->bytes / SZ_4K; i += trip->every)
+			if (pfns[i] != trip->pfns[n][i])
+				bytes += SZ_4K;
+		free(pfns);
+	}
+	return bytes;
+}
+
+static bool has_arrived(const struct mo_trip *trip, size_t moved)
+{
+	size_t there = moved, left;
+
+	if (trip->to >= 0)
+		there = trip_bytes(trip) -
+			mo_trip_elsewhere(trip, trip->to) * SZ_4K;
+	left = mo_trip_bytes_in(trip, trip->away);
+	if (moved >= trip->must_move && there >= trip->must_move && !left)
+		return true;
+	printf("# %zu bytes have to go: %zu moved, %zu are there, %zu are left\n",
+	       trip->must_move, moved, there, left);
+	return false;
+}
+
+static bool is_intact(const struct mo_trip *trip)
+{
+	bool intact = true;
+	unsigned int n;
+
+	for (n = 0; n < trip->nr_areas; n++)
+		intact &= mo_content_ok(&trip->areas[n]);
+	return intact;
+}
+
+static void unmap_trip(struct mo_trip *trip)
+{
+	unsigned int n;
+
+	for (n = 0; n < trip->nr_areas; n++) {
+		free(trip->pfns[n]);
+		mo_unmap(&trip->areas[n]);
+	}
+}
+
+/* Writes to page after page, and notes what must be there from then on. */
+static atomic_bool stop_writing;
+
+static void *write_now_and_then(void *arg)
+{
+	struct mo_trip *trip = arg;
+	size_t i, page;
+
+	for (i = 0; !stop_writing; i++) {
+		struct mo_area *area = &trip->areas[i % trip->nr_areas];
+
+		page = mo_mix(i, 3) % (area->bytes / SZ_4K);
+		page -= page % trip->every;
+		memset(area->mem + page * SZ_4K, i & 0xff, SZ_4K);
+		mo_expect_byte(area, page, i & 0xff);
+		usleep(trip->write_every_us);
+	}
+	return NULL;
+}
+
+/* With the engine from the beginning of it to the end, and no longer. */
+static void go(const struct mo_caller *caller, struct mo_trip *trip)
+{
+	pthread_t writer;
+
+	stop_writing = false;
+	if (pthread_create(&writer, NULL, write_now_and_then, trip))
+		mo_die("cannot start a thread: %m");
+	mo_select(engine_name());
+	caller->go(trip);
+	stop_writing = true;
+	pthread_join(writer, NULL);
+	mo_select("none");
+}
+
+static void say(const struct mo_outcome *outcome)
+{
+	const struct mo_caller_counts *by = &outcome->by;
+
+	printf("# %zu bytes moved; copied for this reason: %lld by the engine",
+	       outcome->moved, by->engine_bytes);
+	printf(" (%lld folios), %lld by the CPU; %lld folios failed\n",
+	       by->engine_folios, by->cpu_bytes, by->failed_folios);
+}
+
+struct mo_outcome mo_trip_once(const struct mo_caller *caller)
+{
+	struct mo_trip trip = {
+		.every = 1,
+		.to = -1,
+		.write_every_us = WRITE_EVERY_US,
+	};
+	struct mo_outcome outcome = { .why_not = caller->prepare(&trip) };
+	struct mo_caller_counts before;
+
+	if (!outcome.why_not) {
+		note_where_it_is(&trip);
+		before = counts_of(caller);
+		go(caller, &trip);
+		outcome.by = counts_since(caller, &before);
+		outcome.moved = mo_trip_moved(&trip);
+		outcome.arrived = has_arrived(&trip, outcome.moved);
+		outcome.intact = is_intact(&trip);
+		say(&outcome);
+	}
+	if (caller->finish)
+		caller->finish(&trip);
+	unmap_trip(&trip);
+	return outcome;
+}
+
+bool mo_is_by_engine(const struct mo_outcome *outcome)
+{
+	const struct mo_caller_counts *by = &outcome->by;
+	long long moved = outcome->moved;
+
+	if (by->engine_bytes + by->cpu_bytes < moved)
+		return false;
+	if (engine_fails())
+		return by->engine_folios + by->failed_folios > 0;
+	if (!strcmp(engine_name(), "mtcopy"))
+		return by->engine_bytes >= moved / 2;
+	return by->engine_bytes >= moved;
+}
+
+struct mo_outcome mo_trips_with(const struct mo_caller *caller)
+{
+	struct mo_outcome outcome;
+	int i;
+
+	mo_write(PATH_OFFLOAD "reasons", caller->reason);
+	for (i = 0; i < MAX_TRIPS; i++) {
+		outcome = mo_trip_once(caller);
+		if (outcome.why_not || !outcome.arrived || !outcome.intact ||
+		    mo_is_by_engine(&outcome))
+			break;
+	}
+	return outcome;
+}
+
+struct mo_outcome mo_trip_without(const struct mo_caller *caller)
+{
+	char mask[256];
+
+	all_but(caller->reason, mask, sizeof(mask));
+	mo_write(PATH_OFFLOAD "reasons", mask);
+	return mo_trip_once(caller);
+}
+

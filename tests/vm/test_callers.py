@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Everybody who has memory migrate: offloaded by the mask of reasons, or not.
+
+On a kernel full of checks, with engines that work, and with one of which one
+descriptor in seven fails.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import guests
+
+pytestmark = pytest.mark.vm
+
+_ENGINES = ("mtcopy", "dcbm")
+# All that this machine has; nothing of it may be skipped. DAMON has its own tests.
+_CALLERS = (
+    *("move_pages", "mbind", "migrate_pages", "cpuset", "demotion"),
+    *("numa_balancing", "compaction", "hot_unplug", "longterm_pin", "contig_alloc"),
+)
+_OFFLOADED = tuple(f"caller.{caller}.is_offloaded" for caller in _CALLERS)
+_TESTS = (
+    *_OFFLOADED,
+    *(f"caller.{caller}.is_not_offloaded" for caller in _CALLERS),
+    *(
+        f"failing_memory.{mask}.is_not_offloaded"
+        for mask in ("all_reasons", "no_reason")
+    ),
+)
+
+
+@pytest.mark.parametrize("engine", _ENGINES)
+@pytest.mark.parametrize("name", _TESTS)
+def test_the_mask_says_who_is_offloaded(
+    tiered_run: guests.Steps, name: str, engine: str
+) -> None:
+    tiered_run.passes(engine, name)
+
+
+@pytest.mark.parametrize("name", _OFFLOADED)
+def test_all_that_moves_is_offloaded(tiered_run: guests.Steps, name: str) -> None:
+    """By an engine that leaves nothing to anybody else."""
+    tiered_run.passes("cpu", name)
+
+
+@pytest.mark.parametrize("engine", _ENGINES)
+def test_all_callers_were_tried(tiered_run: guests.Steps, engine: str) -> None:
+    report = guests.passes(tiered_run.text(engine), at_least=len(_TESTS))
+    assert report.names() == set(_TESTS)
+
+
+def test_some_descriptors_failed_and_most_did_not(tiered_run: guests.Steps) -> None:
+    lines = tiered_run.text("dcbm").splitlines()
+    (counts,) = [line for line in lines if line.startswith("COUNTS ")]
+    migrated, failed = (int(number) for number in counts.split()[1:])
+    assert migrated > failed > 0
+
+
+def test_the_kernel_had_nothing_to_complain_about(tiered_run: guests.Steps) -> None:
+    tiered_run.is_well()
+    log = tiered_run.outcome.serial_log.read_text(errors="replace")
+    assert "KernelAddressSanitizer initialized" in log
+    assert "RCU lockdep checking is enabled" in log
+    assert "DMA-API: debugging enabled" in log
