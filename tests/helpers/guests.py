@@ -31,6 +31,7 @@ KUNIT_SUITES = (
     "migrate_offload",
     "migrate_engine",
     "migrate_hist",
+    "migrate_compact",
     "migrate_limit",
     "migrate_dcbm",
     "migrate_damon",

@@ -14,6 +14,7 @@
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/sizes.h>
+#include <linux/swap.h>
 
 #include "migrate_offload_payers.h"
 #include "migrate_offload_rules.h"
@@ -261,6 +262,7 @@ DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
 				     int reason);
 void migrate_engine_exit(int idx);
+unsigned int __migrate_offload_cluster(int nid, int order);
 void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from);
 void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio);
 unsigned int __migrate_windows_room(struct migrate_windows *w,
@@ -283,6 +285,11 @@ __migrate_offload_enter(struct migrate_offload_section *section, int reason)
 
 static inline void migrate_engine_exit(int idx)
 {
+}
+
+static inline unsigned int __migrate_offload_cluster(int nid, int order)
+{
+	return COMPACT_CLUSTER_MAX;
 }
 
 static inline void __migrate_windows_begin(struct migrate_windows *w,
@@ -369,6 +376,14 @@ migrate_offload_leave(const struct migrate_offload_section *section)
 {
 	if (section->entered)
 		migrate_engine_exit(section->srcu_idx);
+}
+
+/* How many pages is compaction to isolate before it migrates them? */
+static inline unsigned int migrate_offload_cluster(int nid, int order)
+{
+	if (migrate_offload_on())
+		return __migrate_offload_cluster(nid, order);
+	return COMPACT_CLUSTER_MAX;
 }
 
 /*
