@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/bench.h"
+#include "common/compaction.h"
 #include "common/latency.h"
 #include "common/limit.h"
 #include "common/tiers.h"
@@ -286,6 +287,54 @@ static void test_stalls(void)
 	      !stall_parse("", "some ", &us), "stall: not there");
 }
 
+static void test_cpu_time(void)
+{
+	static const char text[] =
+		"cpu  9 9 9 9 9 9 9 9 0 0\n"
+		"cpu1 9 9 9 9 9 9 9 9 0 0\n"
+		"cpu11 1 2 4 8 16 32 64 128 0 0\n"
+		"intr 1 2 3\n";
+	struct cpu_ticks ticks;
+
+	check(cpu_ticks_parse(text, 11, &ticks) && ticks.user == 3 &&
+		      ticks.system == 4 + 32 + 64 && ticks.idle == 8 + 16 &&
+		      ticks.steal == 128,
+	      "cpu time: of the CPU that was asked for");
+	check(!cpu_ticks_parse(text, 2, &ticks) &&
+		      !cpu_ticks_parse("", 0, &ticks) &&
+		      !cpu_ticks_parse("cpu0 1 2 3\n", 0, &ticks),
+	      "cpu time: not there");
+	check(cpu_ticks_ns(1, 3) == 2 * cpu_ticks_ns(0, 1) &&
+		      !cpu_ticks_ns(3, 1),
+	      "cpu time: never less than nothing");
+}
+
+static void test_fragments(void)
+{
+	struct fragments f;
+	size_t offset, nr_kept = 0, spoilt;
+
+	/* Which are free is decided by what only root may see. */
+	if (!fragments_make(&f, 4 * PMD_BYTES, 0, 3)) {
+		fragments_free(&f);
+		return;
+	}
+	for (size_t i = 0; i < f.region.bytes / page_bytes(); i++) {
+		nr_kept += f.kept[i];
+		if (!f.kept[i] && f.region.base[i * page_bytes()])
+			nr_kept += f.region.bytes;
+	}
+	check(nr_kept && nr_kept < f.region.bytes / page_bytes(),
+	      "fragments: some pages are free");
+	check(fragments_verify(&f, 3, &offset), "fragments: content is found");
+	check(!fragments_verify(&f, 5, &offset),
+	      "fragments: an earlier round's content is wrong");
+	spoilt = fragments_sabotage(&f);
+	check(!fragments_verify(&f, 3, &offset) && offset == spoilt,
+	      "fragments: a byte that was spoilt is found where it is");
+	fragments_free(&f);
+}
+
 int main(void)
 {
 	/* Also when stdout is a pipe: in the order in which things happen. */
@@ -301,6 +350,8 @@ int main(void)
 	test_settings();
 	test_limit();
 	test_stalls();
+	test_cpu_time();
+	test_fragments();
 	printf("1..%d\n", nr_tests);
 	return nr_failed ? BENCH_FAILED : BENCH_OK;
 }

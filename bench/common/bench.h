@@ -143,6 +143,7 @@ void pages_free(struct pages *pages);
 /* machine.c: nodes, CPUs, and what else may move pages */
 void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
+bool node_free_bytes(int node, uint64_t *bytes);
 void node_check_free(int node, uint64_t bytes);
 void pin_to_cpu(int cpu);
 void module_load(const char *module);

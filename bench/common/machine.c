@@ -32,7 +32,7 @@ int node_first_cpu(int node)
 	return sscanf(list, "%d", &cpu) == 1 ? cpu : -1;
 }
 
-static bool node_free_bytes(int node, uint64_t *bytes)
+bool node_free_bytes(int node, uint64_t *bytes)
 {
 	unsigned long long kb;
 	char path[64], line[160];

@@ -28,6 +28,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("bench", "bench_demotion"),
     ("bench", "bench_promotion"),
     ("bench", "bench_hugetlb"),
+    ("bench", "bench_compaction"),
     (None, "fault_campaign"),
     (None, "model"),
     (None, "demo"),

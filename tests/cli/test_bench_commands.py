@@ -17,6 +17,7 @@ LATENCY = ["bench", "latency"]
 DEMOTION = ["bench", "demotion"]
 PROMOTION = ["bench", "promotion"]
 HUGETLB = ["bench", "hugetlb"]
+COMPACTION = ["bench", "compaction"]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,16 @@ HUGETLB = ["bench", "hugetlb"]
         ([*HUGETLB, "--channels", "65"], "65"),
         ([*HUGETLB, "--to-node", "0"], "nothing would move"),
         ([*HUGETLB, "--published"], "published"),
+        ([*COMPACTION, "--engines", "warp"], "warp"),
+        ([*COMPACTION, "--states", "asleep"], "asleep"),
+        ([*COMPACTION, "--states", "idle,idle"], "twice"),
+        ([*COMPACTION, "--total", "1M"], "multiple of 2M"),
+        ([*COMPACTION, "--total", "0"], "multiple of 2M"),
+        ([*COMPACTION, "--count", "many"], "--count"),
+        ([*COMPACTION, "--cpu", "-1"], "--cpu"),
+        ([*COMPACTION, "--node", "64"], "--node"),
+        ([*COMPACTION, "--topology", "moebius"], "moebius"),
+        ([*COMPACTION, "--timeout", "soon"], "soon"),
         ([*COST, "--engines", "none"], "none"),
         ([*COST, "--layouts", "0"], "--layouts"),
         ([*COST, "--jobs", "many"], "--jobs"),
@@ -137,6 +148,9 @@ def test_bad_usage(
         ([*HUGETLB, "--vm", "--sizes", "1G"], "a --topology with more memory"),
         ([*HUGETLB, "--vm", "--total", "64G"], "--total"),
         ([*PROMOTION, "--live", "--from-node", "63"], "no node 63"),
+        ([*COMPACTION, "--vm", "--node", "7"], "no node 7"),
+        ([*COMPACTION, "--vm", "--total", "64G"], "without enough memory"),
+        ([*COMPACTION, "--live", "--node", "63"], "no node 63"),
     ],
 )
 def test_what_the_machine_lacks(
@@ -174,7 +188,8 @@ def test_json_also_on_failure(
 
 
 @pytest.mark.parametrize(
-    "argv", [MOVE, LATENCY, COST, DEMOTION, PROMOTION, HUGETLB, ["demo"]]
+    "argv",
+    [MOVE, LATENCY, COST, DEMOTION, PROMOTION, HUGETLB, COMPACTION, ["demo"]],
 )
 def test_help_fits_a_screen(
     argv: list[str], capsys: pytest.CaptureFixture[str]

@@ -42,7 +42,8 @@ def test_selftest(programs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["move_pages", "latency", "cost", "demotion", "promotion"]
+    "program",
+    ["move_pages", "latency", "cost", "demotion", "promotion", "compaction"],
 )
 def test_help(programs: Path, program: str) -> None:
     done = run(programs / program, "--help")
@@ -79,6 +80,12 @@ def test_help(programs: Path, program: str) -> None:
         ("promotion", "--percent=0", "percent"),
         ("promotion", "--wait=never", "never"),
         ("promotion", "stray", "stray"),
+        ("compaction", "--total-bytes=1M", "multiple of 2M"),
+        ("compaction", "--states=asleep", "asleep"),
+        ("compaction", "--count=-1", "-1"),
+        ("compaction", "--node=64", "node"),
+        ("compaction", "--sabotage=node", "node"),
+        ("compaction", "stray", "stray"),
         ("latency", "--rounds=2", "nothing to measure"),
         ("latency", "--case=", "case"),
         ("latency", "--case=engine=dcbm:channels=65", "channels=65"),
@@ -109,7 +116,8 @@ def test_bad_options(programs: Path, program: str, option: str, named: str) -> N
 
 
 @pytest.mark.parametrize(
-    "program", ["move_pages", "latency", "cost", "demotion", "promotion"]
+    "program",
+    ["move_pages", "latency", "cost", "demotion", "promotion", "compaction"],
 )
 def test_unknown_option(programs: Path, program: str) -> None:
     done = run(programs / program, "--wings")

@@ -17,7 +17,7 @@ from pageferry.proc import capture, find_tool
 
 PROGRAMS = (
     *("move_pages", "latency", "cost", "demotion", "promotion"),
-    *("hold", "bandwidth", "selftest"),
+    *("compaction", "hold", "bandwidth", "selftest"),
 )
 
 

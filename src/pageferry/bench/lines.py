@@ -54,6 +54,10 @@ class Environment(msgspec.Struct, tag_field="type", tag="environment", kw_only=T
     scan_size_mb_found: str | None = None
     hot_threshold_ms_found: str | None = None
     promote_rate_limit_mbps_found: str | None = None
+    # Of `bench compaction`: what was mapped, and half of it freed again.
+    compaction_proactiveness_found: str | None = None
+    percpu_pagelist_high_fraction_found: str | None = None
+    total_bytes: int | None = None
 
 
 class Measurement(msgspec.Struct, tag_field="type", tag="measurement", kw_only=True):
@@ -219,6 +223,43 @@ class Promotion(Tiering, tag_field="type", tag="promotion", kw_only=True):
     touch_hist: list[int]
 
 
+class Compaction(msgspec.Struct, tag_field="type", tag="compaction", kw_only=True):
+    """Huge pages that were allocated on a fragmented node, from one CPU."""
+
+    engine: str
+    threads: int
+    channels: int = 0
+    busy: bool
+    round: int
+    total_bytes: int
+    asked: int
+    allocated: int
+    drained: int
+    ended: str
+    passes: int
+    wall_ns: int
+    # CPU time of the thread that allocated; the others are of its CPU, in ticks.
+    thread_ns: int
+    user_ns: int
+    system_ns: int
+    idle_ns: int
+    steal_ns: int
+    hog_iterations: int
+    # By /proc/vmstat, of the whole machine. Null is what this kernel lacks.
+    pgmigrate_success: int | None = None
+    pgmigrate_fail: int | None = None
+    compact_migrate_scanned: int | None = None
+    compact_free_scanned: int | None = None
+    compact_stall: int | None = None
+    compact_fail: int | None = None
+    # Not on a kernel without migrate_offload.
+    engine_bytes: int | None = None
+    cpu_bytes: int | None = None
+    offered_folios: int | None = None
+    batches: int | None = None
+    verified: bool
+
+
 class Skipped(msgspec.Struct, tag_field="type", tag="skipped", kw_only=True):
     """A folio size that this kernel does not have."""
 
@@ -248,6 +289,7 @@ Line = (
     | Calls
     | Demotion
     | Promotion
+    | Compaction
     | Skipped
     | Failure
     | Done

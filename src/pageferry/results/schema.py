@@ -113,7 +113,12 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
         str | None,
         Meta(description="of `bench cost`: what --paths says; null: move_pages"),
     ] = None
-    busy: Annotated[bool, Meta(description="a hog kept every CPU busy")] = False
+    busy: Annotated[
+        bool,
+        Meta(
+            description="a hog kept every CPU busy; of `bench compaction`, the caller's"
+        ),
+    ] = False
     # Folios that were no longer whole after the move, in all rounds; null
     # where the kernel does not let us look.
     split_folios: Count | None = None
@@ -196,6 +201,45 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     pgpromote_success: Count | None = None
     first_promotion_ns: Annotated[
         Spread | None, Meta(description="until the kernel had promoted the first folio")
+    ] = None
+    # `bench compaction`: each round allocated so many huge pages at most.
+    asked_pages: Count | None = None
+    allocated_pages: Annotated[
+        Spread | None, Meta(description="huge pages, in each round")
+    ] = None
+    wall_ns: Annotated[
+        Spread | None, Meta(description="until they were there, or no more could be")
+    ] = None
+    wall_ratio_to_stock: Annotated[
+        RatioSpread | None, Meta(description="of the time for each huge page")
+    ] = None
+    thread_ns: Annotated[
+        Spread | None, Meta(description="CPU time of the thread that allocated")
+    ] = None
+    thread_ratio_to_stock: Annotated[
+        RatioSpread | None, Meta(description="of thread_ns for each huge page")
+    ] = None
+    # Of the CPU that it ran on, in ticks, as parts of the wall time; medians.
+    user_share: float | None = None
+    system_share: float | None = None
+    idle_share: float | None = None
+    system_share_to_stock: Annotated[
+        RatioSpread | None, Meta(description="of system_share, in each round")
+    ] = None
+    thread_share_to_stock: Annotated[
+        RatioSpread | None, Meta(description="of thread_ns / wall_ns, in each round")
+    ] = None
+    migrated_pages: Annotated[
+        Spread | None, Meta(description="by /proc/vmstat, of the whole machine")
+    ] = None
+    scanned_pages: Annotated[
+        Spread | None, Meta(description="for pages to migrate; by /proc/vmstat")
+    ] = None
+    hog_iterations: Annotated[
+        Spread | None, Meta(description="of the hog on that CPU, in wall_ns")
+    ] = None
+    hog_ratio_to_stock: Annotated[
+        RatioSpread | None, Meta(description="of iterations in the same time")
     ] = None
     role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
         None

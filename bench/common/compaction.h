@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What bench compaction has to itself. */
+#ifndef PF_BENCH_COMPACTION_H
+#define PF_BENCH_COMPACTION_H
+
+#include "bench.h"
+
+/* cpu_time.c: of one CPU, in ticks of /proc/stat */
+struct cpu_ticks {
+	uint64_t user, system, idle, steal;
+};
+
+bool cpu_ticks_parse(const char *text, int cpu, struct cpu_ticks *ticks);
+bool cpu_ticks_read(int cpu, struct cpu_ticks *ticks);
+uint64_t cpu_ticks_ns(uint64_t before, uint64_t after);
+uint64_t thread_cpu_ns(void);
+
+/* fragments.c: memory with every other page free */
+struct fragments {
+	struct region region;
+	unsigned char *kept;	/* of each page, whether it is there */
+};
+
+bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed);
+bool fragments_verify(struct fragments *f, uint64_t seed, size_t *offset);
+size_t fragments_sabotage(struct fragments *f);
+void fragments_free(struct fragments *f);
+
+#endif /* PF_BENCH_COMPACTION_H */

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory that leaves no large block free: every other page of it is there, with
+ * content of its own, and the pages between are free.
+ *
+ * That is by physical addresses, and the even ones are free: where Linux looks for
+ * free pages in passing it looks at every 32nd, and would find none of them, or all,
+ * by how a program happened to get its pages.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "compaction.h"
+
+/* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGEMAP_PFN_MASK ((1ULL << 55) - 1)
+#define MAX_WORKERS 64
+
+/* Pages are worked on in blocks of 2M, so that each has one owner. */
+struct fragments_work {
+	struct fragments *f;
+	uint64_t seed;
+	int pagemap;
+	size_t bad[MAX_WORKERS];	/* the first wrong byte of each worker */
+	int error[MAX_WORKERS];
+};
+
+static void share_of(const struct region *r, unsigned int index,
+		     unsigned int nr, size_t *start, size_t *end)
+{
+	size_t blocks = r->bytes / PMD_BYTES;
+
+	*start = blocks * index / nr * PMD_BYTES;
+	*end = blocks * (index + 1) / nr * PMD_BYTES;
+}
+
+/* Touches a block, and decides which pages of it are to stay. */
+static bool choose_pages(struct fragments_work *work, size_t block)
+{
+	uint64_t entries[PMD_BYTES / 4096];
+	char *base = work->f->region.base + block;
+	size_t page = page_bytes(), nr = PMD_BYTES / page;
+
+	for (size_t i = 0; i < nr; i++)
+		base[i * page] = 1;
+	if (pread(work->pagemap, entries, nr * sizeof(*entries),
+		  (off_t)((uintptr_t)base / page * sizeof(*entries))) !=
+	    (ssize_t)(nr * sizeof(*entries)))
+		return false;
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t pfn = entries[i] & PAGEMAP_PFN_MASK;
+
+		/* Nobody but root may see them. */
+		if (!pfn)
+			return false;
+		work->f->kept[block / page + i] = pfn & 1;
+	}
+	return true;
+}
+
+static void fill_share(void *arg, unsigned int index, unsigned int nr)
+{
+	struct fragments_work *work = arg;
+	size_t page = page_bytes(), start, end;
+
+	share_of(&work->f->region, index, nr, &start, &end);
+	for (size_t off = start; off < end; off += page) {
+		if (!(off % PMD_BYTES) && !choose_pages(work, off)) {
+			work->error[index] = EPERM;
+			return;
+		}
+		if (work->f->kept[off / page])
+			pattern_fill(work->f->region.base + off, page,
+				     work->seed, off / page);
+	}
+}
+
+static void free_share(void *arg, unsigned int index, unsigned int nr)
+{
+	struct fragments_work *work = arg;
+	size_t page = page_bytes(), start, end;
+
+	share_of(&work->f->region, index, nr, &start, &end);
+	for (size_t off = start; off < end; off += page)
+		if (!work->f->kept[off / page] &&
+		    madvise(work->f->region.base + off, page, MADV_DONTNEED))
+			work->error[index] = errno;
+}
+
+static void verify_share(void *arg, unsigned int index, unsigned int nr)
+{
+	struct fragments_work *work = arg;
+	size_t page = page_bytes(), start, end;
+
+	share_of(&work->f->region, index, nr, &start, &end);
+	for (size_t off = start; off < end; off += page) {
+		size_t bad;
+
+		if (!work->f->kept[off / page])
+			continue;
+		bad = pattern_verify(work->f->region.base + off, page,
+				     work->seed, off / page);
+		if (bad == page)
+			continue;
+		work->bad[index] = off + bad;
+		return;
+	}
+}
+
+/*
+ * Pages that a CPU has yet to put on the LRU lists cannot be isolated.  Whoever moves
+ * any has all CPUs empty their caches first; this one is there already.
+ */
+static void empty_lru_caches(const struct region *r)
+{
+	struct region first = *r;
+	uint64_t ignored;
+
+	first.bytes = page_bytes();
+	region_move(&first, r->node, &ignored);
+}
+
+static bool run_work(struct fragments_work *work,
+		     void (*share)(void *arg, unsigned int index,
+				   unsigned int nr))
+{
+	parallel_run(share, work);
+	for (size_t i = 0; i < MAX_WORKERS; i++) {
+		if (work->error[i]) {
+			errno = work->error[i];
+			return false;
+		}
+	}
+	return true;
+}
+
+/* False, with errno, when this process may not see physical addresses. */
+bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
+{
+	struct fragments_work work = {
+		.f = f,
+		.seed = seed,
+		.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC),
+	};
+	bool ok;
+
+	region_map(&f->region, bytes, page_bytes(), node);
+	f->kept = calloc(bytes / page_bytes(), 1);
+	if (!f->kept)
+		bench_die(BENCH_LACKING, "no memory for %zu pages",
+			  bytes / page_bytes());
+	/* All is there before any of it is freed: what is free is not used again. */
+	ok = work.pagemap >= 0 && run_work(&work, fill_share) &&
+	     run_work(&work, free_share);
+	if (work.pagemap >= 0)
+		close(work.pagemap);
+	if (ok)
+		empty_lru_caches(&f->region);
+	return ok;
+}
+
+/* Of the pages that stayed. */
+bool fragments_verify(struct fragments *f, uint64_t seed, size_t *offset)
+{
+	struct fragments_work work = { .f = f, .seed = seed };
+
+	for (size_t i = 0; i < MAX_WORKERS; i++)
+		work.bad[i] = f->region.bytes;
+	run_work(&work, verify_share);
+	*offset = f->region.bytes;
+	for (size_t i = 0; i < MAX_WORKERS; i++)
+		if (work.bad[i] < *offset)
+			*offset = work.bad[i];
+	return *offset == f->region.bytes;
+}
+
+/* Spoils the last byte of the last page that stayed; returns where that is. */
+size_t fragments_sabotage(struct fragments *f)
+{
+	size_t page = page_bytes(), last = f->region.bytes / page - 1;
+
+	while (last && !f->kept[last])
+		last--;
+	f->region.base[(last + 1) * page - 1] ^= 1;
+	return (last + 1) * page - 1;
+}
+
+void fragments_free(struct fragments *f)
+{
+	region_unmap(&f->region);
+	free(f->kept);
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What does it cost to make huge pages out of fragmented memory, and what do
+ * others on the same CPU notice of it?
+ *
+ * A node is fragmented: memory is mapped there, and every other page of it freed.
+ * What large blocks are left are taken away.  Then a kernel module allocates huge
+ * pages on one CPU, for each of which Linux has to compact, and the clock runs until
+ * it has them: with that CPU idle but for this, and with a hog on it that counts.
+ *
+ * The variants take turns within each round, each with memory that is fragmented
+ * anew, as compaction undoes that.  What stayed of the memory is verified afterwards.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/compaction.h"
+#include "common/tiers.h"
+
+#define TEST_DIR "/sys/kernel/debug/migrate_compact_test"
+#define VMSTAT "/proc/vmstat"
+#define PROACTIVENESS "/proc/sys/vm/compaction_proactiveness"
+#define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
+/* The largest: each CPU keeps as few pages for itself as it may. */
+#define PCP_FRACTION_MAX "2147483647"
+
+/* Of the blocks that are fragmented half could be had, but not soon: so much can. */
+#define COUNT_PARTS 8
+#define MAX_COUNT (1ULL << 32)
+
+struct options {
+	struct tier_options tier;
+	uint64_t count;		/* 0: by total_bytes */
+	bool idle, busy;
+};
+
+static const char *const counters[] = {
+	"pgmigrate_success",	"pgmigrate_fail",
+	"compact_migrate_scanned", "compact_free_scanned",
+	"compact_stall",	"compact_fail",
+};
+
+static const char usage_text[] =
+	"usage: compaction [options]\n"
+	"\n"
+	"Fragments a node, has a kernel module allocate huge pages there on one CPU,\n"
+	"verifies the memory, and prints one JSON object per measurement.\n"
+	"\n"
+	"  --node NODE             that is fragmented (default 0)\n"
+	"  --cpu CPU               that allocates (default the node's first one)\n"
+	"  --total-bytes SIZE      that are mapped, a multiple of 2M; half of it is\n"
+	"                          freed again (default 0: half of what is free)\n"
+	"  --count N               huge pages (default 0: 1 for 8 blocks of 2M)\n"
+	"  --states LIST           of idle and busy (default both)\n"
+	"  --rounds N              that count; one more comes first (default 5)\n"
+	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
+	"                          (default stock)\n"
+	"  --module FILE           load this kernel module first; may be repeated;\n"
+	"                          'FILE.ko NAME=VALUE' with parameters\n"
+	"  --sabotage content      spoil one byte before the check, which must\n"
+	"                          then fail (for tests)\n"
+	"  --help\n"
+	"\n"
+	"example: compaction --variants stock,dcbm:channels=4 --states idle\n";
+
+static void parse_states(struct options *o, const char *text)
+{
+	char words[2][64];
+	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
+
+	if (!nr)
+		option_invalid("states", text);
+	o->idle = false;
+	o->busy = false;
+	for (size_t i = 0; i < nr; i++) {
+		if (!strcmp(words[i], "idle"))
+			o->idle = true;
+		else if (!strcmp(words[i], "busy"))
+			o->busy = true;
+		else
+			option_invalid("states", words[i]);
+	}
+}
+
+static void parse_options(struct options *o, int argc, char **argv)
+{
+	static const struct option longopts[] = {
+		{ "node", required_argument, NULL, 'n' },
+		{ "cpu", required_argument, NULL, 'c' },
+		{ "count", required_argument, NULL, 'N' },
+		{ "states", required_argument, NULL, 'S' },
+		{ "total-bytes", required_argument, NULL, 'b' },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "variants", required_argument, NULL, 'v' },
+		{ "module", required_argument, NULL, 'm' },
+		{ "sabotage", required_argument, NULL, 'x' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
+		if (c == 'n') {
+			o->tier.from = (int)option_u64("node", optarg, 0,
+						       TIER_NODES - 1);
+			o->tier.to = o->tier.from;
+		} else if (c == 'c') {
+			o->tier.cpu = (int)option_u64("cpu", optarg, 0,
+						      CPU_SETSIZE - 1);
+		} else if (c == 'N') {
+			o->count = option_u64("count", optarg, 0, MAX_COUNT);
+		} else if (c == 'S') {
+			parse_states(o, optarg);
+		} else {
+			tier_option(&o->tier, c, optarg, usage_text);
+		}
+	}
+	if (optind != argc)
+		bench_die(BENCH_USAGE, "unexpected argument '%s'",
+			  argv[optind]);
+	if (o->tier.total_bytes % PMD_BYTES ||
+	    o->tier.total_bytes > (1ULL << 44))
+		bench_die(BENCH_USAGE,
+			  "--total-bytes must be a multiple of 2M");
+}
+
+/* Half of what is free, unless something was asked for. */
+static void choose_size(struct options *o)
+{
+	uint64_t free;
+
+	if (!o->tier.total_bytes && node_free_bytes(o->tier.from, &free))
+		o->tier.total_bytes = free / 2 / PMD_BYTES * PMD_BYTES;
+	node_check_free(o->tier.from, o->tier.total_bytes);
+	if (!o->count)
+		o->count = o->tier.total_bytes / PMD_BYTES / COUNT_PARTS;
+	if (!o->count)
+		bench_die(BENCH_LACKING,
+			  "%llu bytes are too few to make a huge page of: ask for more",
+			  (unsigned long long)o->tier.total_bytes);
+}
+
+static void test_write(const char *name, uint64_t value)
+{
+	char path[96], text[32];
+
+	snprintf(path, sizeof(path), TEST_DIR "/%s", name);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	if (!file_write(path, text))
+		bench_die(errno == EINTR ? BENCH_FAILED : BENCH_LACKING,
+			  "cannot write %s to %s: %s (is the module migrate_compact_test loaded?)",
+			  text, path, strerror(errno));
+}
+
+static uint64_t test_read(const char *name)
+{
+	char path[96];
+	uint64_t value;
+
+	snprintf(path, sizeof(path), TEST_DIR "/%s", name);
+	if (!file_read_u64(path, &value))
+		bench_die(BENCH_LACKING, "cannot read %s: %s", path,
+			  strerror(errno));
+	return value;
+}
+
+/* Async-signal-safe: also at the end, and at an interrupt. */
+static void let_go(void)
+{
+	file_write(TEST_DIR "/free", "1");
+	hogs_kill();
+}
+
+struct sample {
+	const struct variant *variant;
+	bool busy;
+	unsigned int round;	/* 0 warms up and does not count */
+	uint64_t wall_ns, thread_ns, hog_iterations;
+	struct cpu_ticks before, after;
+	uint64_t counted[ARRAY_SIZE(counters)];
+	bool counted_known[ARRAY_SIZE(counters)];
+	struct offloaded offloaded_before, offloaded_after;
+};
+
+static void counters_read(struct sample *s, bool subtract)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
+		uint64_t value = 0;
+
+		s->counted_known[i] = vmstat_read(VMSTAT, counters[i], &value);
+		s->counted[i] = subtract ? value - s->counted[i] : value;
+	}
+}
+
+static void ticks_read(const struct options *o, struct cpu_ticks *ticks)
+{
+	if (!cpu_ticks_read(o->tier.cpu, ticks))
+		bench_die(BENCH_LACKING, "/proc/stat does not have CPU %d",
+			  o->tier.cpu);
+}
+
+/* The clock runs here. */
+static void allocate(const struct options *o, struct sample *s)
+{
+	uint64_t start, thread, hog;
+
+	offloaded_read("compaction", &s->offloaded_before);
+	counters_read(s, false);
+	if (s->busy)
+		hogs_run();
+	ticks_read(o, &s->before);
+	hog = hogs_progress();
+	thread = thread_cpu_ns();
+	start = bench_now_ns();
+	test_write("run", 1);
+	s->wall_ns = bench_now_ns() - start;
+	s->thread_ns = thread_cpu_ns() - thread;
+	s->hog_iterations = hogs_progress() - hog;
+	ticks_read(o, &s->after);
+	if (s->busy)
+		hogs_pause();
+	counters_read(s, true);
+	offloaded_read("compaction", &s->offloaded_after);
+}
+
+static void report_sample(const struct options *o, const struct sample *s,
+			  uint64_t allocated, uint64_t drained)
+{
+	char ended[32] = "unknown";
+
+	file_read(TEST_DIR "/ended", ended, sizeof(ended));
+	json_begin("compaction");
+	variant_report(s->variant);
+	json_bool("busy", s->busy);
+	json_u64("round", s->round);
+	json_u64("total_bytes", o->tier.total_bytes);
+	json_u64("asked", o->count);
+	json_u64("allocated", allocated);
+	json_u64("drained", drained);
+	json_str("ended", ended);
+	json_u64("passes", test_read("passes"));
+	json_u64("wall_ns", s->wall_ns);
+	json_u64("thread_ns", s->thread_ns);
+	json_u64("user_ns", cpu_ticks_ns(s->before.user, s->after.user));
+	json_u64("system_ns", cpu_ticks_ns(s->before.system, s->after.system));
+	json_u64("idle_ns", cpu_ticks_ns(s->before.idle, s->after.idle));
+	json_u64("steal_ns", cpu_ticks_ns(s->before.steal, s->after.steal));
+	json_u64("hog_iterations", s->hog_iterations);
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		report_or_null(counters[i], s->counted_known[i], s->counted[i]);
+	offloaded_report(&s->offloaded_before, &s->offloaded_after);
+	json_bool("verified", true);
+	json_end();
+}
+
+static void check_allocated(const struct options *o, const struct sample *s,
+			    uint64_t allocated, uint64_t drained)
+{
+	char ended[32] = "unknown";
+	uint64_t free = 0;
+
+	if (allocated && (!s->counted_known[0] || s->counted[0]))
+		return;
+	file_read(TEST_DIR "/ended", ended, sizeof(ended));
+	node_free_bytes(o->tier.from, &free);
+	bench_die(BENCH_LACKING,
+		  "%llu huge pages were allocated on node %d (%s), %llu pages migrated, %llu huge pages were free and %llu bytes are: ask for more memory",
+		  (unsigned long long)allocated, o->tier.from, ended,
+		  (unsigned long long)s->counted[0],
+		  (unsigned long long)drained, (unsigned long long)free);
+}
+
+static void check_content(const struct options *o, const struct sample *s,
+			  struct fragments *f, uint64_t seed)
+{
+	size_t offset;
+
+	if (o->tier.sabotage)
+		fragments_sabotage(f);
+	if (!fragments_verify(f, seed, &offset))
+		bench_die(BENCH_FAILED,
+			  "%s, %s, round %u: byte %zu has the wrong content",
+			  s->variant->engine, s->busy ? "busy" : "idle",
+			  s->round, offset);
+}
+
+static void measure(const struct options *o, struct sample *s)
+{
+	static uint64_t seed;
+	uint64_t allocated, drained;
+	struct fragments f;
+
+	/* A new one each time: stale content of an earlier run is wrong. */
+	seed += 2;
+	engine_select(s->variant);
+	if (!fragments_make(&f, o->tier.total_bytes, o->tier.from, seed))
+		bench_die(BENCH_LACKING, "cannot fragment memory: %s",
+			  strerror(errno));
+	test_write("node", (uint64_t)o->tier.from);
+	test_write("count", o->count);
+	test_write("drain", 1);
+	drained = test_read("drained");
+	allocate(o, s);
+	allocated = test_read("allocated");
+	check_content(o, s, &f, seed);
+	check_allocated(o, s, allocated, drained);
+	report_sample(o, s, allocated, drained);
+	test_write("free", 1);
+	fragments_free(&f);
+}
+
+static void run_round(const struct options *o, unsigned int round)
+{
+	for (unsigned int busy = 0; busy < 2; busy++) {
+		if (busy ? !o->busy : !o->idle)
+			continue;
+		for (size_t v = 0; v < o->tier.nr_variants; v++) {
+			/* Nobody is always first, or after the same one. */
+			size_t turn = (v + round) % o->tier.nr_variants;
+			struct sample s = {
+				.variant = &o->tier.variants[turn],
+				.busy = busy,
+				.round = round,
+			};
+
+			measure(o, &s);
+		}
+	}
+}
+
+static void report_environment(const struct options *o)
+{
+	tier_environment(&o->tier, "compaction", o->tier.cpu);
+	report_found("compaction_proactiveness_found", PROACTIVENESS);
+	report_found("percpu_pagelist_high_fraction_found", PCP_FRACTION);
+	json_u64("total_bytes", o->tier.total_bytes);
+	json_end();
+}
+
+/*
+ * Nobody but us is to compact.  And what is freed is to be free: a CPU keeps much of
+ * it for itself, and compaction leaves alone the blocks where there is such a page.
+ */
+static void quieten(void)
+{
+	if (!setting_pin(PROACTIVENESS, "0") ||
+	    !setting_pin(PCP_FRACTION, PCP_FRACTION_MAX))
+		bench_die(BENCH_LACKING, "cannot write %s and %s: %s",
+			  PROACTIVENESS, PCP_FRACTION, strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	static struct options o = { .idle = true, .busy = true };
+
+	tier_defaults(&o.tier, 0, 0);
+	o.tier.total_bytes = 0;
+	parse_options(&o, argc, argv);
+	tier_start(&o.tier);
+	if (access(TEST_DIR "/run", W_OK))
+		bench_die(BENCH_LACKING,
+			  "cannot write %s: %s (is the module migrate_compact_test loaded, and are you root?)",
+			  TEST_DIR "/run", strerror(errno));
+	choose_size(&o);
+	settings_restore_on_exit();
+	if (atexit(let_go))
+		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+	settings_on_interrupt(let_go);
+	report_environment(&o);
+	engine_prepare();
+	/* Left by one that was killed. */
+	test_write("free", 1);
+	quieten();
+	pin_to_cpu(o.tier.cpu);
+	if (o.busy)
+		hogs_create();
+	parallel_setup(&o.tier.cpus, o.tier.cpu);
+	for (unsigned int round = 0; round <= o.tier.rounds; round++)
+		run_round(&o, round);
+	json_begin("done");
+	json_u64("rounds", o.tier.rounds);
+	json_end();
+	return BENCH_OK;
+}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measurements of compaction for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pageferry.bench.lines import Compaction
+
+MIB = 1 << 20
+
+
+def compaction(engine: str, wall_ns: int, **changes: Any) -> Compaction:  # noqa: ANN401
+    """Make one measurement of 100 huge pages, on a CPU with nothing else to do."""
+    values: dict[str, Any] = {
+        "engine": engine,
+        "threads": 1,
+        "channels": 4 if engine == "dcbm" else 0,
+        "busy": False,
+        "round": 1,
+        "total_bytes": 512 * MIB,
+        "asked": 100,
+        "allocated": 100,
+        "drained": 7,
+        "ended": "count",
+        "passes": 1,
+        "wall_ns": wall_ns,
+        "thread_ns": wall_ns,
+        "user_ns": 0,
+        "system_ns": wall_ns,
+        "idle_ns": 0,
+        "steal_ns": 0,
+        "hog_iterations": 0,
+        "pgmigrate_success": 28_000,
+        "pgmigrate_fail": 0,
+        "compact_migrate_scanned": 60_000,
+        "compact_free_scanned": 90_000,
+        "compact_stall": 100,
+        "compact_fail": 0,
+        "verified": True,
+    }
+    return Compaction(**{**values, **changes})
+
+
+def busy(engine: str, wall_ns: int, iterations: int, **changes: Any) -> Compaction:  # noqa: ANN401
+    """Make one in which a hog had the rest of the CPU."""
+    shared = {"thread_ns": wall_ns // 2, "system_ns": wall_ns // 2}
+    hog = {"busy": True, "user_ns": wall_ns // 2, "hog_iterations": iterations}
+    return compaction(engine, wall_ns, **{**shared, **hog, **changes})

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench compaction`: plan, lines, rows and table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from helpers.bench_data import result
+from helpers.compaction_data import busy, compaction
+from helpers.golden_files import check_golden
+from pageferry.bench.compaction import (
+    CompactionPlan,
+    make_rows,
+    parse_states,
+    parse_total,
+)
+from pageferry.bench.lines import Compaction, Line, parse_line
+from pageferry.errors import PageferryError
+from pageferry.report.compaction import render, render_published
+from pageferry.results.schema import Row
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+MIB = 1 << 20
+
+
+def plan(**changes: Any) -> CompactionPlan:  # noqa: ANN401
+    base = CompactionPlan(
+        engines=("stock", "off", "mtcopy", "dcbm"),
+        states=("idle", "busy"),
+        threads=2,
+        channels=4,
+        channel_mbps=0,
+        total_bytes=0,
+        count=0,
+        rounds=5,
+        node=1,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def test_arguments() -> None:
+    assert plan().arguments() == [
+        "--node=1",
+        "--total-bytes=0",
+        "--count=0",
+        "--states=idle,busy",
+        "--rounds=5",
+        "--variants=stock,off,mtcopy:threads=2,dcbm:channels=4",
+    ]
+    assert plan(cpu=3).arguments()[-1] == "--cpu=3"
+
+
+def test_modules() -> None:
+    assert plan().modules() == ["mtcopy", "dcbm", "migrate_compact_test"]
+    assert plan().simulated() == {"dmasim": "channels=4 bandwidth_mbps=0"}
+    assert plan(engines=("off",)).simulated() == {}
+    assert plan(engines=("off",)).modules() == ["migrate_compact_test"]
+
+
+def test_measurements_are_counted() -> None:
+    # 4 variants; 5 rounds and one that warms up; with and without a hog.
+    assert plan().measurements() == 4 * 6 * 2
+    assert plan(states=("busy",)).measurements() == 4 * 6
+
+
+@pytest.mark.parametrize("text", ["", "idle,", "asleep", "busy,busy"])
+def test_bad_states(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_states(text)
+    assert caught.value.code == 2
+
+
+def test_totals() -> None:
+    assert parse_total("auto") == 0
+    assert parse_total("512M") == 512 * MIB
+
+
+@pytest.mark.parametrize("text", ["0", "1M", "3M", "some"])
+def test_bad_totals(text: str) -> None:
+    with pytest.raises(PageferryError) as caught:
+        parse_total(text)
+    assert caught.value.code == 2
+
+
+def test_a_line_of_an_unpatched_kernel_is_read() -> None:
+    fields = msgspec.to_builtins(compaction("stock", 9))
+    fields |= {"compact_stall": None, "engine_bytes": None}
+    line = parse_line(json.dumps({"type": fields.pop("type"), **fields}))
+    assert isinstance(line, Compaction)
+    assert line.compact_stall is None
+    (row,) = make_rows([line])
+    assert row.engine_bytes is None
+
+
+def rows_by(lines: list[Line]) -> dict[tuple[bool, str], Row]:
+    return {(row.busy, row.engine): row for row in make_rows(lines)}
+
+
+def test_wall_time_is_of_each_huge_page() -> None:
+    rows = rows_by(
+        [
+            compaction("stock", 1000),
+            # As fast, but memory was used up earlier.
+            compaction("dcbm", 500, allocated=50, ended="memory"),
+        ]
+    )
+    ratio = rows[False, "dcbm"].wall_ratio_to_stock
+    assert ratio is not None
+    assert ratio.median == 1
+    assert rows[False, "dcbm"].ratio_to_stock == 1
+    allocated = rows[False, "dcbm"].allocated_pages
+    assert allocated is not None
+    assert allocated.median == 50
+
+
+def test_shares_are_of_what_was_accounted_for() -> None:
+    half = {"thread_ns": 450, "system_ns": 480, "idle_ns": 480}
+    rows = rows_by([compaction("stock", 1000), compaction("dcbm", 900, **half)])
+    row = rows[False, "dcbm"]
+    assert row.system_share == 0.5
+    assert row.idle_share == 0.5
+    assert row.system_share_to_stock is not None
+    assert row.system_share_to_stock.median == 0.5
+    assert row.thread_ratio_to_stock is not None
+    assert row.thread_ratio_to_stock.median == 0.45
+    assert row.thread_share_to_stock is not None
+    assert row.thread_share_to_stock.median == 0.5
+
+
+def test_a_hog_is_compared_in_the_same_time() -> None:
+    rows = rows_by([busy("stock", 1000, 100), busy("dcbm", 800, 88)])
+    row = rows[True, "dcbm"]
+    assert row.hog_ratio_to_stock is not None
+    assert row.hog_ratio_to_stock.median == pytest.approx(1.1)
+    assert row.hog_iterations is not None
+    assert row.hog_iterations.median == 88
+    assert rows_by([compaction("stock", 9)])[False, "stock"].hog_iterations is None
+
+
+def test_the_warm_up_round_does_not_count() -> None:
+    lines: list[Line] = [
+        compaction("stock", 10**9, round=0),
+        *(compaction("stock", 1000 * n, round=n) for n in (1, 2, 3)),
+    ]
+    (row,) = make_rows(lines)
+    assert row.rounds == 3
+    assert row.wall_ns is not None
+    assert row.wall_ns.max == 3000
+
+
+def test_engines_have_their_share_and_stock_has_none() -> None:
+    some = {"engine_bytes": 14_000 * 4096, "cpu_bytes": 14_000 * 4096}
+    batches = {"offered_folios": 14_000, "batches": 56}
+    rows = rows_by(
+        [
+            compaction("stock", 9, engine_bytes=0, cpu_bytes=0),
+            compaction("dcbm", 9, **some, **batches),
+        ]
+    )
+    assert rows[False, "stock"].engine_bytes is None
+    assert rows[False, "dcbm"].share_offloaded == 0.5
+    assert rows[False, "dcbm"].folios_per_batch == 250
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"verified": False}, "not verified"),
+        ({"wall_ns": 0}, "clock"),
+        ({"allocated": 0}, "nothing was allocated"),
+    ],
+)
+def test_what_says_nothing_is_a_failure(changes: dict[str, Any], named: str) -> None:
+    sample = msgspec.structs.replace(compaction("stock", 9), **changes)
+    with pytest.raises(PageferryError, match=named):
+        make_rows([sample])
+
+
+def test_table() -> None:
+    lines: list[Line] = []
+    for number in (1, 2, 3):
+        at = {"round": number}
+        copied = {"engine_bytes": 28_000 * 4096, "cpu_bytes": 0}
+        slept = {"idle_ns": 20 * 10**7, "system_ns": 70 * 10**7}
+        lines += [
+            compaction("stock", 10**9 + number, **at),
+            compaction("dcbm", 9 * 10**8, thread_ns=7 * 10**8, **slept, **copied, **at),
+            busy("stock", 2 * 10**9, 10**9, **at),
+            busy("dcbm", 19 * 10**8, 10**9, **copied, **at),
+        ]
+    drawn = result(make_rows(lines))
+    settings = {"from_node": 0, "to_node": 0, "caller_cpu": 0}
+    text = render(msgspec.structs.replace(drawn, settings=settings))
+    text += "\n\n" + render_published()
+    check_golden(GOLDEN / "bench-compaction.txt", text + "\n")
