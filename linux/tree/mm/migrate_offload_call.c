@@ -17,6 +17,7 @@
 
 #include "internal.h"
 #include "migrate_offload_engine.h"
+#include "migrate_offload_promote.h"
 
 /* Protects the pointers, and the engines themselves, for readers. */
 DEFINE_SRCU(migrate_engines_srcu);
@@ -223,6 +224,7 @@ void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 
 	if (migrate_engine_is_active(engine)) {
 		migrate_limit_prepare();
+		migrate_promote_prepare();
 		static_branch_inc(&migrate_offload_key);
 	}
 	if (general && old) {
@@ -236,7 +238,10 @@ void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 	rcu_assign_pointer(slots[slot], engine);
 	if (!general && old)
 		synchronize_srcu(&migrate_engines_srcu);
+	if (!migrate_engine_is_active(old))
+		return;
+	/* Nobody may be promoted later any more: see to those who wait for it. */
+	__migrate_promote_flush();
 	/* After that: a long list is in windows only while this is on. */
-	if (migrate_engine_is_active(old))
-		static_branch_dec(&migrate_offload_key);
+	static_branch_dec(&migrate_offload_key);
 }

@@ -20,6 +20,7 @@
 #include "internal.h"
 #include "migrate_offload.h"
 #include "migrate_offload_huge.h"
+#include "migrate_offload_promote.h"
 
 /*
  * A folio that migrates because its memory fails is read once, with care, by
@@ -452,6 +453,8 @@ static int __init migrate_offload_init(void)
 		ret = sysfs_create_group(root, &migrate_limit_group);
 	if (!ret)
 		ret = add_engines_of_reasons(root);
+	if (!ret && IS_ENABLED(CONFIG_MIGRATE_PROMOTE))
+		ret = sysfs_create_group(root, &migrate_promote_group);
 	if (ret)
 		return ret;
 	engines_kobj = kobject_create_and_add("engines", stats);
