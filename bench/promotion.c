@@ -7,7 +7,8 @@
  * kernel.numa_balancing=2 Linux takes away its access to that memory from time to
  * time and moves each folio in the page fault of the next touch, unless that comes
  * too late.  So it is the thread itself that migrates, folio by folio, and that
- * loses the time.
+ * loses the time; with an engine, folios of less than 2M wait for each other, and
+ * the kernel migrates them in batches.
  *
  * The clock runs from the first promoted folio that is seen: when the kernel looks
  * at the memory is not what is measured.  The variants take turns within each
@@ -231,6 +232,8 @@ static void report_sample(const struct options *o, const struct sample *s)
 
 static void measure(const struct options *o, struct sample *s)
 {
+	/* Switching engines off waits for all that waits to be promoted. */
+	static const struct variant off = { .engine = "off" };
 	static uint64_t seed;
 	const struct tier_options *t = &o->tier;
 	struct region r, spacer;
@@ -256,6 +259,7 @@ static void measure(const struct options *o, struct sample *s)
 	watch(o, s, first);
 	toucher_stop(&s->toucher);
 	balancing_set("0");
+	engine_select(&off);
 	offloaded_read("numa_misplaced", &s->after);
 	placement_read(&r, t, &s->placement);
 	if (!s->placement.to_bytes)
