@@ -86,6 +86,8 @@ echo COUNTS $(cat $dcbm/folios_migrated $dcbm/folios_failures)
 echo none >/sys/kernel/mm/migrate_offload/engine
 rmmod dcbm dmasim"""
 
+# All of it with small folios, and what is different with large ones.
+_PROMOTE = "./promote -v 4k -t gathers -t goes_on_without_memory_for_some"
 # Every kind of memory, while programs write to it.
 _ALL_KINDS = _FAILING_DCBM.format(command="./migrate_offload -f memory", more="")
 
@@ -178,7 +180,10 @@ def _bounced() -> guests.Steps:
 def _tiered() -> guests.Steps:
     """Everybody who has memory migrate, where there are two tiers of it."""
     return guests.boot_once(
-        _kernel(), _CALLERS, topology="debug-tiered", accel=accel.TCG_ONE_THREAD
+        _kernel(),
+        {**_CALLERS, "promote": _PROMOTE},
+        topology="debug-tiered",
+        accel=accel.TCG_ONE_THREAD,
     )
 
 

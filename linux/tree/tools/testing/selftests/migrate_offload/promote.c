@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Promotions gather into batches: memory of a slow node that a thread on the fast one
+ * writes to goes there, with an engine, many folios at a time; where it may not, or
+ * where it would cost somebody else's CPU time, it does not.  Nothing stays isolated.
+ *
+ * Needs a node with CPUs and one without that is of a lower tier.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest_harness.h"
+#include "mo_area.h"
+#include "mo_util.h"
+
+/* Emulated machines, and kernels full of debugging, take their time. */
+#define TIMEOUT 600
+#define WAIT_S 120
+#define ROUNDS 4
+
+#define PATH_PROMOTION PATH_OFFLOAD "promotion/"
+#define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
+#define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
+#define PATH_SCAN "/sys/kernel/debug/sched/numa_balancing/"
+#define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
+#define CGROUP "promote"
+#define MPOL_DEFAULT 0
+
+#define TIERING "2"
+#define AREA_BYTES (4 * SZ_1M)
+#define AREA_PAGES (AREA_BYTES / SZ_4K)
+#define WORDS_OF_PAGE (SZ_4K / sizeof(__u64))
+
+/* A scan begins at once, and is over in one go; what is touched after it is hot. */
+static const struct {
+	const char *path, *value;
+} scan_settings[] = {
+	{ PATH_SCAN "scan_delay_ms", "50" },
+	{ PATH_SCAN "scan_period_min_ms", "50" },
+	{ PATH_SCAN "scan_period_max_ms", "200" },
+	{ PATH_SCAN "scan_size_mb", "256" },
+	{ PATH_SCAN "hot_threshold_ms", "60000" },
+};
+
+/* Writes to one word of each page after the other, and checks what it wrote. */
+struct writer {
+	struct mo_area *area;
+	pthread_t thread;
+	atomic_bool stop;
+	int cpu;
+	size_t lost;
+};
+
+static void *write_on(void *arg)
+{
+	struct writer *w = arg;
+	cpu_set_t cpus;
+	size_t i, turn;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(w->cpu, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		mo_die("cannot go to CPU %d: %m", w->cpu);
+	for (turn = 0; !w->stop; turn++) {
+		for (i = 0; i < AREA_PAGES && !w->stop; i++) {
+			size_t word = i * WORDS_OF_PAGE + turn % WORDS_OF_PAGE;
+			__u64 *mem = (__u64 *)w->area->mem + word;
+
+			w->lost += __atomic_load_n(mem, __ATOMIC_RELAXED) !=
+				w->area->shadow[word];
+			w->area->shadow[word] = mo_mix(turn, word);
+			__atomic_store_n(mem, w->area->shadow[word],
+					 __ATOMIC_RELAXED);
+		}
+	}
+	return NULL;
+}
+
+static void writer_start(struct writer *w)
+{
+	w->stop = false;
+	if (pthread_create(&w->thread, NULL, write_on, w))
+		mo_die("cannot start a thread: %m");
+}
+
+static void writer_stop(struct writer *w)
+{
+	w->stop = true;
+	pthread_join(w->thread, NULL);
+}
+
+/* A line "name number" of a file. */
+static long long read_line(const char *path, const char *name)
+{
+	FILE *file = fopen(path, "r");
+	char key[64];
+	long long number;
+
+	if (!file)
+		mo_die("cannot open %s: %m", path);
+	while (fscanf(file, "%63s %lld\n", key, &number) == 2) {
+		if (!strcmp(key, name)) {
+			fclose(file);
+			return number;
+		}
+	}
+	mo_die("no %s in %s", name, path);
+}
+
+/* CPUs keep some to themselves until they are asked. */
+static long long vm_counter(const char *name)
+{
+	char ignored[8];
+
+	mo_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
+	return read_line("/proc/vmstat", name);
+}
+
+static long long promotion(const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), PATH_PROMOTION "%s", name);
+	return mo_read_number(path);
+}
+
+static long long stat_of_reason(const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), PATH_STATS "%s", name);
+	return mo_read_number(path);
+}
+
+/* What was queued and neither moved nor put back: it waits, or was freed. */
+static long long not_settled(void)
+{
+	return promotion("queued_folios") - promotion("moved_folios") -
+	       promotion("returned_folios");
+}
+
+/* Until nothing is isolated any more.  Returns what is. */
+static long long wait_for_isolated(void)
+{
+	long long nr = -1;
+	int i;
+
+	for (i = 0; i < 100 && nr; i++) {
+		usleep(20000);
+		nr = vm_counter("nr_isolated_anon") + vm_counter("nr_isolated_file");
+	}
+	return nr;
+}
+
+static time_t now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+/* Until no more than @left pages are elsewhere.  Returns how many are. */
+static unsigned long wait_for_promotion(const struct mo_area *area,
+					unsigned long left)
+{
+	time_t until = now_s() + WAIT_S;
+	unsigned long nr;
+
+	do {
+		usleep(20000);
+		nr = mo_elsewhere(area, mo_nodes[1]);
+	} while (nr > left && now_s() < until);
+	return nr;
+}
+
+/* Have the kernel look at the memory so often. */
+static void wait_for_hints(long long nr)
+{
+	long long until = vm_counter("numa_hint_faults") + nr;
+	time_t end = now_s() + WAIT_S;
+
+	while (vm_counter("numa_hint_faults") < until) {
+		if (now_s() > end)
+			mo_die("NUMA balancing does not look at the memory");
+		usleep(20000);
+	}
+}
+
+/* NULL if there is a fast node with a CPU and a slow one, else the reason why not. */
+static const char *find_nodes(int *cpu)
+{
+	char text[64], path[96];
+	int first, node, tiers = 0;
+
+	mo_read("/sys/devices/system/node/has_cpu", text, sizeof(text));
+	first = atoi(text);
+	if (strpbrk(text, ",-"))
+		return "needs one node with CPUs";
+	for (node = 0; node < 1024; node++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/virtual/memory_tiering/memory_tier%d",
+			 node);
+		tiers += mo_exists(path);
+	}
+	if (tiers < 2)
+		return "needs memory of two tiers";
+	if (mo_nodes[0] == first)
+		mo_nodes[0] = mo_nodes[1];
+	mo_nodes[1] = first;
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
+		 first);
+	*cpu = mo_read_number(path);
+	return NULL;
+}
+
+static void cgroup_write(const char *dir, const char *file, const char *text)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	mo_write(path, text);
+}
+
+FIXTURE(promote)
+{
+	struct mo_area area;
+	struct writer writer;
+	char saved[ARRAY_SIZE(scan_settings)][32];
+	char cgroups[32];	/* empty: in none */
+	long long freed;	/* by then */
+	bool mapped;
+};
+
+FIXTURE_VARIANT(promote)
+{
+	size_t folio_bytes;
+};
+
+FIXTURE_VARIANT_ADD(promote, 4k)
+{
+	.folio_bytes = SZ_4K,
+};
+
+FIXTURE_VARIANT_ADD(promote, 64k)
+{
+	.folio_bytes = 16 * SZ_4K,
+};
+
+FIXTURE_SETUP(promote)
+{
+	const char *why_not = mo_cannot_run();
+	const char *engine = getenv("ENGINE") ?: "cpu";
+	unsigned int i;
+
+	if (!why_not)
+		why_not = find_nodes(&self->writer.cpu);
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	if (!mo_exists(PATH_PROMOTION "queued_folios"))
+		SKIP(return, "promotions do not gather in this kernel");
+	for (i = 0; i < ARRAY_SIZE(scan_settings); i++) {
+		/* Of CONFIG_SCHED_DEBUG.  Without, all takes seconds longer. */
+		if (!mo_exists(scan_settings[i].path))
+			continue;
+		mo_read(scan_settings[i].path, self->saved[i],
+			sizeof(self->saved[i]));
+		mo_write(scan_settings[i].path, scan_settings[i].value);
+	}
+	mo_reset();
+	mo_set_limit("max_unmapped_us", 0);
+	mo_select(engine);
+	ASSERT_EQ(mo_map(&self->area, MO_ANON, AREA_BYTES, variant->folio_bytes),
+		  NULL);
+	self->mapped = true;
+	/* From now on it may go where it is used. */
+	ASSERT_EQ(syscall(SYS_mbind, self->area.mem, AREA_BYTES, MPOL_DEFAULT,
+			  NULL, 0, 0), 0);
+	self->writer.area = &self->area;
+	self->freed = not_settled();
+	mo_write(PATH_BALANCING, TIERING);
+}
+
+static void cgroup_leave(char *cgroups)
+{
+	char path[64];
+
+	cgroup_write(cgroups, "cgroup.procs", "0");
+	snprintf(path, sizeof(path), "%s/" CGROUP, cgroups);
+	rmdir(path);
+	umount(cgroups);
+	rmdir(cgroups);
+}
+
+FIXTURE_TEARDOWN(promote)
+{
+	unsigned int i;
+
+	if (mo_exists(PATH_BALANCING))
+		mo_write(PATH_BALANCING, "0");
+	if (self->cgroups[0])
+		cgroup_leave(self->cgroups);
+	if (self->mapped)
+		mo_unmap(&self->area);
+	for (i = 0; i < ARRAY_SIZE(scan_settings); i++)
+		if (self->saved[i][0])
+			mo_write(scan_settings[i].path, self->saved[i]);
+	mo_reset();
+}
+
+/* Have this process in a cgroup with a setting.  NULL, or why not. */
+static const char *cgroup_enter(char *cgroups, const char *controller,
+				const char *file, const char *text)
+{
+	static const char name[] = "/tmp/mo_promote.XXXXXX";
+	char dir[64], path[128];
+
+	memcpy(cgroups, name, sizeof(name));
+	if (!mkdtemp(cgroups))
+		mo_die("cannot make a directory: %m");
+	if (mount("cgroup2", cgroups, "cgroup2", 0, NULL))
+		mo_die("cannot mount cgroups: %m");
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cgroups);
+	if (mo_try_write(path, controller))
+		return "no such controller";
+	snprintf(dir, sizeof(dir), "%s/" CGROUP, cgroups);
+	if (mkdir(dir, 0700) && errno != EEXIST)
+		mo_die("cannot make a cgroup: %m");
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	if (text && !mo_exists(path))
+		return "no such limit";
+	if (text)
+		mo_write(path, text);
+	cgroup_write(dir, "cgroup.procs", "0");
+	return NULL;
+}
+
+/* All of it goes, many folios at a time, and each page is counted once. */
+TEST_F_TIMEOUT(promote, gathers, TIMEOUT)
+{
+	long long folios = AREA_BYTES / variant->folio_bytes;
+	long long moved = promotion("moved_folios");
+	long long copied = stat_of_reason("engine_folios");
+	long long batches = stat_of_reason("batches");
+	long long promoted = vm_counter("pgpromote_success");
+	long long migrated = vm_counter("numa_pages_migrated");
+
+	writer_start(&self->writer);
+	EXPECT_LE(wait_for_promotion(&self->area, 0), AREA_PAGES / 10);
+	writer_stop(&self->writer);
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	EXPECT_EQ(wait_for_isolated(), 0);
+	EXPECT_EQ(not_settled(), self->freed);
+
+	moved = promotion("moved_folios") - moved;
+	copied = stat_of_reason("engine_folios") - copied;
+	batches = stat_of_reason("batches") - batches;
+	promoted = vm_counter("pgpromote_success") - promoted;
+	migrated = vm_counter("numa_pages_migrated") - migrated;
+	TH_LOG("%lld folios in %lld batches, %lld by the engine, waited %lld us",
+	       moved, batches, copied, promotion("max_waited_us"));
+	EXPECT_GE(moved, folios * 9 / 10);
+	EXPECT_GE(copied, folios * 9 / 10);
+	EXPECT_LE(batches, folios / 4);
+	EXPECT_EQ(promoted, migrated);
+	EXPECT_GE(promoted, AREA_PAGES * 9 / 10);
+	/* A few of others', of programs that this runs. */
+	EXPECT_LE(promoted, AREA_PAGES + AREA_PAGES / 4);
+}
+
+/* The cgroup that has the memory has the same counters. */
+TEST_F_TIMEOUT(promote, counts_for_the_cgroup, TIMEOUT)
+{
+	const char *why_not = cgroup_enter(self->cgroups, "+memory",
+					   "memory.max", NULL);
+	struct mo_area area;
+	long long promoted;
+	char path[64];
+
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	/* Charged here, as the other area is not. */
+	ASSERT_EQ(mo_map(&area, MO_ANON, AREA_BYTES, variant->folio_bytes), NULL);
+	ASSERT_EQ(syscall(SYS_mbind, area.mem, AREA_BYTES, MPOL_DEFAULT, NULL, 0,
+			  0), 0);
+	self->writer.area = &area;
+	writer_start(&self->writer);
+	EXPECT_LE(wait_for_promotion(&area, 0), AREA_PAGES / 10);
+	writer_stop(&self->writer);
+	EXPECT_EQ(wait_for_isolated(), 0);
+
+	snprintf(path, sizeof(path), "%s/" CGROUP "/memory.stat", self->cgroups);
+	promoted = read_line(path, "pgpromote_success");
+	EXPECT_GE(promoted, AREA_PAGES * 9 / 10);
+	EXPECT_LE(promoted, AREA_PAGES + AREA_PAGES / 4);
+	EXPECT_EQ(promoted, read_line(path, "numa_pages_migrated"));
+	EXPECT_TRUE(mo_content_ok(&area));
+	mo_unmap(&area);
+}
+
+TEST_F_TIMEOUT(promote, keeps_to_the_cpuset, TIMEOUT)
+{
+	long long queued = promotion("queued_folios");
+	const char *why_not;
+	char nodes[16];
+
+	snprintf(nodes, sizeof(nodes), "%d", mo_nodes[0]);
+	why_not = cgroup_enter(self->cgroups, "+cpuset", "cpuset.mems", nodes);
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	writer_start(&self->writer);
+	wait_for_hints(AREA_PAGES / 4);
+	writer_stop(&self->writer);
+	EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[0]), 0);
+	EXPECT_EQ(promotion("queued_folios"), queued);
+	EXPECT_EQ(self->writer.lost, 0);
+}
+
+/* A task whose CPU time is limited does all of it itself. */
+TEST_F_TIMEOUT(promote, works_for_itself_under_cpu_max, TIMEOUT)
+{
+	const char *why_not = cgroup_enter(self->cgroups, "+cpu", "cpu.max",
+					   "80000 100000");
+	long long queued = promotion("queued_folios");
+
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	writer_start(&self->writer);
+	EXPECT_LE(wait_for_promotion(&self->area, AREA_PAGES / 10),
+		  AREA_PAGES / 10);
+	writer_stop(&self->writer);
+	EXPECT_EQ(promotion("queued_folios"), queued);
+	EXPECT_EQ(self->writer.lost, 0);
+}
+
+/* An engine is switched off: nothing waits any more when that has been done. */
+TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
+{
+	long long queued = promotion("queued_folios");
+	const char *engine = getenv("ENGINE") ?: "cpu";
+	time_t until = now_s() + WAIT_S;
+	unsigned int rounds = 0;
+
+	writer_start(&self->writer);
+	while (rounds < ROUNDS && now_s() < until) {
+		long long before = promotion("queued_folios");
+
+		mo_select(engine);
+		while (promotion("queued_folios") == before && now_s() < until)
+			usleep(500);
+		mo_select("none");
+		EXPECT_EQ(not_settled(), self->freed);
+		mo_move_once(&self->area, mo_nodes[0]);
+		rounds++;
+	}
+	writer_stop(&self->writer);
+	EXPECT_EQ(rounds, ROUNDS);
+	EXPECT_GT(promotion("queued_folios"), queued);
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	EXPECT_EQ(wait_for_isolated(), 0);
+}
+
+/* So it is for whoever has all CPUs empty their caches of LRU lists. */
+TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
+{
+	struct mo_area other;
+	unsigned int rounds;
+
+	ASSERT_EQ(mo_map(&other, MO_ANON, SZ_2M, SZ_4K), NULL);
+	for (rounds = 0; rounds < ROUNDS; rounds++) {
+		long long queued = promotion("queued_folios");
+
+		writer_start(&self->writer);
+		while (promotion("queued_folios") == queued)
+			usleep(500);
+		writer_stop(&self->writer);
+		mo_move_once(&other, mo_nodes[0]);
+		EXPECT_EQ(not_settled(), self->freed);
+		/* What was on its way has arrived, and can be moved again. */
+		EXPECT_EQ(mo_move_once(&self->area, mo_nodes[0]), 0);
+		EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[0]), 0);
+	}
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	EXPECT_EQ(wait_for_isolated(), 0);
+	mo_unmap(&other);
+}
+
+/* An engine that takes long is at a batch: what waits behind it is put back. */
+TEST_F_TIMEOUT(promote, gives_up_behind_a_slow_engine, TIMEOUT)
+{
+	long long returned = promotion("returned_folios");
+	time_t until = now_s() + WAIT_S;
+
+	if (!mo_load_test_engine(MO_TEST_PLAIN))
+		SKIP(return, "cannot load the module migrate_offload_test");
+	mo_write(PATH_TEST "delay_us", "3000000");
+	mo_select("test");
+	writer_start(&self->writer);
+	while (promotion("returned_folios") == returned && now_s() < until) {
+		if (!mo_elsewhere(&self->area, mo_nodes[1]))
+			mo_move_once(&self->area, mo_nodes[0]);
+		usleep(20000);
+	}
+	mo_write(PATH_TEST "delay_us", "0");
+	writer_stop(&self->writer);
+	EXPECT_GT(promotion("returned_folios"), returned);
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	EXPECT_EQ(wait_for_isolated(), 0);
+	EXPECT_EQ(not_settled(), self->freed);
+}
+
+/* Its process ends while memory waits.  What was freed was not promoted. */
+TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
+{
+	long long promoted = vm_counter("pgpromote_success");
+	long long migrated = vm_counter("numa_pages_migrated");
+	unsigned int rounds;
+
+	for (rounds = 0; rounds < ROUNDS; rounds++) {
+		long long queued = promotion("queued_folios");
+		time_t until = now_s() + WAIT_S;
+		pid_t pid = fork();
+
+		ASSERT_GE(pid, 0);
+		if (!pid) {
+			/* Its own pages, on the slow node. */
+			ASSERT_EQ(mo_map(&self->area, MO_ANON, AREA_BYTES,
+					 variant->folio_bytes), NULL);
+			syscall(SYS_mbind, self->area.mem, AREA_BYTES,
+				MPOL_DEFAULT, NULL, 0, 0);
+			write_on(&self->writer);
+		}
+		while (promotion("queued_folios") == queued && now_s() < until)
+			usleep(500);
+		EXPECT_GT(promotion("queued_folios"), queued);
+		kill(pid, SIGKILL);
+		EXPECT_EQ(waitpid(pid, NULL, 0), pid);
+	}
+	EXPECT_EQ(wait_for_isolated(), 0);
+	EXPECT_EQ(vm_counter("pgpromote_success") - promoted,
+		  vm_counter("numa_pages_migrated") - migrated);
+}
+
+/* There is no memory for large folios: small ones of the same batch go. */
+TEST_F_TIMEOUT(promote, goes_on_without_memory_for_some, TIMEOUT)
+{
+	long long returned = promotion("returned_folios");
+	unsigned long left = variant->folio_bytes > SZ_4K ? AREA_PAGES : 0;
+	struct mo_area small;
+	struct writer writer = { .area = &small, .cpu = self->writer.cpu };
+
+	if (!mo_exists(PATH_FAIL "probability"))
+		SKIP(return, "no CONFIG_FAIL_PAGE_ALLOC");
+	ASSERT_EQ(mo_map(&small, MO_ANON, AREA_BYTES, SZ_4K), NULL);
+	ASSERT_EQ(syscall(SYS_mbind, small.mem, AREA_BYTES, MPOL_DEFAULT, NULL,
+			  0, 0), 0);
+	mo_write(PATH_FAIL "verbose", "0");
+	mo_write(PATH_FAIL "ignore-gfp-highmem", "N");
+	mo_write(PATH_FAIL "min-order", "4");
+	mo_write(PATH_FAIL "times", "-1");
+	mo_write(PATH_FAIL "probability", "100");
+	writer_start(&self->writer);
+	writer_start(&writer);
+	/* The large ones come again and again: all takes long. */
+	EXPECT_LE(wait_for_promotion(&small, AREA_PAGES / 2), AREA_PAGES / 2);
+	writer_stop(&writer);
+	writer_stop(&self->writer);
+	mo_write(PATH_FAIL "probability", "0");
+	if (left) {
+		EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[1]), left);
+		EXPECT_GT(promotion("returned_folios"), returned);
+	}
+	EXPECT_EQ(wait_for_isolated(), 0);
+	EXPECT_EQ(not_settled(), self->freed);
+	EXPECT_EQ(self->writer.lost + writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	EXPECT_TRUE(mo_content_ok(&small));
+	mo_unmap(&small);
+}
+
+TEST_HARNESS_MAIN
