@@ -171,7 +171,7 @@ EXPORT_SYMBOL_GPL(migrate_allowed_cpus);
  */
 bool migrate_may_use_helpers(void)
 {
-	return cfs_bandwidth_is_left(current);
+	return cfs_bandwidth_is_left(current, 0);
 }
 EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
 

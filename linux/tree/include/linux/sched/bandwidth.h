@@ -11,7 +11,7 @@ struct task_struct;
 
 #ifdef CONFIG_CFS_BANDWIDTH
 bool cfs_bandwidth_limits(struct task_struct *p);
-bool cfs_bandwidth_is_left(struct task_struct *p);
+bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns);
 void cfs_bandwidth_charge(struct task_struct *p, u64 ns);
 #else
 static inline bool cfs_bandwidth_limits(struct task_struct *p)
@@ -19,7 +19,7 @@ static inline bool cfs_bandwidth_limits(struct task_struct *p)
 	return false;
 }
 
-static inline bool cfs_bandwidth_is_left(struct task_struct *p)
+static inline bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 {
 	return true;
 }
