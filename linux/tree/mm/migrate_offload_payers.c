@@ -11,7 +11,9 @@
  *
  * Bytes are those of the counters in /sys/kernel/mm/migrate_offload/stats/ and
  * are counted at the same places, so the sums agree.  How long an engine took is
- * known for a list of folios, not for each, and is shared out by bytes.
+ * known for a list of folios, not for each, and is shared out by bytes.  Folios
+ * of no cgroup count for the root cgroup: those of hugetlb, unless cgroup2 is
+ * mounted with memory_hugetlb_accounting, and those of drivers.
  *
  * A list rarely has folios of more than a few cgroups.  If it has more than
  * MIGRATE_MAX_PAYERS, the bytes of the others still count for their cgroups, but
@@ -49,11 +51,8 @@ void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 			bool by_engine)
 {
 	unsigned int at = payers->last, pages = folio_nr_pages(folio);
-	struct mem_cgroup *memcg = folio_memcg(folio);
+	struct mem_cgroup *memcg = folio_memcg(folio) ?: root_mem_cgroup;
 
-	/* Not that of anybody: the memory controller is off, for example. */
-	if (!memcg)
-		return;
 	if (at >= payers->nr || payers->of[at].memcg != memcg) {
 		at = migrate_payer_find(payers, memcg);
 		payers->last = at;
@@ -80,8 +79,6 @@ void migrate_payers_add_list(struct migrate_payers *payers,
 {
 	struct folio *folio;
 
-	if (mem_cgroup_disabled())
-		return;
 	list_for_each_entry(folio, folios, lru)
 		if (folio_test_hugetlb(folio) == hugetlb)
 			migrate_payers_add(payers, folio, false);
@@ -105,8 +102,6 @@ void migrate_payers_settle(struct migrate_payers *payers)
 	u64 nr[NR_MIGRATE_MEMCG_ITEMS];
 	unsigned int i;
 
-	if (mem_cgroup_disabled())
-		return;
 	for (i = 0; i < payers->nr; i++) {
 		const struct migrate_payer *payer = &payers->of[i];
 
