@@ -30,6 +30,7 @@
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/sched/bandwidth.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -368,14 +369,28 @@ void migrate_part_count(struct migrate_windows *w,
 	migrate_part_count_to(migrate_engine_stats(w->engine), part);
 }
 
-/* The engine is done with all that it was given, and has said what it took. */
+/*
+ * Helpers have noted what they spent.  If that is more than the limit of this task
+ * has left, it will be stopped, for many periods maybe: not while any folio of its
+ * is out of reach.
+ */
+void migrate_windows_charge(struct migrate_windows *w)
+{
+	u64 ns = atomic64_xchg(&w->stream.helper_ns, 0);
+
+	if (!ns)
+		return;
+	cfs_bandwidth_charge(current, ns);
+	w->payers.helper_ns += ns;
+	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+			      MO_HELPER_NS, ns);
+	migrate_offload_count(migrate_engine_stats(w->engine), MO_HELPER_NS, ns);
+}
+
+/* The engine is done with all that it was given: no helper notes any more. */
 void migrate_windows_settle(struct migrate_windows *w)
 {
-	w->payers.helper_ns = w->stream.helper_ns;
-	migrate_offload_count(migrate_offload_reason_stats[w->reason],
-			      MO_HELPER_NS, w->stream.helper_ns);
-	migrate_offload_count(migrate_engine_stats(w->engine), MO_HELPER_NS,
-			      w->stream.helper_ns);
+	migrate_windows_charge(w);
 	migrate_payers_settle(&w->payers);
 }
 

@@ -126,10 +126,7 @@ struct migrate_stats_attribute {
 /* One more than can be under way: there is always a free one. */
 #define MIGRATE_NR_WINDOW_IDS (MIGRATE_MAX_WINDOWS + 1)
 
-/*
- * A part of a window: what an engine sees at once.  On x86 a window of small
- * folios is just so long.
- */
+/* Of a part of a window, which an engine sees at once.  On x86, of a whole one. */
 #define MIGRATE_PART_MAX_PAIRS 512
 
 /* What became of the folios of a part. */
@@ -591,6 +588,7 @@ void migrate_windows_enter(struct migrate_windows *w,
 			   unsigned int nr_folios, bool needed);
 void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
+void migrate_windows_charge(struct migrate_windows *w);
 void migrate_windows_settle(struct migrate_windows *w);
 void migrate_windows_count_over(const struct migrate_windows *w);
 void migrate_trace_folio(struct migrate_windows *w, size_t bytes,

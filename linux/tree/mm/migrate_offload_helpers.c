@@ -13,6 +13,7 @@
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/bandwidth.h>
+#include <linux/sched/cputime.h>
 #include <linux/sched/isolation.h>
 #include <linux/sched/topology.h>
 #include <linux/topology.h>
@@ -176,22 +177,55 @@ bool migrate_may_use_helpers(void)
 EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
 
 /**
- * migrate_copy_charge_helpers - others have copied for the current task
+ * migrate_copy_may_help - may others go on to copy for a task?
  * @stream: for what.
- * @ns: CPU time that they have spent on it since this was called last.
  *
- * It is taken from what cpu.max allows the cgroup of the task, which asked for
- * it, and is counted for the cgroups whose memory migrates.  For an engine to
- * call now and then, as what was spent meanwhile was not limited by anything.
+ * For helpers to ask after each piece of work, and for the task before it has
+ * others help.
  *
- * Context: in migrate_engine_ops.submit, .reap or .close of the stream.
+ * Context: any but NMI; the result is a hint.
+ * Return: whether what cpu.max allows the cgroup of the task is not used up,
+ * what helpers have spent on this stream included.
  */
-void migrate_copy_charge_helpers(struct migrate_copy_stream *stream, u64 ns)
+bool migrate_copy_may_help(const struct migrate_copy_stream *stream)
 {
-	stream->helper_ns += ns;
-	cfs_bandwidth_charge(current, ns);
+	return cfs_bandwidth_is_left(stream->task,
+				     atomic64_read(&stream->helper_ns));
 }
-EXPORT_SYMBOL_GPL(migrate_copy_charge_helpers);
+EXPORT_SYMBOL_GPL(migrate_copy_may_help);
+
+/**
+ * migrate_helper_cpu_ns - how much CPU time has the current task used?
+ *
+ * For a helper, which is to say what it spends.  Unlike a clock this stands still
+ * while others have the CPU.
+ *
+ * Context: task; takes the lock of the run queue.
+ * Return: nanoseconds since the task began.
+ */
+u64 migrate_helper_cpu_ns(void)
+{
+	return task_sched_runtime(current);
+}
+EXPORT_SYMBOL_GPL(migrate_helper_cpu_ns);
+
+/**
+ * migrate_copy_note_helpers - others have spent CPU time for a task
+ * @stream: for what.
+ * @ns: how much, by migrate_helper_cpu_ns().
+ *
+ * It will be taken from what cpu.max allows the cgroup of the task, which asked
+ * for it, and be counted for the cgroups whose memory migrates.  Not before
+ * nothing of that memory is out of reach: what is not there to be taken has the
+ * task stopped.  To be called often: what was not noted is not limited.
+ *
+ * Context: any, until migrate_engine_ops.close of the stream returns.
+ */
+void migrate_copy_note_helpers(struct migrate_copy_stream *stream, u64 ns)
+{
+	atomic64_add(ns, &stream->helper_ns);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_note_helpers);
 
 /**
  * migrate_pick_idle_cpus - find idle CPUs near a node

@@ -242,6 +242,8 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	migrate_part_note_engine(part);
 	migrate_part_count(w, part);
 	migrate_trace_part(w, part);
+	if (w->engine)
+		migrate_windows_charge(w);
 }
 
 void __migrate_huge_finish(struct migrate_huge *huge)

@@ -7,7 +7,7 @@
  * administrator's as often as not, which is in no cgroup of interest; and to
  * migrate memory is a cost of having it, like reclaiming it, which memory.stat
  * counts in the same way.  CPU time is another matter: what cpu.max allows is
- * that of the task that asks, see migrate_copy_charge_helpers().
+ * that of the task that asks, see migrate_copy_note_helpers().
  *
  * Bytes are those of the counters in /sys/kernel/mm/migrate_offload/stats/ and
  * are counted at the same places, so the sums agree.  How long an engine took is

@@ -65,13 +65,12 @@ struct mtcopy_stream {
 	struct llist_head done;		/* pairs to report, the latest first */
 	wait_queue_head_t wait;		/* the caller, for @done */
 	bool closing;			/* nothing will come any more */
-	atomic64_t helper_ns;		/* CPU time, of all helpers */
+	struct migrate_copy_stream *core; /* which this is the private part of */
 
 	int nid;			/* of the last batch */
 	u64 asked_ns;			/* for CPUs, the last time */
 	size_t submitted;		/* bytes */
 	unsigned int nr_pairs;		/* in flight */
-	u64 charged_ns;			/* of that */
 	struct list_head spare;		/* jobs to use again */
 	struct cpumask allowed;		/* by the caller's cpuset */
 	struct cpumask cpus;

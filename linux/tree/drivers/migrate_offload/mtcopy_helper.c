@@ -91,26 +91,31 @@ static bool mtcopy_linger(struct mtcopy_stream *stream, u64 linger_ns)
 
 /*
  * Go, unless there is something to do after all: a batch that was submitted
- * counts on those who were there.  Only who is not alone goes in any case.
+ * counts on those who were there.  Only who @must goes in any case.
  */
-static bool mtcopy_leave(struct mtcopy_stream *stream, bool alone)
+static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 {
 	bool leaves;
 
 	spin_lock(&stream->lock);
-	leaves = !alone || list_empty(&stream->ready);
+	leaves = must || list_empty(&stream->ready);
 	stream->nr_helpers -= leaves;
 	spin_unlock(&stream->lock);
 	return leaves;
 }
 
-/* Say what was spent since @begin, and begin anew. */
-static u64 mtcopy_note_spent(struct mtcopy_stream *stream, u64 begin)
+/*
+ * Note the CPU time since @cpu_ns, and begin anew: not that of others who had the
+ * CPU meanwhile, be it for a second.  Returns whether to go on: nobody else wants
+ * the CPU, and the caller's limit is not reached.
+ */
+static bool mtcopy_note_spent(struct mtcopy_stream *stream, u64 *cpu_ns)
 {
-	u64 now = local_clock();
+	u64 now = migrate_helper_cpu_ns();
 
-	atomic64_add(now - begin, &stream->helper_ns);
-	return now;
+	migrate_copy_note_helpers(stream->core, now - *cpu_ns);
+	*cpu_ns = now;
+	return single_task_running() && migrate_copy_may_help(stream->core);
 }
 
 static void mtcopy_helper_fn(struct work_struct *work)
@@ -118,30 +123,30 @@ static void mtcopy_helper_fn(struct work_struct *work)
 	struct mtcopy_helper *helper =
 		container_of(work, struct mtcopy_helper, work);
 	struct mtcopy_stream *stream = helper->stream;
-	u64 ns, now, begin = local_clock();
+	u64 ns, begin = local_clock();
+	u64 cpu_ns = migrate_helper_cpu_ns();
 	struct mtcopy_job *job;
+	bool goes_on = true;
 	unsigned int chunk;
 
-	now = begin;
 	for (;;) {
-		while ((job = mtcopy_take(stream, &chunk))) {
+		while (goes_on && (job = mtcopy_take(stream, &chunk))) {
 			mtcopy_copy_chunk(stream, job, chunk);
-			now = mtcopy_note_spent(stream, now);
-			if (!single_task_running())
-				break;
+			goes_on = mtcopy_note_spent(stream, &cpu_ns);
 		}
-		ns = clamp(now - begin, MTCOPY_LINGER_MIN_NS,
+		ns = clamp(local_clock() - begin, MTCOPY_LINGER_MIN_NS,
 			   MTCOPY_LINGER_MAX_NS);
-		if (!job && mtcopy_linger(stream, ns)) {
-			now = mtcopy_note_spent(stream, now);
-			begin = now;
+		if (goes_on && mtcopy_linger(stream, ns)) {
+			goes_on = mtcopy_note_spent(stream, &cpu_ns);
+			begin = local_clock();
 			continue;
 		}
+		goes_on = mtcopy_note_spent(stream, &cpu_ns);
 		helper->alone = single_task_running();
-		if (mtcopy_leave(stream, helper->alone))
+		if (mtcopy_leave(stream, !goes_on))
 			break;
 	}
-	mtcopy_note_spent(stream, now);
+	mtcopy_note_spent(stream, &cpu_ns);
 	/* The stream may be gone as soon as the caller sees this. */
 	smp_store_release(&helper->busy, false);
 }

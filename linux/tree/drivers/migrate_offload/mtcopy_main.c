@@ -14,10 +14,11 @@
  *
  * The caller can do it all alone, so it never waits for a helper to start, only
  * for those in the middle of a chunk: first spinning, as that is a moment, and
- * then asleep.  Where helpers would not pay, because there is little to copy or
- * no CPU is idle, a batch is declined and the ordinary path copies it.  Helpers
- * run from a workqueue with a rescuer, and nothing is allocated with reclaim:
- * the caller may be reclaiming memory itself.
+ * then asleep.  So helpers may go after any chunk, and do so when they and the
+ * caller have used up what cpu.max allows its cgroup.  Where helpers would not
+ * pay, because there is little to copy or no CPU is idle, a batch is declined and
+ * the ordinary path copies it.  Helpers run from a workqueue with a rescuer, and
+ * nothing is allocated with reclaim: the caller may be reclaiming memory itself.
  *
  * Who may touch what:
  *
@@ -26,9 +27,10 @@
  *   of the chunk, as till then a pair of the job is not done; afterwards nothing
  *   but the stream.  So the caller may let go of a job when all its pairs are
  *   done, without asking who was at it.
- * - A helper may touch the stream until it clears mtcopy_helper.busy, which is
- *   the last thing it does.  The caller lets go of the stream when no helper is
- *   busy.  All else in a stream is the caller's, unless it says otherwise.
+ * - A helper may touch the stream, and the core's, until it clears
+ *   mtcopy_helper.busy, which is the last thing it does.  The caller lets go of
+ *   the stream when no helper is busy.  All else in a stream is the caller's,
+ *   unless it says otherwise.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -95,8 +97,8 @@ static unsigned int mtcopy_wanted_threads(size_t bytes)
 
 static bool mtcopy_wants(int dst_nid, size_t bytes)
 {
-	return mtcopy_wanted_threads(bytes) >= 2 && migrate_any_idle_cpu() &&
-		migrate_may_use_helpers();
+	return mtcopy_wanted_threads(bytes) >= 2 && migrate_may_use_helpers() &&
+		migrate_any_idle_cpu();
 }
 
 static int mtcopy_open(struct migrate_copy_stream *copy_stream)
@@ -118,6 +120,7 @@ static int mtcopy_open(struct migrate_copy_stream *copy_stream)
 	init_waitqueue_head(&stream->wait);
 	mtcopy_init_helpers(stream);
 	migrate_allowed_cpus(&stream->allowed);
+	stream->core = copy_stream;
 	copy_stream->private = stream;
 	return 0;
 }
@@ -172,18 +175,6 @@ static unsigned int mtcopy_threads_for(const struct mtcopy_stream *stream,
 	return nr;
 }
 
-/* Have what helpers have spent come off the limit of the caller's cgroup. */
-static void mtcopy_charge(struct migrate_copy_stream *copy_stream)
-{
-	struct mtcopy_stream *stream = copy_stream->private;
-	u64 spent_ns = atomic64_read(&stream->helper_ns);
-
-	if (spent_ns == stream->charged_ns)
-		return;
-	migrate_copy_charge_helpers(copy_stream, spent_ns - stream->charged_ns);
-	stream->charged_ns = spent_ns;
-}
-
 /*
  * What comes when there is no helper, and none can be had, is declined: the
  * caller is no faster than the ordinary path.  The next may have better luck.
@@ -197,8 +188,7 @@ static int mtcopy_submit(struct migrate_copy_stream *copy_stream,
 
 	if (batch->nr_pairs > MTCOPY_MAX_PAIRS)
 		return -EOPNOTSUPP;
-	mtcopy_charge(copy_stream);
-	if (!migrate_may_use_helpers())
+	if (!migrate_copy_may_help(copy_stream))
 		return -EBUSY;
 
 	nr_threads = mtcopy_threads_for(stream, copy_stream->bytes,
@@ -278,9 +268,8 @@ static void mtcopy_ask_again(struct migrate_copy_stream *copy_stream)
 	if (now - stream->asked_ns < MTCOPY_ASK_NS)
 		return;
 	stream->asked_ns = now;
-	mtcopy_charge(copy_stream);
 	nr_threads = mtcopy_wanted_threads(READ_ONCE(stream->ready_bytes));
-	if (nr_threads >= 2 && migrate_may_use_helpers() &&
+	if (nr_threads >= 2 && migrate_copy_may_help(copy_stream) &&
 	    mtcopy_find_cpus(stream, stream->nid, nr_threads - 1))
 		mtcopy_start_helpers(stream);
 }
@@ -312,7 +301,6 @@ static void mtcopy_close(struct migrate_copy_stream *copy_stream)
 	struct mtcopy_job *job, *next;
 
 	mtcopy_end_helpers(stream);
-	mtcopy_charge(copy_stream);
 	list_for_each_entry_safe(job, next, &stream->spare, list)
 		mempool_free(job, mtcopy_jobs);
 	mempool_free(stream, mtcopy_streams);

@@ -16,6 +16,7 @@
 struct cpumask;
 struct folio;
 struct module;
+struct task_struct;
 
 #define MIGRATOR_NAME_LEN 32
 
@@ -109,8 +110,9 @@ struct migrate_copy_batch {
  * @dst_nid: the node of the first destination.  Usually that of all.
  * @bytes: how much there is to migrate, in all batches: not all of it may come.
  * @private: the engine's, from @open to @close.
- * @helper_ns: CPU time that others have spent on it, see
- *	migrate_copy_charge_helpers().  Core's.
+ * @task: who migrates.  Core's.
+ * @helper_ns: CPU time that others have spent on it and that was not charged
+ *	yet, see migrate_copy_note_helpers().  Core's.
  *
  * While an engine is at one batch, the core unmaps the folios of the next and
  * moves those of the one before.  A stream belongs to one task, which makes all
@@ -122,7 +124,8 @@ struct migrate_copy_stream {
 	int dst_nid;
 	size_t bytes;
 	void *private;
-	u64 helper_ns;
+	struct task_struct *task;
+	atomic64_t helper_ns;
 };
 
 /**
@@ -201,7 +204,9 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 				    struct cpumask *picked);
 bool migrate_any_idle_cpu(void);
 bool migrate_may_use_helpers(void);
-void migrate_copy_charge_helpers(struct migrate_copy_stream *stream, u64 ns);
+bool migrate_copy_may_help(const struct migrate_copy_stream *stream);
+u64 migrate_helper_cpu_ns(void);
+void migrate_copy_note_helpers(struct migrate_copy_stream *stream, u64 ns);
 void migrate_copy_done(struct migrate_copy_batch *batch, unsigned int pair);
 void migrate_copy_hold(struct migrate_copy_pair *pair);
 void migrate_copy_unhold(struct folio *src, struct folio *dst);
