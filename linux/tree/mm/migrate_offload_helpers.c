@@ -270,17 +270,31 @@ EXPORT_SYMBOL_GPL(migrate_pick_idle_cpus);
 /**
  * migrate_any_idle_cpu - is there a CPU for migrate_pick_idle_cpus() to find?
  *
- * Context: any but NMI; the result is a hint.
- * Return: whether a CPU other than the caller's is idle and not isolated.
+ * Context: task; takes a spinlock of cpusets.  The result is a hint.
+ * Return: whether a CPU other than the caller's is idle, not isolated, and one
+ * of migrate_allowed_cpus().
  */
 bool migrate_any_idle_cpu(void)
 {
 	int cpu, this_cpu = raw_smp_processor_id();
+	bool known, found = false;
+	cpumask_var_t allowed;
 
-	for_each_online_cpu(cpu)
-		if (cpu != this_cpu && cpu_can_help(cpu))
-			return true;
-	return false;
+	/* The caller may be reclaiming memory.  Without any, all are allowed. */
+	known = alloc_cpumask_var(&allowed, __GFP_NOWARN | __GFP_NOMEMALLOC);
+	if (known)
+		migrate_allowed_cpus(allowed);
+	for_each_online_cpu(cpu) {
+		if (cpu == this_cpu ||
+		    (known && !cpumask_test_cpu(cpu, allowed)))
+			continue;
+		found = cpu_can_help(cpu);
+		if (found)
+			break;
+	}
+	if (known)
+		free_cpumask_var(allowed);
+	return found;
 }
 EXPORT_SYMBOL_GPL(migrate_any_idle_cpu);
 
