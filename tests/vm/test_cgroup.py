@@ -9,7 +9,14 @@ from helpers import guests
 
 pytestmark = pytest.mark.vm
 
-_TESTS = ("add_up", "cpu_max", "cpuset")
+_TESTS = (
+    "add_up",
+    "uncharged",
+    "cpu_max",
+    "cpuset",
+    "owed_is_paid",
+    "cpu_time",
+)
 
 
 @pytest.mark.parametrize("name", _TESTS)

@@ -20,6 +20,8 @@
  *			whatever the order in which they are done
  *   waits_in_vain	how often the core wanted to wait for news, with what was
  *			reported early not looked at
+ *   helper_ms		with the next batch, say that others have spent so much CPU
+ *			time on it
  *   streams		how many there were
  *   max_in_flight	the most batches that a stream had in flight at once;
  *			can be set
@@ -92,6 +94,7 @@ static atomic_t decline_nth;
 static u32 pair_delay_us;
 static bool report_early;
 static atomic_t nr_waits_in_vain;
+static atomic_t helper_ms;
 static atomic_t nr_streams;
 static atomic_t max_in_flight;
 
@@ -283,6 +286,8 @@ static int test_stream_submit(struct migrate_copy_stream *copy_stream,
 	if (!job)
 		return -EBUSY;
 
+	migrate_copy_note_helpers(copy_stream, atomic_xchg(&helper_ms, 0) *
+				  (u64)NSEC_PER_MSEC);
 	atomic_inc(&test_in_copy);
 	test_fill_job(job, batch);
 	/* Raced by other streams, which at worst hide a larger number. */
@@ -373,6 +378,7 @@ void test_stream_create_files(struct dentry *dir)
 	debugfs_create_bool("report_early", 0600, dir, &report_early);
 	debugfs_create_atomic_t("waits_in_vain", 0400, dir, &nr_waits_in_vain);
 	debugfs_create_file("order", 0600, dir, NULL, &order_fops);
+	debugfs_create_atomic_t("helper_ms", 0600, dir, &helper_ms);
 	debugfs_create_atomic_t("streams", 0400, dir, &nr_streams);
 	debugfs_create_atomic_t("max_in_flight", 0600, dir, &max_in_flight);
 }

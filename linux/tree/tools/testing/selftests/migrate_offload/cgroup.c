@@ -3,145 +3,29 @@
  * Who asked, and who pays: what cgroups are told about migration, and what their
  * limits keep others from doing for them.
  *
- *	add_up		three cgroups migrate at once, and what they are told adds
- *			up to what the counters of all say
+ *	add_up		three cgroups migrate at once, one of them hugetlb memory,
+ *			too, and what they are told adds up to what the counters
+ *			of all say
+ *	uncharged	memory of no cgroup counts for the root cgroup
  *	cpu_max		helpers take no more than cpu.max allows
  *	cpuset		nor any CPU that is not in cpuset.cpus
+ *	owed_is_paid	a cgroup that owes what helpers took is stopped when nothing
+ *			of it is out of reach, pays also while it has nothing to do,
+ *			and is free when the limit is
+ *	cpu_time	helpers are not charged for others who have their CPU
  */
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../kselftest.h"
-#include "mo_area.h"
+#include "mo_cgroup.h"
 #include "mo_util.h"
 
-#define NR_GROUPS 3
 #define TRIPS 4
 #define PAUSE_US 20000
 #define LIMITED_S 4
-/* cpu.max, of 100 ms. */
-#define QUOTA_US 10000
-#define PERIOD_US 100000
-
-/* memory.stat is exact two seconds later at the latest, see FLUSH_TIME. */
-#define FLUSHED_MS 6000
-
-static char top[] = "/tmp/mo_cgroup.XXXXXX";
-static bool failed;
-
-#define expect(ok) expect_at(ok, #ok, __LINE__)
-
-static void expect_at(bool ok, const char *what, int line)
-{
-	if (ok)
-		return;
-	failed = true;
-	printf("# line %d: not so: %s\n", line, what);
-}
-
-static const char *group_file(int group, const char *name)
-{
-	static char path[128];
-
-	snprintf(path, sizeof(path), "%s/mo%d/%s", top, group, name);
-	return path;
-}
-
-/* A figure of memory.stat or cpu.stat. */
-static long long group_stat(int group, const char *file, const char *name)
-{
-	static char text[16384];
-	char key[64], *at;
-
-	mo_read(group_file(group, file), text, sizeof(text));
-	snprintf(key, sizeof(key), "\n%s ", name);
-	at = strstr(text, key);
-	if (at)
-		return atoll(at + strlen(key));
-	if (!strncmp(text, key + 1, strlen(key + 1)))
-		return atoll(text + strlen(key + 1));
-	mo_die("no %s in %s", name, group_file(group, file));
-}
-
-static const char *groups_make(void)
-{
-	char path[64];
-	int i;
-
-	if (!mkdtemp(top))
-		return "cannot make a directory in /tmp";
-	if (mount("cgroup2", top, "cgroup2", 0, NULL))
-		return "cannot mount cgroups";
-	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", top);
-	if (mo_try_write(path, "+memory +cpu +cpuset"))
-		return "no control of memory, cpu and cpuset by cgroups";
-	for (i = 0; i < NR_GROUPS; i++) {
-		snprintf(path, sizeof(path), "%s/mo%d", top, i);
-		if (mkdir(path, 0755))
-			return "cannot make cgroups";
-	}
-	return NULL;
-}
-
-static void groups_remove(void)
-{
-	char path[64];
-	int i;
-
-	for (i = 0; i < NR_GROUPS; i++) {
-		snprintf(path, sizeof(path), "%s/mo%d", top, i);
-		rmdir(path);
-	}
-	umount(top);
-	rmdir(top);
-}
-
-/* In a process of its own, which may stop the test: have memory in a cgroup. */
-static struct mo_area *child_enter(int group, size_t bytes, size_t folio_bytes)
-{
-	static struct mo_area area;
-	const char *why_not;
-	char pid[16];
-
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	mo_write(group_file(group, "cgroup.procs"), pid);
-	why_not = mo_map(&area, MO_ANON, bytes, folio_bytes);
-	if (why_not)
-		mo_die("group %d: %s", group, why_not);
-	return &area;
-}
-
-/*
- * There and back; 1 if anything was left behind or is not as it was.  With pauses,
- * so that others find a CPU for helpers now and then.
- */
-static int child_trips(struct mo_area *area, int trips, int pause_us)
-{
-	int i, left = 0;
-
-	for (i = 0; i < 2 * trips; i++) {
-		left |= mo_move(area, mo_nodes[(i + 1) % 2]) != 0;
-		left |= !mo_content_ok(area);
-		usleep(pause_us);
-	}
-	return left;
-}
-
-static void child_wait(pid_t child)
-{
-	int status;
-
-	expect(waitpid(child, &status, 0) == child);
-	expect(WIFEXITED(status) && !WEXITSTATUS(status));
-}
 
 static const char *const items[] = {
 	"migrate_bytes", "migrate_engine_bytes", "migrate_engine_ns",
@@ -150,23 +34,73 @@ static const char *const items[] = {
 
 enum { BYTES, ENGINE_BYTES, ENGINE_NS, HELPER_NS, NR_ITEMS };
 
-static void groups_sum(long long *sums)
+/* What the three were told, the root cgroup, /proc/vmstat, and the counters. */
+struct sums {
+	long long groups[NR_ITEMS], root[NR_ITEMS], vm[NR_ITEMS], all[NR_ITEMS];
+};
+
+static long long vm_stat(const char *name)
 {
+	char line[128], key[64];
+	long long nr = -1;
+	FILE *file = fopen("/proc/vmstat", "r");
+
+	if (!file)
+		mo_die("cannot open /proc/vmstat: %m");
+	snprintf(key, sizeof(key), "%s ", name);
+	while (nr < 0 && fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, strlen(key)))
+			nr = atoll(line + strlen(key));
+	fclose(file);
+	if (nr < 0)
+		mo_die("no %s in /proc/vmstat", name);
+	return nr;
+}
+
+static struct sums sum_up(void)
+{
+	struct sums sums = {};
 	int i, g;
 
 	for (i = 0; i < NR_ITEMS; i++) {
-		sums[i] = 0;
 		for (g = 0; g < NR_GROUPS; g++)
-			sums[i] += group_stat(g, "memory.stat", items[i]);
+			sums.groups[i] += group_stat(g, "memory.stat", items[i]);
+		sums.root[i] = group_stat(ROOT_GROUP, "memory.stat", items[i]);
+		sums.vm[i] = vm_stat(items[i]);
 	}
+	sums.all[ENGINE_BYTES] = mo_counter("engine_bytes");
+	sums.all[BYTES] = sums.all[ENGINE_BYTES] + mo_counter("cpu_bytes");
+	sums.all[ENGINE_NS] = mo_counter("engine_ns");
+	sums.all[HELPER_NS] = mo_counter("helper_ns");
+	return sums;
 }
 
-static void all_sum(long long *sums)
+/* What has come since then, when memory.stat is exact again. */
+static struct sums sum_up_since(const struct sums *before)
 {
-	sums[ENGINE_BYTES] = mo_counter("engine_bytes");
-	sums[BYTES] = sums[ENGINE_BYTES] + mo_counter("cpu_bytes");
-	sums[ENGINE_NS] = mo_counter("engine_ns");
-	sums[HELPER_NS] = mo_counter("helper_ns");
+	struct sums sums;
+	int i, waited_ms = 0;
+
+	do {
+		usleep(100000);
+		sums = sum_up();
+		for (i = 0; i < NR_ITEMS; i++) {
+			sums.groups[i] -= before->groups[i];
+			sums.root[i] -= before->root[i];
+			sums.vm[i] -= before->vm[i];
+			sums.all[i] -= before->all[i];
+		}
+	} while (sums.root[BYTES] != sums.all[BYTES] &&
+		 (waited_ms += 100) < FLUSHED_MS);
+	return sums;
+}
+
+static void print_sums(const char *engine, const char *whose,
+		       const long long *sums)
+{
+	printf("# %s: %-7s %lld bytes, %lld by the engine in %lld ns, helpers %lld ns\n",
+	       engine, whose, sums[BYTES], sums[ENGINE_BYTES], sums[ENGINE_NS],
+	       sums[HELPER_NS]);
 }
 
 static bool within_2_percent(long long a, long long b)
@@ -174,75 +108,82 @@ static bool within_2_percent(long long a, long long b)
 	return llabs(a - b) * 50 <= b;
 }
 
-static void diff(long long *after, const long long *before)
+static void expect_sums(const long long *sums, const long long *all)
 {
-	int i;
-
-	for (i = 0; i < NR_ITEMS; i++)
-		after[i] -= before[i];
+	expect(sums[BYTES] == all[BYTES]);
+	expect(sums[ENGINE_BYTES] == all[ENGINE_BYTES]);
+	expect(within_2_percent(sums[ENGINE_NS], all[ENGINE_NS]));
+	expect(within_2_percent(sums[HELPER_NS], all[HELPER_NS]));
 }
 
+/* Who migrates in add_up: in which cgroup, and what. */
+static const struct mover {
+	int group;
+	enum mo_type type;
+	size_t bytes;
+	size_t folio_bytes;
+} movers[] = {
+	{ 0, MO_ANON, 4 * SZ_2M, SZ_4K },
+	{ 1, MO_ANON, 4 * SZ_2M, 16 * SZ_4K },
+	{ 2, MO_ANON, 4 * SZ_2M, SZ_2M },
+	{ 0, MO_HUGETLB, 2 * SZ_2M, SZ_2M },
+};
+
 /* Have memory, say so, and migrate it when all others have theirs, too. */
-static void add_up_child(int group, size_t folio_bytes, int ready, int *go)
+static void add_up_child(unsigned int nr, int ready, int *go)
 {
-	struct mo_area *area = child_enter(group, 4 * SZ_2M, folio_bytes);
+	const struct mover *mover = &movers[nr];
+	struct mo_area *area = child_map(mover->group, mover->type, mover->bytes,
+					 mover->folio_bytes);
 	char byte = 0;
+	int left;
 
 	close(go[1]);
 	if (write(ready, &byte, 1) != 1 || read(go[0], &byte, 1))
 		_exit(KSFT_FAIL);
-	_exit(child_trips(area, TRIPS, (group + 1) * PAUSE_US));
+	left = child_trips(area, TRIPS, (nr + 1) * PAUSE_US);
+	mo_unmap(area);
+	_exit(left);
 }
 
 static void test_add_up_with(const char *engine)
 {
-	static const size_t folio_bytes[NR_GROUPS] = { SZ_4K, 16 * SZ_4K, SZ_2M };
-	long long groups_before[NR_ITEMS], groups[NR_ITEMS];
-	long long all_before[NR_ITEMS], all[NR_ITEMS];
-	int g, waited_ms = 0, ready[2], go[2];
-	pid_t children[NR_GROUPS];
+	pid_t children[ARRAY_SIZE(movers)];
+	struct sums before, sums;
+	long long least = 0;
+	int ready[2], go[2];
+	unsigned int i;
 	char byte;
 
 	mo_select(engine);
-	groups_sum(groups_before);
-	all_sum(all_before);
+	before = sum_up();
 	if (pipe(ready) || pipe(go))
 		mo_die("no pipes: %m");
-	for (g = 0; g < NR_GROUPS; g++) {
-		children[g] = fork();
-		if (!children[g])
-			add_up_child(g, folio_bytes[g], ready[1], go);
+	for (i = 0; i < ARRAY_SIZE(movers); i++) {
+		least += movers[i].bytes * 2 * TRIPS;
+		children[i] = fork();
+		if (!children[i])
+			add_up_child(i, ready[1], go);
 		/* Sizes of folios are settings of the machine: one at a time. */
 		expect(read(ready[0], &byte, 1) == 1);
 	}
 	close(go[0]);
 	close(go[1]);
-	for (g = 0; g < NR_GROUPS; g++)
-		child_wait(children[g]);
+	for (i = 0; i < ARRAY_SIZE(movers); i++)
+		child_wait(children[i]);
 	close(ready[0]);
 	close(ready[1]);
-	all_sum(all);
-	diff(all, all_before);
-	do {
-		usleep(100000);
-		groups_sum(groups);
-		diff(groups, groups_before);
-	} while (groups[BYTES] != all[BYTES] && (waited_ms += 100) < FLUSHED_MS);
-
-	printf("# %s: cgroups %lld bytes, %lld by the engine in %lld ns, helpers %lld ns\n",
-	       engine, groups[BYTES], groups[ENGINE_BYTES], groups[ENGINE_NS],
-	       groups[HELPER_NS]);
-	printf("# %s: all     %lld bytes, %lld by the engine in %lld ns, helpers %lld ns\n",
-	       engine, all[BYTES], all[ENGINE_BYTES], all[ENGINE_NS],
-	       all[HELPER_NS]);
-	expect(groups[BYTES] == all[BYTES]);
-	expect(groups[ENGINE_BYTES] == all[ENGINE_BYTES]);
-	expect(within_2_percent(groups[ENGINE_NS], all[ENGINE_NS]));
-	expect(within_2_percent(groups[HELPER_NS], all[HELPER_NS]));
-	/* Each area, there and back, and all of it was in the cgroups. */
-	expect(all[BYTES] >= NR_GROUPS * 4LL * SZ_2M * 2 * TRIPS);
-	expect(all[ENGINE_BYTES] > 0);
+	sums = sum_up_since(&before);
 	mo_select("none");
+
+	print_sums(engine, "cgroups", sums.groups);
+	print_sums(engine, "all", sums.all);
+	expect_sums(sums.groups, sums.all);
+	expect_sums(sums.root, sums.all);
+	expect_sums(sums.vm, sums.all);
+	/* Each area, there and back, and all of it was in the cgroups. */
+	expect(sums.all[BYTES] >= least);
+	expect(sums.all[ENGINE_BYTES] > 0);
 }
 
 static void test_add_up(void)
@@ -250,16 +191,37 @@ static void test_add_up(void)
 	const char *engine;
 	unsigned int i;
 
+	groups_remount("memory_hugetlb_accounting");
 	for (i = 0; (engine = mo_engine(i)); i++)
 		test_add_up_with(engine);
+	groups_remount("");
 }
 
-static long long now_ms(void)
+static void test_uncharged(void)
 {
-	struct timespec now;
+	struct sums before, sums;
+	pid_t child;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+	mo_select("cpu");
+	before = sum_up();
+	child = fork();
+	if (!child) {
+		struct mo_area *area = child_map(0, MO_HUGETLB, SZ_2M, SZ_2M);
+		int left = child_trips(area, 1, 0);
+
+		mo_unmap(area);
+		_exit(left);
+	}
+	child_wait(child);
+	sums = sum_up_since(&before);
+	mo_select("none");
+
+	print_sums("cpu", "cgroups", sums.groups);
+	print_sums("cpu", "all", sums.all);
+	expect(!sums.groups[BYTES]);
+	expect(sums.all[ENGINE_BYTES] >= 2 * (long long)SZ_2M);
+	expect_sums(sums.root, sums.all);
+	expect_sums(sums.vm, sums.all);
 }
 
 /*
@@ -276,19 +238,15 @@ static long long helped_us(int seconds, long long *used_us,
 	begin = mo_counter("helper_ns");
 	helpers = group_stat(0, "memory.stat", "migrate_helper_ns");
 	used = group_stat(0, "cpu.stat", "usage_usec");
-	*elapsed_us = now_ms() * 1000;
+	*elapsed_us = now_us();
 	child = fork();
 	if (!child) {
-		struct mo_area *area = child_enter(0, 4 * SZ_2M, SZ_2M);
-		long long until = now_ms() + seconds * 1000LL;
-		int left = 0;
+		struct mo_area *area = child_map(0, MO_ANON, 4 * SZ_2M, SZ_2M);
 
-		while (now_ms() < until)
-			left |= child_trips(area, 1, 0);
-		_exit(left);
+		_exit(child_moves(area, seconds * 1000000LL));
 	}
 	child_wait(child);
-	*elapsed_us = now_ms() * 1000 - *elapsed_us;
+	*elapsed_us = now_us() - *elapsed_us;
 	*used_us = group_stat(0, "cpu.stat", "usage_usec") - used;
 	begin = mo_counter("helper_ns") - begin;
 	do {
@@ -310,12 +268,12 @@ static void test_cpu_max(void)
 	       elapsed, helped);
 	expect(helped > 0);
 
-	mo_write(group_file(0, "cpu.max"), "10000 100000");
+	mo_write(group_file(0, "cpu.max"), LIMITED);
 	mo_select("none");
 	helped_us(LIMITED_S, &alone, &alone_elapsed);
 	mo_select("mtcopy");
 	helped = helped_us(LIMITED_S, &used, &elapsed);
-	mo_write(group_file(0, "cpu.max"), "max 100000");
+	mo_write(group_file(0, "cpu.max"), UNLIMITED);
 	mo_select("none");
 	/*
 	 * No more in all than what the limit lets through without any helper,
@@ -331,13 +289,17 @@ static void test_cpu_max(void)
 
 static void test_cpuset(void)
 {
-	long long helped, used, elapsed;
+	long long helped, used, elapsed, offered;
 
 	mo_select("mtcopy");
 	mo_write(group_file(0, "cpuset.cpus"), "0");
+	offered = mo_counter("offered_folios");
 	helped = helped_us(1, &used, &elapsed);
+	offered = mo_counter("offered_folios") - offered;
 	printf("# on CPU 0 alone: helpers %lld us\n", helped);
 	expect(!helped);
+	/* Nor is mtcopy given anything, which it could only decline. */
+	expect(!offered);
 	mo_write(group_file(0, "cpuset.cpus"), "0-1");
 	helped = helped_us(1, &used, &elapsed);
 	printf("# on CPUs 0 and 1: helpers %lld us\n", helped);
@@ -350,14 +312,29 @@ static const struct {
 	void (*run)(void);
 } tests[] = {
 	{ "add_up", test_add_up },
+	{ "uncharged", test_uncharged },
 	{ "cpu_max", test_cpu_max },
 	{ "cpuset", test_cpuset },
+	{ "owed_is_paid", test_owed_is_paid },
+	{ "cpu_time", test_cpu_time },
 };
 
-int main(void)
+/* Was it named, or none at all? */
+static bool wanted(const char *name, int argc, char **argv)
 {
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return argc < 2;
+}
+
+/* ./cgroup [TEST...] */
+int main(int argc, char **argv)
+{
+	unsigned int i, nr = 0;
 	const char *why_not;
-	size_t i;
 
 	ksft_print_header();
 	why_not = mo_cannot_run();
@@ -365,12 +342,16 @@ int main(void)
 		why_not = groups_make();
 	if (why_not)
 		ksft_exit_skip("%s\n", why_not);
-	ksft_set_plan(ARRAY_SIZE(tests));
+	for (i = 0; i < ARRAY_SIZE(tests); i++)
+		nr += wanted(tests[i].name, argc, argv);
+	ksft_set_plan(nr);
 	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		failed = false;
+		if (!wanted(tests[i].name, argc, argv))
+			continue;
+		mo_failed = false;
 		mo_reset();
 		tests[i].run();
-		ksft_test_result(!failed, "%s\n", tests[i].name);
+		ksft_test_result(!mo_failed, "%s\n", tests[i].name);
 	}
 	mo_reset();
 	groups_remove();
