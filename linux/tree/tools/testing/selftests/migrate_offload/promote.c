@@ -6,7 +6,6 @@
  *
  * Needs a node with CPUs and one without that is of a lower tier.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -23,6 +20,7 @@
 
 #include "../kselftest_harness.h"
 #include "mo_area.h"
+#include "mo_promote.h"
 #include "mo_util.h"
 
 /* Emulated machines, and kernels full of debugging, take their time. */
@@ -33,26 +31,13 @@
 #define PATH_PROMOTION PATH_OFFLOAD "promotion/"
 #define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
-#define PATH_SCAN "/sys/kernel/debug/sched/numa_balancing/"
 #define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
-#define CGROUP "promote"
 #define MPOL_DEFAULT 0
 
 #define TIERING "2"
 #define AREA_BYTES (4 * SZ_1M)
 #define AREA_PAGES (AREA_BYTES / SZ_4K)
 #define WORDS_OF_PAGE (SZ_4K / sizeof(__u64))
-
-/* A scan begins at once, and is over in one go; what is touched after it is hot. */
-static const struct {
-	const char *path, *value;
-} scan_settings[] = {
-	{ PATH_SCAN "scan_delay_ms", "50" },
-	{ PATH_SCAN "scan_period_min_ms", "50" },
-	{ PATH_SCAN "scan_period_max_ms", "200" },
-	{ PATH_SCAN "scan_size_mb", "256" },
-	{ PATH_SCAN "hot_threshold_ms", "60000" },
-};
 
 /* Writes to one word of each page after the other, and checks what it wrote. */
 struct writer {
@@ -101,33 +86,6 @@ static void writer_stop(struct writer *w)
 	pthread_join(w->thread, NULL);
 }
 
-/* A line "name number" of a file. */
-static long long read_line(const char *path, const char *name)
-{
-	FILE *file = fopen(path, "r");
-	char key[64];
-	long long number;
-
-	if (!file)
-		mo_die("cannot open %s: %m", path);
-	while (fscanf(file, "%63s %lld\n", key, &number) == 2) {
-		if (!strcmp(key, name)) {
-			fclose(file);
-			return number;
-		}
-	}
-	mo_die("no %s in %s", name, path);
-}
-
-/* CPUs keep some to themselves until they are asked. */
-static long long vm_counter(const char *name)
-{
-	char ignored[8];
-
-	mo_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
-	return read_line("/proc/vmstat", name);
-}
-
 static long long promotion(const char *name)
 {
 	char path[96];
@@ -159,7 +117,7 @@ static long long wait_for_isolated(void)
 
 	for (i = 0; i < 100 && nr; i++) {
 		usleep(20000);
-		nr = vm_counter("nr_isolated_anon") + vm_counter("nr_isolated_file");
+		nr = mo_vm_counter("nr_isolated_anon") + mo_vm_counter("nr_isolated_file");
 	}
 	return nr;
 }
@@ -189,57 +147,22 @@ static unsigned long wait_for_promotion(const struct mo_area *area,
 /* Have the kernel look at the memory so often. */
 static void wait_for_hints(long long nr)
 {
-	long long until = vm_counter("numa_hint_faults") + nr;
+	long long until = mo_vm_counter("numa_hint_faults") + nr;
 	time_t end = now_s() + WAIT_S;
 
-	while (vm_counter("numa_hint_faults") < until) {
+	while (mo_vm_counter("numa_hint_faults") < until) {
 		if (now_s() > end)
 			mo_die("NUMA balancing does not look at the memory");
 		usleep(20000);
 	}
 }
 
-/* NULL if there is a fast node with a CPU and a slow one, else the reason why not. */
-static const char *find_nodes(int *cpu)
-{
-	char text[64], path[96];
-	int first, node, tiers = 0;
-
-	mo_read("/sys/devices/system/node/has_cpu", text, sizeof(text));
-	first = atoi(text);
-	if (strpbrk(text, ",-"))
-		return "needs one node with CPUs";
-	for (node = 0; node < 1024; node++) {
-		snprintf(path, sizeof(path),
-			 "/sys/devices/virtual/memory_tiering/memory_tier%d",
-			 node);
-		tiers += mo_exists(path);
-	}
-	if (tiers < 2)
-		return "needs memory of two tiers";
-	if (mo_nodes[0] == first)
-		mo_nodes[0] = mo_nodes[1];
-	mo_nodes[1] = first;
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
-		 first);
-	*cpu = mo_read_number(path);
-	return NULL;
-}
-
-static void cgroup_write(const char *dir, const char *file, const char *text)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	mo_write(path, text);
-}
-
 FIXTURE(promote)
 {
 	struct mo_area area;
 	struct writer writer;
-	char saved[ARRAY_SIZE(scan_settings)][32];
-	char cgroups[32];	/* empty: in none */
+	char saved[MO_SCAN_SETTINGS][MO_SETTING_BYTES];
+	char cgroups[MO_SETTING_BYTES];	/* empty: in none */
 	long long freed;	/* by then */
 	bool mapped;
 };
@@ -263,22 +186,14 @@ FIXTURE_SETUP(promote)
 {
 	const char *why_not = mo_cannot_run();
 	const char *engine = getenv("ENGINE") ?: "cpu";
-	unsigned int i;
 
 	if (!why_not)
-		why_not = find_nodes(&self->writer.cpu);
+		why_not = mo_find_tiers(&self->writer.cpu);
 	if (why_not)
 		SKIP(return, "%s", why_not);
 	if (!mo_exists(PATH_PROMOTION "queued_folios"))
 		SKIP(return, "promotions do not gather in this kernel");
-	for (i = 0; i < ARRAY_SIZE(scan_settings); i++) {
-		/* Of CONFIG_SCHED_DEBUG.  Without, all takes seconds longer. */
-		if (!mo_exists(scan_settings[i].path))
-			continue;
-		mo_read(scan_settings[i].path, self->saved[i],
-			sizeof(self->saved[i]));
-		mo_write(scan_settings[i].path, scan_settings[i].value);
-	}
+	mo_scan_at_once(self->saved);
 	mo_reset();
 	mo_set_limit("max_unmapped_us", 0);
 	mo_select(engine);
@@ -293,58 +208,16 @@ FIXTURE_SETUP(promote)
 	mo_write(PATH_BALANCING, TIERING);
 }
 
-static void cgroup_leave(char *cgroups)
-{
-	char path[64];
-
-	cgroup_write(cgroups, "cgroup.procs", "0");
-	snprintf(path, sizeof(path), "%s/" CGROUP, cgroups);
-	rmdir(path);
-	umount(cgroups);
-	rmdir(cgroups);
-}
-
 FIXTURE_TEARDOWN(promote)
 {
-	unsigned int i;
-
 	if (mo_exists(PATH_BALANCING))
 		mo_write(PATH_BALANCING, "0");
 	if (self->cgroups[0])
-		cgroup_leave(self->cgroups);
+		mo_cgroup_leave(self->cgroups);
 	if (self->mapped)
 		mo_unmap(&self->area);
-	for (i = 0; i < ARRAY_SIZE(scan_settings); i++)
-		if (self->saved[i][0])
-			mo_write(scan_settings[i].path, self->saved[i]);
+	mo_scan_restore(self->saved);
 	mo_reset();
-}
-
-/* Have this process in a cgroup with a setting.  NULL, or why not. */
-static const char *cgroup_enter(char *cgroups, const char *controller,
-				const char *file, const char *text)
-{
-	static const char name[] = "/tmp/mo_promote.XXXXXX";
-	char dir[64], path[128];
-
-	memcpy(cgroups, name, sizeof(name));
-	if (!mkdtemp(cgroups))
-		mo_die("cannot make a directory: %m");
-	if (mount("cgroup2", cgroups, "cgroup2", 0, NULL))
-		mo_die("cannot mount cgroups: %m");
-	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cgroups);
-	if (mo_try_write(path, controller))
-		return "no such controller";
-	snprintf(dir, sizeof(dir), "%s/" CGROUP, cgroups);
-	if (mkdir(dir, 0700) && errno != EEXIST)
-		mo_die("cannot make a cgroup: %m");
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	if (text && !mo_exists(path))
-		return "no such limit";
-	if (text)
-		mo_write(path, text);
-	cgroup_write(dir, "cgroup.procs", "0");
-	return NULL;
 }
 
 /* All of it goes, many folios at a time, and each page is counted once. */
@@ -354,8 +227,8 @@ TEST_F_TIMEOUT(promote, gathers, TIMEOUT)
 	long long moved = promotion("moved_folios");
 	long long copied = stat_of_reason("engine_folios");
 	long long batches = stat_of_reason("batches");
-	long long promoted = vm_counter("pgpromote_success");
-	long long migrated = vm_counter("numa_pages_migrated");
+	long long promoted = mo_vm_counter("pgpromote_success");
+	long long migrated = mo_vm_counter("numa_pages_migrated");
 
 	writer_start(&self->writer);
 	EXPECT_LE(wait_for_promotion(&self->area, 0), AREA_PAGES / 10);
@@ -368,8 +241,8 @@ TEST_F_TIMEOUT(promote, gathers, TIMEOUT)
 	moved = promotion("moved_folios") - moved;
 	copied = stat_of_reason("engine_folios") - copied;
 	batches = stat_of_reason("batches") - batches;
-	promoted = vm_counter("pgpromote_success") - promoted;
-	migrated = vm_counter("numa_pages_migrated") - migrated;
+	promoted = mo_vm_counter("pgpromote_success") - promoted;
+	migrated = mo_vm_counter("numa_pages_migrated") - migrated;
 	TH_LOG("%lld folios in %lld batches, %lld by the engine, waited %lld us",
 	       moved, batches, copied, promotion("max_waited_us"));
 	EXPECT_GE(moved, folios * 9 / 10);
@@ -384,7 +257,7 @@ TEST_F_TIMEOUT(promote, gathers, TIMEOUT)
 /* The cgroup that has the memory has the same counters. */
 TEST_F_TIMEOUT(promote, counts_for_the_cgroup, TIMEOUT)
 {
-	const char *why_not = cgroup_enter(self->cgroups, "+memory",
+	const char *why_not = mo_cgroup_enter(self->cgroups, "+memory",
 					   "memory.max", NULL);
 	struct mo_area area;
 	long long promoted;
@@ -402,11 +275,11 @@ TEST_F_TIMEOUT(promote, counts_for_the_cgroup, TIMEOUT)
 	writer_stop(&self->writer);
 	EXPECT_EQ(wait_for_isolated(), 0);
 
-	snprintf(path, sizeof(path), "%s/" CGROUP "/memory.stat", self->cgroups);
-	promoted = read_line(path, "pgpromote_success");
+	snprintf(path, sizeof(path), "%s/promote/memory.stat", self->cgroups);
+	promoted = mo_read_line(path, "pgpromote_success");
 	EXPECT_GE(promoted, AREA_PAGES * 9 / 10);
 	EXPECT_LE(promoted, AREA_PAGES + AREA_PAGES / 4);
-	EXPECT_EQ(promoted, read_line(path, "numa_pages_migrated"));
+	EXPECT_EQ(promoted, mo_read_line(path, "numa_pages_migrated"));
 	EXPECT_TRUE(mo_content_ok(&area));
 	mo_unmap(&area);
 }
@@ -418,7 +291,7 @@ TEST_F_TIMEOUT(promote, keeps_to_the_cpuset, TIMEOUT)
 	char nodes[16];
 
 	snprintf(nodes, sizeof(nodes), "%d", mo_nodes[0]);
-	why_not = cgroup_enter(self->cgroups, "+cpuset", "cpuset.mems", nodes);
+	why_not = mo_cgroup_enter(self->cgroups, "+cpuset", "cpuset.mems", nodes);
 	if (why_not)
 		SKIP(return, "%s", why_not);
 	writer_start(&self->writer);
@@ -432,7 +305,7 @@ TEST_F_TIMEOUT(promote, keeps_to_the_cpuset, TIMEOUT)
 /* A task whose CPU time is limited does all of it itself. */
 TEST_F_TIMEOUT(promote, works_for_itself_under_cpu_max, TIMEOUT)
 {
-	const char *why_not = cgroup_enter(self->cgroups, "+cpu", "cpu.max",
+	const char *why_not = mo_cgroup_enter(self->cgroups, "+cpu", "cpu.max",
 					   "80000 100000");
 	long long queued = promotion("queued_folios");
 
@@ -528,8 +401,8 @@ TEST_F_TIMEOUT(promote, gives_up_behind_a_slow_engine, TIMEOUT)
 /* Its process ends while memory waits.  What was freed was not promoted. */
 TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 {
-	long long promoted = vm_counter("pgpromote_success");
-	long long migrated = vm_counter("numa_pages_migrated");
+	long long promoted = mo_vm_counter("pgpromote_success");
+	long long migrated = mo_vm_counter("numa_pages_migrated");
 	unsigned int rounds;
 
 	for (rounds = 0; rounds < ROUNDS; rounds++) {
@@ -553,8 +426,8 @@ TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 		EXPECT_EQ(waitpid(pid, NULL, 0), pid);
 	}
 	EXPECT_EQ(wait_for_isolated(), 0);
-	EXPECT_EQ(vm_counter("pgpromote_success") - promoted,
-		  vm_counter("numa_pages_migrated") - migrated);
+	EXPECT_EQ(mo_vm_counter("pgpromote_success") - promoted,
+		  mo_vm_counter("numa_pages_migrated") - migrated);
 }
 
 /* There is no memory for large folios: small ones of the same batch go. */
