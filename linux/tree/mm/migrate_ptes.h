@@ -24,7 +24,11 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 void __migrate_queue_if_partial(struct folio *folio);
 #else
 #define migrate_batch_ptes_on() false
+#endif
 
+/* Some who include this are there without an MMU, too. */
+#ifdef CONFIG_MMU
+#ifndef CONFIG_MIGRATE_BATCH_PTES
 static inline int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
 				       struct folio *folio,
 				       enum ttu_flags flags)
@@ -42,7 +46,7 @@ __migrate_map_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 static inline void __migrate_queue_if_partial(struct folio *folio)
 {
 }
-#endif /* CONFIG_MIGRATE_BATCH_PTES */
+#endif /* !CONFIG_MIGRATE_BATCH_PTES */
 
 /*
  * try_to_migrate_one() has found an entry that maps a page of @folio: unmap it,
@@ -108,5 +112,6 @@ void migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
 			unsigned int nr, pte_t pte, enum ttu_flags flags);
 void folio_remove_rmap_ptes_migrating(struct folio *folio, struct page *page,
 				      int nr_pages, struct vm_area_struct *vma);
+#endif /* CONFIG_MMU */
 
 #endif /* _MM_MIGRATE_PTES_H */

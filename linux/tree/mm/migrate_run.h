@@ -69,6 +69,7 @@ static inline void migrate_run_init(struct migrate_run *run,
  */
 static inline bool migrate_run_wants(struct folio *folio)
 {
+#ifdef CONFIG_MIGRATE_BATCH_PTES
 	unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
 		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
 	unsigned long needed = 0;
@@ -86,6 +87,10 @@ static inline bool migrate_run_wants(struct folio *folio)
 		 PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
 		(!hints ||
 		 (folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1));
+#else
+	/* Without an MMU not all of these flags are there. */
+	return false;
+#endif
 }
 
 /* Is it time to try?  Not for a while after it was in vain. */
