@@ -9,6 +9,10 @@
  * static call is pointed at nothing, and synchronize_srcu() waits for the last
  * batch that may have seen either.  So a batch that finds an engine calls this
  * engine or none, never another, and afterwards no code of the engine runs.
+ *
+ * Where static calls are no part of the code but pointers in memory, somebody may
+ * see an engine in general, and the call still as it was before it.  That was
+ * nothing: the batch is declined.
  */
 
 #include <linux/sched.h>
@@ -214,8 +218,9 @@ static void migrate_engine_point_call(const struct migrate_engine *engine)
 
 /*
  * Put an engine in a slot, or nothing: NULL.  Its module has been pinned for
- * that.  When this returns, no code of the one before runs from this slot, and
- * none will.
+ * that.  When this returns, nothing that went by this slot copies with the engine
+ * that it led to before, and nothing will: for a reason without an engine of its
+ * own, that was the one in general.
  */
 void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 {
@@ -236,12 +241,15 @@ void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 	if (general)
 		migrate_engine_point_call(engine);
 	rcu_assign_pointer(slots[slot], engine);
-	if (!general && old)
+	if (!general)
 		synchronize_srcu(&migrate_engines_srcu);
-	if (!migrate_engine_is_active(old))
-		return;
-	/* Nobody may be promoted later any more: see to those who wait for it. */
-	__migrate_promote_flush();
+	/*
+	 * Maybe nobody is promoted later any more: see to those who wait for it.
+	 * If there was no engine in general, nobody waits.
+	 */
+	if (general ? !!old : slot == MR_NUMA_MISPLACED)
+		__migrate_promote_flush();
 	/* After that: a long list is in windows only while this is on. */
-	static_branch_dec(&migrate_offload_key);
+	if (migrate_engine_is_active(old))
+		static_branch_dec(&migrate_offload_key);
 }

@@ -56,8 +56,8 @@ static void mo_test_parse_all(struct kunit *test)
 /* Registering. */
 static DECLARE_COMPLETION(mo_copy_entered);
 static DECLARE_COMPLETION(mo_copy_may_leave);
-static DECLARE_COMPLETION(mo_unregister_started);
-static DECLARE_COMPLETION(mo_unregister_done);
+static DECLARE_COMPLETION(mo_leave_started);
+static DECLARE_COMPLETION(mo_leave_done);
 static atomic_t mo_copy_left;
 
 static int mo_test_offload_copy(struct list_head *dst_list,
@@ -277,16 +277,34 @@ static int mo_test_copier(void *arg)
 	return rc;
 }
 
-static int mo_test_unregisterer(void *arg)
+static int mo_test_unregister_it(void)
 {
+	return migrate_offload_unregister(&mo_test_migrator);
+}
+
+/* Of the reason of mo_test_copier(), which uses the one in general. */
+static int mo_test_no_engine_for_reason(void)
+{
+	return migrate_engine_select_for(MR_SYSCALL, "none");
+}
+
+static int mo_test_other_engine_for_reason(void)
+{
+	return migrate_engine_select_for(MR_SYSCALL, "cpu");
+}
+
+/* Some way to have an engine not used any more. */
+static int mo_test_leaver(void *arg)
+{
+	int (*leave)(void) = arg;
 	int rc;
 
-	complete(&mo_unregister_started);
-	rc = migrate_offload_unregister(&mo_test_migrator);
+	complete(&mo_leave_started);
+	rc = leave();
 	/* Nobody may be in the engine any more. */
 	if (!rc && !atomic_read(&mo_copy_left))
 		rc = -EBUSY;
-	complete(&mo_unregister_done);
+	complete(&mo_leave_done);
 	return rc;
 }
 
@@ -328,19 +346,20 @@ static void mo_test_wants(struct kunit *test)
 }
 
 /*
- * Unregistering waits for the copy in flight: it must not return while the
- * copier is held up in the engine, and must return once it is let go.
+ * Whoever has an engine not used any more waits for the copy in flight: it must
+ * not return while the copier is held up in the engine, and must return once it is
+ * let go.
  */
-static void mo_test_unregister_while_copying(struct kunit *test)
+static void mo_test_leave_while_copying(struct kunit *test, int (*leave)(void))
 {
-	struct task_struct *copier, *unregisterer;
+	struct task_struct *copier, *leaver;
 	struct migrate_part *part;
 
 	mo_require_no_engine(test);
 	reinit_completion(&mo_copy_entered);
 	reinit_completion(&mo_copy_may_leave);
-	reinit_completion(&mo_unregister_started);
-	reinit_completion(&mo_unregister_done);
+	reinit_completion(&mo_leave_started);
+	reinit_completion(&mo_leave_done);
 	atomic_set(&mo_copy_left, 0);
 	part = migrate_part_alloc();
 	KUNIT_ASSERT_NOT_NULL(test, part);
@@ -349,23 +368,44 @@ static void mo_test_unregister_while_copying(struct kunit *test)
 
 	copier = mo_test_thread(test, mo_test_copier, &part->copy);
 	wait_for_completion(&mo_copy_entered);
-	unregisterer = mo_test_thread(test, mo_test_unregisterer, NULL);
-	wait_for_completion(&mo_unregister_started);
+	leaver = mo_test_thread(test, mo_test_leaver, leave);
+	wait_for_completion(&mo_leave_started);
 	/* Time enough to return too early, if it were to. */
 	KUNIT_EXPECT_EQ(test, 0,
-			wait_for_completion_timeout(&mo_unregister_done,
+			wait_for_completion_timeout(&mo_leave_done,
 						    msecs_to_jiffies(100)));
 
 	complete(&mo_copy_may_leave);
 	/* kthread_stop() would keep a thread that has not run from running. */
-	wait_for_completion(&mo_unregister_done);
-	KUNIT_EXPECT_EQ(test, 0, kthread_stop(unregisterer));
+	wait_for_completion(&mo_leave_done);
+	KUNIT_EXPECT_EQ(test, 0, kthread_stop(leaver));
 	KUNIT_EXPECT_EQ(test, 0, kthread_stop(copier));
-	put_task_struct(unregisterer);
+	put_task_struct(leaver);
 	put_task_struct(copier);
+	migrate_part_free(part);
+}
+
+static void mo_test_unregister_while_copying(struct kunit *test)
+{
+	mo_test_leave_while_copying(test, mo_test_unregister_it);
 	KUNIT_EXPECT_EQ(test, -EINVAL,
 			migrate_offload_unregister(&mo_test_migrator));
-	migrate_part_free(part);
+}
+
+/* What a reason has of its own is instead of the one in general. */
+static void mo_test_engine_for_reason_while_copying(struct kunit *test)
+{
+	mo_test_leave_while_copying(test, mo_test_no_engine_for_reason);
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "kunit-a");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+
+	mo_test_leave_while_copying(test, mo_test_other_engine_for_reason);
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "kunit-a");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
 }
 
 /* Engines that stream. */
@@ -494,6 +534,7 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_engine_for_reason),
 	KUNIT_CASE(mo_test_wants),
 	KUNIT_CASE(mo_test_unregister_while_copying),
+	KUNIT_CASE(mo_test_engine_for_reason_while_copying),
 	KUNIT_CASE(mo_test_register_stream),
 	KUNIT_CASE(mo_test_register_old),
 	KUNIT_CASE(mo_test_copy_done),

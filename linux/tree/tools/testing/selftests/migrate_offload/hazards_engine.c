@@ -110,6 +110,19 @@ static void wait_for_mtcopy(void)
 	mo_die("mtcopy finds no idle CPU");
 }
 
+/* The reason gets an engine of its own, or none, while the one in general copies. */
+static void leave_by_reason(const char *engine)
+{
+	static const char path[] = PATH_OFFLOAD "engine_of/syscall_or_cpuset";
+
+	mo_wait_until_copying();
+	mo_write(path, engine);
+	if (mo_read_number(PATH_TEST "in_copy"))
+		mo_die("an engine still copies for a reason that has '%s' now",
+		       engine);
+	mo_write(path, "default");
+}
+
 /* Engines come and go while others migrate; none is taken from under them. */
 static void come_and_go(void)
 {
@@ -127,6 +140,8 @@ static void come_and_go(void)
 		mo_die("cannot load mtcopy again");
 	mo_select("test");
 	mo_write(PATH_TEST "delay_us", "10000");
+	leave_by_reason("none");
+	leave_by_reason("cpu");
 	mo_wait_until_copying();
 	if (!modprobe("migrate_offload_test", true))
 		mo_die("the active engine could be unloaded");

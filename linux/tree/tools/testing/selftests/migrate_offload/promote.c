@@ -30,6 +30,7 @@
 
 #define PATH_PROMOTION PATH_OFFLOAD "promotion/"
 #define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
+#define PATH_ENGINE_OF PATH_OFFLOAD "engine_of/numa_misplaced"
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
 #define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
 #define MPOL_DEFAULT 0
@@ -319,7 +320,10 @@ TEST_F_TIMEOUT(promote, works_for_itself_under_cpu_max, TIMEOUT)
 	EXPECT_EQ(self->writer.lost, 0);
 }
 
-/* An engine is switched off: nothing waits any more when that has been done. */
+/*
+ * An engine is switched off, for all or for promotions: nothing waits any more when
+ * that has been done.
+ */
 TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
 {
 	long long queued = promotion("queued_folios");
@@ -332,9 +336,13 @@ TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
 		long long before = promotion("queued_folios");
 
 		mo_select(engine);
+		mo_write(PATH_ENGINE_OF, "default");
 		while (promotion("queued_folios") == before && now_s() < until)
 			usleep(500);
-		mo_select("none");
+		if (rounds % 2)
+			mo_write(PATH_ENGINE_OF, "none");
+		else
+			mo_select("none");
 		EXPECT_EQ(not_settled(), self->freed);
 		mo_move_once(&self->area, mo_nodes[0]);
 		rounds++;
