@@ -229,7 +229,10 @@ static struct folio *migrate_promote_alloc(struct folio *src,
 	return dst;
 }
 
-/* It was not needed.  Usually one of those that were allocated last. */
+/*
+ * It was not needed.  Usually one of those that were allocated last, and the last
+ * one in any case: what was promoted may have been freed, and allocated again.
+ */
 static void migrate_promote_free(struct folio *dst, unsigned long private)
 {
 	struct migrate_promote_queue *q = (void *)private;
@@ -239,7 +242,9 @@ static void migrate_promote_free(struct folio *dst, unsigned long private)
 		if (q->promotions[i].dst != dst)
 			continue;
 		mem_cgroup_put(q->promotions[i].memcg);
-		q->promotions[i] = q->promotions[--q->nr_promotions];
+		q->nr_promotions--;
+		memmove(&q->promotions[i], &q->promotions[i + 1],
+			(q->nr_promotions - i) * sizeof(q->promotions[i]));
 		break;
 	}
 	folio_put(dst);
