@@ -12,7 +12,7 @@
  *
  * What is isolated is not found by others who want to migrate or to reclaim
  * it.  So a queue is short, in pages and in time, and whoever calls
- * lru_add_drain_all() finds it empty.
+ * lru_add_drain_all() finds that nothing waits any more.
  *
  * The worker does what the task would have done, so it must be allowed to: the
  * node is one that the task's cpuset has, its memory policy was asked before
@@ -29,6 +29,7 @@
 #include <linux/cpuset.h>
 #include <linux/gfp.h>
 #include <linux/hrtimer.h>
+#include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/memcontrol.h>
@@ -45,6 +46,7 @@
 #include <linux/swap.h>
 #include <linux/sysfs.h>
 #include <linux/vmstat.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "internal.h"
@@ -64,6 +66,9 @@
 #define MIGRATE_PROMOTE_LATE_MS 500
 #define MIGRATE_PROMOTE_LATE_NS (MIGRATE_PROMOTE_LATE_MS * NSEC_PER_MSEC)
 
+/* Nobody else waits longer for the worker, which may wait for a device. */
+#define MIGRATE_PROMOTE_FLUSH_MS 2000
+
 /* Where a folio is on its way to, and who it is charged to. */
 struct migrate_promotion {
 	struct folio *dst;		/* may be freed as soon as it is mapped */
@@ -77,10 +82,13 @@ struct migrate_promote_queue {
 	struct hrtimer timer;
 	struct delayed_work late_work;
 
+	wait_queue_head_t ended;
 	spinlock_t lock;		/* of what follows */
 	struct list_head waiting;	/* isolated, each with a reference */
 	unsigned int nr_waiting;	/* pages of these */
 	unsigned int nr_pages;		/* and of those that the worker has */
+	u64 nr_begun;			/* times that what waited was taken */
+	u64 nr_ended;			/* and that this was seen to */
 	u64 since_ns;			/* the first of them waits */
 	u64 max_waited_ns;
 	u64 queued_folios;
@@ -328,6 +336,7 @@ static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
 	if (q->nr_waiting && waited_ns >= min_ns) {
 		list_splice_init(&q->waiting, folios);
 		swap(nr_pages, q->nr_waiting);
+		q->nr_begun++;
 		q->max_waited_ns = max(q->max_waited_ns, waited_ns);
 	}
 	spin_unlock(&q->lock);
@@ -340,9 +349,11 @@ static void migrate_promote_done(struct migrate_promote_queue *q,
 {
 	spin_lock(&q->lock);
 	q->nr_pages -= nr_pages;
+	q->nr_ended++;
 	q->moved_folios += nr_moved;
 	q->returned_folios += nr_returned;
 	spin_unlock(&q->lock);
+	wake_up_all(&q->ended);
 }
 
 static void migrate_promote_work(struct work_struct *work)
@@ -361,19 +372,13 @@ static void migrate_promote_work(struct work_struct *work)
 	migrate_promote_done(q, nr_pages, q->nr_promotions, nr_returned);
 }
 
-/*
- * A device may take seconds until it is known to be stuck.  What it has is out
- * of reach until then; what waits behind that need not be isolated for as long.
- */
-static void migrate_promote_late_work(struct work_struct *work)
+/* Put back what waits, if that is for so long. */
+static void migrate_promote_give_up(struct migrate_promote_queue *q, u64 min_ns)
 {
-	struct migrate_promote_queue *q =
-		container_of(to_delayed_work(work),
-			     struct migrate_promote_queue, late_work);
 	unsigned int nr_pages, nr_returned;
 	LIST_HEAD(folios);
 
-	nr_pages = migrate_promote_take(q, MIGRATE_PROMOTE_LATE_NS, &folios);
+	nr_pages = migrate_promote_take(q, min_ns, &folios);
 	if (!nr_pages)
 		return;
 	nr_returned = migrate_promote_return(&folios, 0);
@@ -381,23 +386,63 @@ static void migrate_promote_late_work(struct work_struct *work)
 }
 
 /*
+ * A device may take seconds until it is known to be stuck.  What it has is out
+ * of reach until then; what waits behind that need not be isolated for as long.
+ */
+static void migrate_promote_late_work(struct work_struct *work)
+{
+	migrate_promote_give_up(container_of(to_delayed_work(work),
+					     struct migrate_promote_queue,
+					     late_work),
+				MIGRATE_PROMOTE_LATE_NS);
+}
+
+static bool migrate_promote_ended(struct migrate_promote_queue *q, u64 nr)
+{
+	bool ended;
+
+	spin_lock(&q->lock);
+	ended = !q->nr_pages || q->nr_ended >= nr;
+	spin_unlock(&q->lock);
+	return ended;
+}
+
+/* Have what waits, and what the worker has, moved or put back until then. */
+static void migrate_promote_settle(struct migrate_promote_queue *q,
+				   unsigned long until)
+{
+	long left = max((long)(until - jiffies), 0L);
+	u64 nr;
+
+	spin_lock(&q->lock);
+	nr = q->nr_begun + !!q->nr_waiting;
+	spin_unlock(&q->lock);
+	migrate_promote_kick(q);
+	if (!wait_event_timeout(q->ended, migrate_promote_ended(q, nr), left))
+		migrate_promote_give_up(q, 0);
+}
+
+/*
  * Whoever comes here must be able to wait for what migration waits for: for
  * locks of the reverse mapping, never for that of a folio, and never for
  * memory.  All may who may allocate memory with GFP_KERNEL: reclaim, which
  * demotes, does as much.
+ *
+ * Migration may wait for a device, too, and the driver of the device, if it is
+ * no good, for who comes here: so that has an end.  Nothing waits any more
+ * then; what the worker is at is on its way, as if a task had promoted it.
  */
 void __migrate_promote_flush(void)
 {
+	unsigned long until = jiffies +
+		msecs_to_jiffies(MIGRATE_PROMOTE_FLUSH_MS);
 	int nid;
 
 	for_each_node(nid) {
 		struct migrate_promote_queue *q = migrate_promote_queue(nid);
 
-		if (!q || !READ_ONCE(q->nr_pages))
-			continue;
-		migrate_promote_kick(q);
-		flush_work(&q->work);
-		flush_delayed_work(&q->late_work);
+		if (q && READ_ONCE(q->nr_pages))
+			migrate_promote_settle(q, until);
 	}
 }
 
@@ -413,6 +458,7 @@ static struct migrate_promote_queue *migrate_promote_queue_new(int nid)
 	INIT_DELAYED_WORK(&q->late_work, migrate_promote_late_work);
 	hrtimer_init(&q->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 	q->timer.function = migrate_promote_timeout;
+	init_waitqueue_head(&q->ended);
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->waiting);
 	return q;

@@ -135,7 +135,9 @@ struct migrate_copy_stream {
  * @name: as in struct migrator.
  * @owner: as in struct migrator.
  * @copy: copy the batch and set the result of each pair.  Called under the
- *	rules of migrator.offload_copy.  Returns 0 when the results are to be
+ *	rules of migrator.offload_copy.  No context that it depends on may wait
+ *	for memory, neither with GFP_KERNEL nor for CMA: whoever does may wait for
+ *	migration, and so for this engine.  Returns 0 when the results are to be
  *	believed, -EOPNOTSUPP or -EBUSY to decline the batch, or another
  *	negative errno, after which no result is believed.  A pair that was
  *	held stays so, whatever @copy returns.  An engine that has @submit needs

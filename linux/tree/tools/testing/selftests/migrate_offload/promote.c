@@ -406,6 +406,37 @@ TEST_F_TIMEOUT(promote, gives_up_behind_a_slow_engine, TIMEOUT)
 	EXPECT_EQ(not_settled(), self->freed);
 }
 
+/* Nor do those wait for as long as that who have all CPUs empty their caches. */
+TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
+{
+	time_t until = now_s() + WAIT_S;
+	struct mo_area other;
+	long long moved;
+
+	if (!mo_load_test_engine(MO_TEST_PLAIN))
+		SKIP(return, "cannot load the module migrate_offload_test");
+	ASSERT_EQ(mo_map(&other, MO_ANON, SZ_2M, SZ_4K), NULL);
+	mo_write(PATH_OFFLOAD "reasons", "numa_misplaced");
+	mo_write(PATH_TEST "delay_us", "10000000");
+	mo_select("test");
+	writer_start(&self->writer);
+	while (!mo_read_number(PATH_TEST "in_copy") && now_s() < until)
+		usleep(500);
+	moved = promotion("moved_folios");
+	EXPECT_EQ(mo_move_once(&other, mo_nodes[1]), 0);
+	/* The worker is at it still; and whoever found no room, by himself. */
+	EXPECT_GT(mo_read_number(PATH_TEST "in_copy"), 0);
+	EXPECT_EQ(promotion("moved_folios"), moved);
+	mo_write(PATH_TEST "delay_us", "0");
+	writer_stop(&self->writer);
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	mo_select("none");
+	EXPECT_EQ(wait_for_isolated(), 0);
+	EXPECT_EQ(not_settled(), self->freed);
+	mo_unmap(&other);
+}
+
 /* Its process ends while memory waits.  What was freed was not promoted. */
 TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 {
