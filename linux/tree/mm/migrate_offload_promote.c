@@ -192,6 +192,21 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
 }
 
 /*
+ * Is it worth while to begin a batch?  Not if the engine would not take it, as
+ * the worker would then take the CPU from somebody to do what the task can do.
+ * While it is at an earlier one that needs a CPU, or a device, itself: what comes
+ * meanwhile is the next one.
+ */
+static bool migrate_promote_pays(const struct migrate_promote_queue *q,
+				 const struct migrate_engine *engine,
+				 unsigned int batch_pages)
+{
+	return READ_ONCE(q->nr_pages) ||
+		migrate_engine_wants(engine, q->nid,
+				     (size_t)batch_pages << PAGE_SHIFT);
+}
+
+/*
  * See migrate_promote_defer().  What is queued is so in the section in which
  * the engine stays: whoever switches it off finds all of it.
  */
@@ -199,13 +214,16 @@ bool __migrate_promote_defer(struct folio *folio, int nid)
 {
 	struct migrate_promote_queue *q = migrate_promote_queue(nid);
 	unsigned int batch_pages = migrate_promote_batch_pages();
+	struct migrate_engine *engine;
 	bool deferred = false;
 	int idx;
 
 	if (!q || !batch_pages || !migrate_promote_may_defer(folio, nid))
 		return false;
-	if (migrate_engine_enter(MR_NUMA_MISPLACED, &idx) &&
-	    (READ_ONCE(migrate_offload_reasons) & BIT(MR_NUMA_MISPLACED)))
+	engine = migrate_engine_enter(MR_NUMA_MISPLACED, &idx);
+	if (engine &&
+	    (READ_ONCE(migrate_offload_reasons) & BIT(MR_NUMA_MISPLACED)) &&
+	    migrate_promote_pays(q, engine, batch_pages))
 		deferred = migrate_promote_add(q, folio, batch_pages);
 	migrate_engine_exit(idx);
 	return deferred;

@@ -8,6 +8,8 @@
  * the switches in /sys/kernel/debug/migrate_offload_test/:
  *
  *   decline	refuse every batch
+ *   unwilling	say beforehand that no batch is wanted; not with the parameters
+ *		below
  *   delay_us	sleep this long after copying a batch
  *   fail_nth	fail the nth folio from now on with -EIO
  *   lie_nth	say that the nth folio from now on was copied, but do not copy
@@ -83,6 +85,7 @@ MODULE_PARM_DESC(stream, "copy batches side by side, and later");
 static struct dentry *test_dir;
 
 bool test_decline;
+static bool unwilling;
 u32 test_delay_us;
 static atomic_t fail_nth;
 static atomic_t lie_nth;
@@ -279,11 +282,17 @@ static int test_copy(struct migrate_copy_batch *batch)
 	return 0;
 }
 
+static bool test_wants(int dst_nid, size_t bytes)
+{
+	return !READ_ONCE(unwilling);
+}
+
 static const struct migrate_engine_ops test_engine = {
 	.version = MIGRATE_ENGINE_VERSION,
 	.name = "test",
 	.owner = THIS_MODULE,
 	.copy = test_copy,
+	.wants = test_wants,
 };
 
 static int test_copy_lists(struct list_head *dst_list,
@@ -470,6 +479,7 @@ static void test_create_files(void)
 {
 	test_dir = debugfs_create_dir(KBUILD_MODNAME, NULL);
 	debugfs_create_bool("decline", 0600, test_dir, &test_decline);
+	debugfs_create_bool("unwilling", 0600, test_dir, &unwilling);
 	debugfs_create_u32("delay_us", 0600, test_dir, &test_delay_us);
 	debugfs_create_atomic_t("fail_nth", 0600, test_dir, &fail_nth);
 	debugfs_create_atomic_t("lie_nth", 0600, test_dir, &lie_nth);

@@ -182,8 +182,8 @@ bool mo_load_test_engine(enum mo_test_mode mode)
 static void reset_test_engine(void)
 {
 	static const char *const switches[] = {
-		"decline", "delay_us", "fail_nth", "lie_nth", "hold_nth",
-		"decline_submit", "decline_nth", "pair_delay_us",
+		"decline", "unwilling", "delay_us", "fail_nth", "lie_nth",
+		"hold_nth", "decline_submit", "decline_nth", "pair_delay_us",
 		"max_in_flight", "report_early", "helper_ms",
 	};
 	char path[128];

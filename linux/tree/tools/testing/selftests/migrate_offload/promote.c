@@ -381,6 +381,25 @@ TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
 	mo_unmap(&other);
 }
 
+/* An engine that would not take a batch: nothing waits for one. */
+TEST_F_TIMEOUT(promote, does_not_gather_in_vain, TIMEOUT)
+{
+	long long queued = promotion("queued_folios");
+
+	if (!mo_load_test_engine(MO_TEST_PLAIN))
+		SKIP(return, "cannot load the module migrate_offload_test");
+	mo_write(PATH_TEST "unwilling", "1");
+	mo_select("test");
+	writer_start(&self->writer);
+	EXPECT_LE(wait_for_promotion(&self->area, AREA_PAGES / 10),
+		  AREA_PAGES / 10);
+	writer_stop(&self->writer);
+	mo_write(PATH_TEST "unwilling", "0");
+	EXPECT_EQ(promotion("queued_folios"), queued);
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+}
+
 /* An engine that takes long is at a batch: what waits behind it is put back. */
 TEST_F_TIMEOUT(promote, gives_up_behind_a_slow_engine, TIMEOUT)
 {
