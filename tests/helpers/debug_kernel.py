@@ -67,7 +67,7 @@ _SIDE_BY_SIDE = {
 
 DCBM_TESTS = (
     *("copies", "limits", "fail", "refuse", "lose_irq", "late", "stall_stopped"),
-    *("stall_held", "share", "fair", "administrator", "unbind", "vanish"),
+    *("stall_held", "share", "slow", "fair", "administrator", "unbind", "vanish"),
 )
 DCBM_BOUNCED = ("copies", "limits", "fail")
 # Unit tests that come as modules; those that are built in have their own run.

@@ -281,9 +281,10 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 /* When this much of the job's time is over, nothing new is started. */
 static bool dcbm_out_of_time(const struct dcbm_job *job)
 {
+	u64 timeout_ns = dcbm_timeout_ns();
+
 	return ktime_get_ns() - job->start_ns >
-		(u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC +
-		dcbm_job_extra_ns(job);
+		timeout_ns + dcbm_extra_ns(job->expected_ns, timeout_ns);
 }
 
 /* The time of the first job runs; that of the others has not begun. */

@@ -195,12 +195,18 @@ extern atomic64_t dcbm_folios_migrated;
 extern atomic64_t dcbm_folios_failed;
 extern atomic64_t dcbm_batches_small;
 extern atomic64_t dcbm_batches_busy;
+extern atomic64_t dcbm_batches_slow;
 extern atomic64_t dcbm_folios_held;
 extern atomic_t dcbm_folios_held_now;
 extern unsigned int dcbm_timeout_ms;
 extern unsigned int dcbm_poll_us;
 extern unsigned int dcbm_max_failures;
 extern struct workqueue_struct *dcbm_wq;
+
+static inline u64 dcbm_timeout_ns(void)
+{
+	return (u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
+}
 
 /* stream.c */
 int dcbm_stream_init(void);
@@ -249,15 +255,6 @@ void dcbm_balance(struct dcbm_stream *stream);
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why);
 void dcbm_chan_judge(struct dcbm_chan *chan);
 int dcbm_chan_reset(struct dcbm_chan *chan);
-
-/*
- * What a job may take beyond the timeouts: one that is large and gets on as it was
- * expected to is not given up.
- */
-static inline u64 dcbm_job_extra_ns(const struct dcbm_job *job)
-{
-	return 2 * job->expected_ns;
-}
 
 /* copy.c */
 void dcbm_feed(struct dcbm_stream *stream);

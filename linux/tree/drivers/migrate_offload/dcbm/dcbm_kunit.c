@@ -2,7 +2,9 @@
 /* KUnit tests of what dcbm computes. */
 
 #include <kunit/test.h>
+#include <linux/limits.h>
 #include <linux/module.h>
+#include <linux/time64.h>
 
 /* Not shared with the module, which may be absent. */
 #include "math.c"
@@ -211,6 +213,33 @@ static void test_cpu_share(struct kunit *test)
 				     PAGE_SIZE));
 }
 
+/* However slow the channels seemed to be, waiting is bounded. */
+static void test_job_times(struct kunit *test)
+{
+	const u64 timeout_ns = NSEC_PER_SEC;
+	/* A GiB, of which 64 KiB took 500 ms. */
+	const u64 hours_ns = 8192 * NSEC_PER_SEC;
+
+	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(0, timeout_ns), 0);
+	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(1000, timeout_ns), 2000);
+	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(3 * timeout_ns, timeout_ns),
+			6 * timeout_ns);
+	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(hours_ns, timeout_ns),
+			8 * timeout_ns);
+	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(U64_MAX, timeout_ns),
+			8 * timeout_ns);
+	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(hours_ns, 0), 0);
+
+	/* What is not known is not too long. */
+	KUNIT_EXPECT_FALSE(test, dcbm_takes_too_long(0, timeout_ns));
+	KUNIT_EXPECT_FALSE(test, dcbm_takes_too_long(0, 0));
+	KUNIT_EXPECT_FALSE(test, dcbm_takes_too_long(4 * timeout_ns,
+						     timeout_ns));
+	KUNIT_EXPECT_TRUE(test, dcbm_takes_too_long(4 * timeout_ns + 1,
+						    timeout_ns));
+	KUNIT_EXPECT_TRUE(test, dcbm_takes_too_long(hours_ns, timeout_ns));
+}
+
 static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(test_pieces),
 	KUNIT_CASE(test_max_piece),
@@ -219,6 +248,7 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(test_fit_noise),
 	KUNIT_CASE(test_thresholds),
 	KUNIT_CASE(test_cpu_share),
+	KUNIT_CASE(test_job_times),
 	{}
 };
 

@@ -34,6 +34,7 @@ atomic64_t dcbm_folios_migrated;
 atomic64_t dcbm_folios_failed;
 atomic64_t dcbm_batches_small;
 atomic64_t dcbm_batches_busy;
+atomic64_t dcbm_batches_slow;
 atomic64_t dcbm_folios_held;
 atomic_t dcbm_folios_held_now;
 
@@ -97,6 +98,8 @@ static int dcbm_submit(struct migrate_copy_stream *stream,
 	ret = dcbm_stream_submit(stream->private, batch);
 	if (ret == -EBUSY)
 		atomic64_inc(&dcbm_batches_busy);
+	else if (ret)
+		atomic64_inc(&dcbm_batches_slow);
 	return ret;
 }
 

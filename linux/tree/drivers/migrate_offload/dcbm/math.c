@@ -34,6 +34,12 @@
 /* A batch at the core's cap. */
 #define DCBM_FULL_BATCH_BYTES	SZ_2M
 
+/*
+ * A job may be expected to take so many times the timeout, and is declined if it
+ * is to take longer.
+ */
+#define DCBM_MAX_TIMEOUTS	4
+
 /* To be preferred, the engine must need less than 15/16 of the CPU's time. */
 #define DCBM_MARGIN		16
 
@@ -115,6 +121,21 @@ size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
 	share = rounddown(min(share, bytes / 2), PAGE_SIZE);
 	/* For a page or so of each MiB it is not worth to look after it. */
 	return share * DCBM_MIN_SHARE < bytes ? 0 : share;
+}
+
+/* What is expected follows from speeds that were measured, and can be anything. */
+bool dcbm_takes_too_long(u64 expected_ns, u64 timeout_ns)
+{
+	return expected_ns > DCBM_MAX_TIMEOUTS * timeout_ns;
+}
+
+/*
+ * What a job may take beyond the timeouts: one that is large and gets on as it
+ * was expected to is not given up.
+ */
+u64 dcbm_extra_ns(u64 expected_ns, u64 timeout_ns)
+{
+	return 2 * min(expected_ns, DCBM_MAX_TIMEOUTS * timeout_ns);
 }
 
 static u64 dcbm_bytes_ns(size_t bytes, u64 ns_per_mib)

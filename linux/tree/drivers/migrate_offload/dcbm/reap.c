@@ -424,9 +424,8 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 /* We look only so often; the limit is to hold nevertheless. */
 static u64 dcbm_limit_ns(void)
 {
-	u64 limit_ns = (u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
+	u64 limit_ns = max(dcbm_timeout_ns(), DCBM_MIN_TIMEOUT_NS);
 
-	limit_ns = max(limit_ns, DCBM_MIN_TIMEOUT_NS);
 	return limit_ns - limit_ns / DCBM_ASK_DIVISOR;
 }
 
@@ -461,7 +460,8 @@ void dcbm_check(struct dcbm_stream *stream)
 	/* It may come to its end here. */
 	kref_get(&job->ref);
 	expected_ns = job->expected_ns;
-	expired = now - job->start_ns > 2 * limit_ns + dcbm_job_extra_ns(job);
+	expired = now - job->start_ns >
+		2 * limit_ns + dcbm_extra_ns(expected_ns, dcbm_timeout_ns());
 	list_for_each_entry(chan, &stream->chans, lease) {
 		u64 silent_ns = now - chan->progress_ns;
 

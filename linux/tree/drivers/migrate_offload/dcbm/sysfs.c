@@ -155,6 +155,7 @@ DCBM_COUNTER(folios_migrated, dcbm_folios_migrated);
 DCBM_COUNTER(folios_failures, dcbm_folios_failed);
 DCBM_COUNTER(small_batches, dcbm_batches_small);
 DCBM_COUNTER(busy_batches, dcbm_batches_busy);
+DCBM_COUNTER(slow_batches, dcbm_batches_slow);
 DCBM_COUNTER(held_folios, dcbm_folios_held);
 DCBM_COUNTER(cpu_share_bytes, dcbm_cpu_share_bytes);
 
@@ -177,6 +178,7 @@ static struct attribute *dcbm_attrs[] = {
 	&folios_failures_attr.attr,
 	&small_batches_attr.attr,
 	&busy_batches_attr.attr,
+	&slow_batches_attr.attr,
 	&held_folios_attr.attr,
 	&held_folios_now_attr.attr,
 	&cpu_share_bytes_attr.attr,

@@ -420,6 +420,23 @@ static void mbind_other(int node)
 	expect(content_ok(&other));
 }
 
+/* What channels are too slow for, by the timeout, is left to the CPU. */
+static void test_slow(void)
+{
+	load("bandwidth_mbps=5", "cpu_share=0");
+	expect(move_area(&large) == 0);
+	expect(dcbm_number("slow_batches") == 0);
+	/* 2 MiB take 100 ms, and may take four times this. */
+	mo_write_number(PATH_DCBM "parameters/timeout_ms", 10);
+	expect(mo_move(&large, mo_nodes[1]) == 0);
+	expect(dcbm_number("slow_batches") == NR_LARGE);
+	mo_write_number(PATH_DCBM "parameters/timeout_ms", TIMEOUT_MS);
+	expect(mo_move(&large, mo_nodes[0]) == 0);
+	expect(content_ok(&large));
+	expect(dcbm_number("folios_migrated") == 3 * NR_LARGE);
+	unload();
+}
+
 /*
  * Two want all channels, all the time.  Neither goes without: while one makes its
  * trips, the other gets copies of five, sooner or later.  How many it gets in how
@@ -527,6 +544,7 @@ static const struct {
 	{ "stall_stopped", test_stall_stopped },
 	{ "stall_held", test_stall_held },
 	{ "share", test_share },
+	{ "slow", test_slow },
 	{ "fair", test_fair },
 	{ "administrator", test_administrator },
 	{ "unbind", test_unbind },
