@@ -185,12 +185,24 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
  */
 #define DCBM_UNKNOWN_BYTES SZ_2M
 
+/* What takes so long for 1 MiB as far as anybody knows: as the best of the others. */
+static u64 dcbm_unknown_ns(const struct dcbm_stream *stream)
+{
+	struct dcbm_chan *chan;
+	u64 best_ns = 0;
+
+	list_for_each_entry(chan, &stream->chans, lease)
+		if (chan->ns_per_mib && (!best_ns || chan->ns_per_mib < best_ns))
+			best_ns = chan->ns_per_mib;
+	return best_ns ?: 1;
+}
+
 /*
  * The channel that will be through with one more piece first, at the speeds at
  * which they went before; NULL when none takes any.
  */
 static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
-				   size_t piece, bool known)
+				   size_t piece, u64 unknown_ns)
 {
 	struct dcbm_chan *chan, *best = NULL;
 	u64 ns, best_ns = U64_MAX;
@@ -198,26 +210,17 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 	list_for_each_entry(chan, &stream->chans, lease) {
 		if (chan->full || chan->dead || chan->parting)
 			continue;
-		if (!known && chan->flying_bytes >= DCBM_UNKNOWN_BYTES)
+		if (!chan->ns_per_mib &&
+		    chan->flying_bytes >= DCBM_UNKNOWN_BYTES)
 			continue;
 		ns = (chan->flying_bytes + piece) *
-			(known ? chan->ns_per_mib : 1);
+			(chan->ns_per_mib ?: unknown_ns);
 		if (ns < best_ns) {
 			best_ns = ns;
 			best = chan;
 		}
 	}
 	return best;
-}
-
-static bool dcbm_speeds_known(const struct dcbm_stream *stream)
-{
-	struct dcbm_chan *chan;
-
-	list_for_each_entry(chan, &stream->chans, lease)
-		if (!chan->ns_per_mib)
-			return false;
-	return true;
 }
 
 /* The piece flies. */
@@ -336,14 +339,15 @@ bool dcbm_is_hungry(const struct dcbm_stream *stream)
  */
 void dcbm_feed(struct dcbm_stream *stream)
 {
-	bool known = dcbm_speeds_known(stream);
+	u64 unknown_ns = dcbm_unknown_ns(stream);
 	struct dcbm_chan *chan;
 	struct dcbm_job *job;
 
 	dcbm_cut_if_late(stream);
 	do {
 		while ((job = dcbm_next_job(stream))) {
-			chan = dcbm_pick(stream, dcbm_next_bytes(job), known);
+			chan = dcbm_pick(stream, dcbm_next_bytes(job),
+					 unknown_ns);
 			if (!chan)
 				break;
 			dcbm_feed_one(job, chan);

@@ -263,6 +263,32 @@ static void dcbm_stream_too_slow(struct kunit *test)
 		KUNIT_EXPECT_LT(test, ctx->chans[i]->ns_per_mib, timeout_ns);
 }
 
+/*
+ * Of a channel that nobody has measured little is in flight; those that are known
+ * go on as ever.
+ */
+static void dcbm_stream_unknown(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *batch;
+	int i;
+
+	if (ctx->chans[0]->max_piece < SZ_512K)
+		kunit_skip(test, "such channels have less in flight anyway");
+	test_set_rate(ctx, TEST_SLOW_MBPS * 8);
+	batch = test_batch(test, 0, 8, TEST_LARGE_ORDER);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, batch->bytes), 0);
+	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
+	for (i = 0; i < TEST_CHANS; i++)
+		ctx->chans[i]->ns_per_mib = i ? NSEC_PER_SEC / 16 : 0;
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
+	KUNIT_EXPECT_EQ(test, ctx->chans[0]->flying_bytes, SZ_2M);
+	for (i = 1; i < TEST_CHANS; i++)
+		KUNIT_EXPECT_GT(test, ctx->chans[i]->flying_bytes, SZ_4M);
+	test_reap(test, 0, batch);
+	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
+}
+
 static void dcbm_stream_fail(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -488,6 +514,7 @@ static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_order),
 	KUNIT_CASE(dcbm_stream_recovers),
 	KUNIT_CASE(dcbm_stream_too_slow),
+	KUNIT_CASE(dcbm_stream_unknown),
 	KUNIT_CASE(dcbm_stream_fail),
 	KUNIT_CASE(dcbm_stream_stall),
 	KUNIT_CASE(dcbm_stream_reported),
