@@ -19,10 +19,13 @@ pytestmark = pytest.mark.vm
 
 MIB = 1 << 20
 _CASES = (
-    *("moves", "leaves_the_pools_alone", "declined", "one_fails"),
+    *("moves", "takes_time", "leaves_the_pools_alone", "declined", "one_fails"),
     *("lies_but_is_verified", "lies", "is_left_to_the_cpu", "moves_while_written"),
 )
-_FILE_CASES = ("moves", "leaves_the_pools_alone", "one_fails", "moves_while_written")
+_FILE_CASES = (
+    *("moves", "takes_time", "leaves_the_pools_alone"),
+    *("one_fails", "moves_while_written"),
+)
 # An engine of each kind; 1 GiB is left out, as there is no memory for it.
 _STEPS = {
     "hugetlb": {f"hugetlb.private.{case}" for case in _CASES},

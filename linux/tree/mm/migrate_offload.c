@@ -314,14 +314,18 @@ int migrate_part_copy(const struct migrate_windows *w,
 	return rc;
 }
 
-/* Of a stream: the time of a part begins when those before it are copied. */
+/*
+ * Of a stream: the time of a part begins when those before it are copied.  To begin
+ * it while they are being copied took no time of its own.
+ */
 void migrate_part_note_engine(struct migrate_part *part)
 {
 	const struct migrate_times *took = &part->took;
 
 	if (part->by_engine && !part->outcome.engine_ns)
-		part->outcome.engine_ns = took->copied_ns - took->launched_ns -
-					  took->backlog_ns;
+		part->outcome.engine_ns = took->copied_ns -
+			(took->backlog_ns ? took->launched_ns + took->backlog_ns :
+					    took->begun_ns);
 }
 
 static void migrate_part_count_to(struct migrate_offload_stats *stats,

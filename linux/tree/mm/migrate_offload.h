@@ -142,7 +142,9 @@ struct migrate_batch_outcome {
 struct migrate_times {
 	unsigned int nr;		/* folios */
 	unsigned int nr_by_engine;
-	u64 launched_ns;		/* the engine got the first of them */
+	unsigned int nr_copied;		/* of those, not by the CPU after all */
+	u64 begun_ns;			/* the engine was offered the first of them */
+	u64 launched_ns;		/* and had it */
 	u64 copied_ns;			/* and had copied the last */
 	u64 backlog_ns;			/* of that, it was at earlier windows */
 	u64 worst_ns;			/* a folio was out of reach */
@@ -544,7 +546,7 @@ void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns);
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order);
 bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns);
-void migrate_note_rest(unsigned int order, u64 rest_ns);
+void migrate_note_rest(unsigned int order, const struct migrate_times *took);
 void migrate_times_merge(struct migrate_times *all,
 			 const struct migrate_times *some);
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,

@@ -154,9 +154,9 @@ static void migrate_huge_offer(struct migrate_windows *w,
 	if (!copy->nr_pairs)
 		return;
 
+	part->took.begun_ns = part->flushed_ns;
 	why = migrate_part_submit(w, part);
 	part->by_engine = why == MO_ENGINE_FOLIOS;
-	part->took.launched_ns = w->open ? ktime_get_ns() : part->flushed_ns;
 	/* Without a stream the engine is done by now. */
 	while (part->by_engine && w->open && copy->nr_done < copy->nr_pairs) {
 		migrate_engine_reap(w->engine, &w->stream, U64_MAX);
@@ -198,8 +198,8 @@ enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
 
 /* How long did it take?  The next one of this size will take as long. */
 static void migrate_huge_learn(struct migrate_windows *w,
-			       const struct migrate_part *part,
-			       struct folio *src, u64 unmapped_ns)
+			       struct migrate_part *part, struct folio *src,
+			       u64 unmapped_ns)
 {
 	unsigned int kind = migrate_huge_kind(src);
 	u64 limit_ns = migrate_limit_ns();
@@ -211,10 +211,11 @@ static void migrate_huge_learn(struct migrate_windows *w,
 		WRITE_ONCE(pace->nr_late, READ_ONCE(pace->nr_late) + 1);
 	else
 		WRITE_ONCE(pace->nr_late, 0);
-	if (part->by_engine)
-		migrate_note_rest(folio_order(src), unmapped_ns -
-				  (part->took.copied_ns -
-				   part->took.launched_ns));
+	part->took.worst_ns = unmapped_ns;
+	part->took.nr = 1;
+	part->took.nr_copied =
+		part->copy.pairs[0].content == MIGRATE_CONTENT_DST;
+	migrate_note_rest(folio_order(src), &part->took);
 }
 
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)

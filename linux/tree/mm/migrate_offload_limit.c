@@ -219,12 +219,14 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 
 /*
  * Two sides of how long a folio is out of reach that are the same with and
- * without an engine: for 2M folios they are part of the default limit.
+ * without an engine: for 2M folios they are part of the default limit.  Not if the
+ * CPU had to copy it after all, as its copy is the other part.
  */
-void migrate_note_rest(unsigned int order, u64 rest_ns)
+void migrate_note_rest(unsigned int order, const struct migrate_times *took)
 {
-	if (order == get_order(SZ_2M))
-		migrate_rate_note(&usual_rest_ns, rest_ns);
+	if (order == get_order(SZ_2M) && took->nr == 1 && took->nr_copied == 1)
+		migrate_rate_note(&usual_rest_ns, took->worst_ns -
+				  (took->copied_ns - took->begun_ns));
 }
 
 /* Add what is known of some folios of a window to what is known of others. */
@@ -238,6 +240,7 @@ void migrate_times_merge(struct migrate_times *all,
 		return;
 	}
 	if (some->launched_ns < all->launched_ns) {
+		all->begun_ns = some->begun_ns;
 		all->launched_ns = some->launched_ns;
 		all->backlog_ns = some->backlog_ns;
 	}
@@ -245,6 +248,7 @@ void migrate_times_merge(struct migrate_times *all,
 	all->worst_ns = max(all->worst_ns, some->worst_ns);
 	all->nr += some->nr;
 	all->nr_by_engine += some->nr_by_engine;
+	all->nr_copied += some->nr_copied;
 }
 
 /* The whole window is over: learn from it, for those after it. */
@@ -263,9 +267,7 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			    all->nr, all->worst_ns - all->backlog_ns,
 			    by_engine ? all->copied_ns - all->launched_ns -
 					all->backlog_ns : 0);
-	if (by_engine && all->nr == 1)
-		migrate_note_rest(order, all->worst_ns -
-				  (all->copied_ns - all->launched_ns));
+	migrate_note_rest(order, all);
 }
 
 /*

@@ -59,6 +59,9 @@ static void migrate_part_learn(struct migrate_windows *w,
 
 	part->took.nr = part->nr_all;
 	part->took.nr_by_engine = part->by_engine ? part->nr_all : 0;
+	/* After a failure to move them the CPU copies, too. */
+	part->took.nr_copied = part->outcome.folios[MO_ENGINE_FOLIOS] -
+			       part->outcome.folios[MO_RETRIED_FOLIOS];
 	migrate_times_merge(&part->took, &part->before);
 	if (!part->took.nr || !w->engine)
 		return;
@@ -167,8 +170,11 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 		rc = migrate_engine_open(w->engine, &w->stream);
 		w->open = !rc;
 	}
-	if (!rc)
-		rc = migrate_engine_submit(w->engine, &w->stream, copy);
+	if (rc)
+		return migrate_copy_why(rc);
+	/* To begin is a part of the engine's work, as it is where it copies at once. */
+	part->took.begun_ns = ktime_get_ns();
+	rc = migrate_engine_submit(w->engine, &w->stream, copy);
 	if (!rc) {
 		if (!w->flying_bytes)
 			w->progress_ns = ktime_get_ns();
@@ -201,6 +207,7 @@ static void migrate_part_launch(struct migrate_windows *w,
 	unsigned int i;
 
 	part->flushed_ns = w->now_ns;
+	part->took.begun_ns = w->now_ns;
 	why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
 	if (why != MO_ENGINE_FOLIOS) {
 		migrate_part_leave(w, part, why);

@@ -10,6 +10,7 @@
  *   decline_nth	refuse the nth batch from now on
  *   delay_us		what it takes from the submission of a batch until its
  *			first pair is copied; batches do not wait for each other
+ *   submit_delay_us	what it takes to submit a batch, during which the caller waits
  *   pair_delay_us	what each pair takes, one after the other
  *   report_early	when given a batch, wait for those before it, and report
  *			them there and then
@@ -91,6 +92,7 @@ static mempool_t *test_jobs;
 
 static bool decline_submit;
 static atomic_t decline_nth;
+static u32 submit_delay_us;
 static u32 pair_delay_us;
 static bool report_early;
 static atomic_t nr_waits_in_vain;
@@ -282,6 +284,8 @@ static int test_stream_submit(struct migrate_copy_stream *copy_stream,
 		return -EOPNOTSUPP;
 	if (READ_ONCE(report_early))
 		test_report_early(stream);
+	if (READ_ONCE(submit_delay_us))
+		fsleep(READ_ONCE(submit_delay_us));
 	job = mempool_alloc(test_jobs, __GFP_NOWARN);
 	if (!job)
 		return -EBUSY;
@@ -374,6 +378,7 @@ void test_stream_create_files(struct dentry *dir)
 {
 	debugfs_create_bool("decline_submit", 0600, dir, &decline_submit);
 	debugfs_create_atomic_t("decline_nth", 0600, dir, &decline_nth);
+	debugfs_create_u32("submit_delay_us", 0600, dir, &submit_delay_us);
 	debugfs_create_u32("pair_delay_us", 0600, dir, &pair_delay_us);
 	debugfs_create_bool("report_early", 0600, dir, &report_early);
 	debugfs_create_atomic_t("waits_in_vain", 0400, dir, &nr_waits_in_vain);

@@ -384,9 +384,9 @@ static void mo_test_pace_fits(struct kunit *test)
 static void mo_test_times(struct kunit *test)
 {
 	const struct migrate_times none = {}, parts[] = {
-		{ 512, 512, 1000, 5000, 300, 6000 },
-		{ 100, 100, 1010, 7000, 3990, 5500 },
-		{ 7, 0, 1020, 1020, 0, 9000 },
+		{ 512, 512, 510, 990, 1000, 5000, 300, 6000 },
+		{ 100, 100, 100, 1005, 1010, 7000, 3990, 5500 },
+		{ 7, 0, 0, 1020, 1020, 1020, 0, 9000 },
 	};
 	int i;
 
@@ -399,6 +399,8 @@ static void mo_test_times(struct kunit *test)
 		migrate_times_merge(&all, &parts[!i]);
 		KUNIT_EXPECT_EQ(test, all.nr, 612);
 		KUNIT_EXPECT_EQ(test, all.nr_by_engine, 612);
+		KUNIT_EXPECT_EQ(test, all.nr_copied, 610);
+		KUNIT_EXPECT_EQ(test, all.begun_ns, 990);
 		KUNIT_EXPECT_EQ(test, all.launched_ns, 1000);
 		KUNIT_EXPECT_EQ(test, all.backlog_ns, 300);
 		KUNIT_EXPECT_EQ(test, all.copied_ns, 7000);
@@ -408,6 +410,59 @@ static void mo_test_times(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, all.nr_by_engine, 612);
 		KUNIT_EXPECT_EQ(test, all.worst_ns, 9000);
 	}
+}
+
+/*
+ * What a 2M folio takes besides its copy is learned from one that the engine copied.
+ * Not from one that the CPU copied after all, from several, or from another size.
+ */
+static void mo_test_rest(struct kunit *test)
+{
+	const struct migrate_rate rest = usual_rest_ns;
+	const unsigned int order = get_order(SZ_2M);
+	struct migrate_times took = {
+		.nr = 1,
+		.nr_by_engine = 1,
+		.nr_copied = 1,
+		.begun_ns = 1000,
+		.launched_ns = 2000,
+		.copied_ns = 51000,
+		.worst_ns = 60000,
+	};
+	struct migrate_windows *w;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	usual_rest_ns = (struct migrate_rate){};
+
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	took.nr_copied = 0;
+	took.worst_ns = 500000;
+	migrate_times_learn(w, order, &took);
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	/* How long a folio is out of reach with this engine is another question. */
+	KUNIT_EXPECT_EQ(test, w->paces[order].own.ns, 500000);
+	took.nr_copied = 2;
+	took.nr_by_engine = 2;
+	took.nr = 2;
+	migrate_times_learn(w, order, &took);
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	took.nr_copied = 1;
+	took.nr_by_engine = 1;
+	took.nr = 1;
+	migrate_times_learn(w, order - 1, &took);
+	migrate_times_learn(w, order - 1, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	migrate_times_learn(w, order, &took);
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 450000);
+	usual_rest_ns = rest;
 }
 
 /*
@@ -455,6 +510,7 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_careful),
 	KUNIT_CASE(mo_test_pace_fits),
 	KUNIT_CASE(mo_test_times),
+	KUNIT_CASE(mo_test_rest),
 	KUNIT_CASE(mo_test_too_slow),
 	KUNIT_CASE(mo_test_rates),
 	KUNIT_CASE(mo_test_measure),

@@ -21,6 +21,7 @@
 #define NR_WRITERS 2
 /* Emulated machines, and kernels full of debugging, take their time. */
 #define TIMEOUT 600
+#define DELAY_US 200000
 
 FIXTURE(hugetlb)
 {
@@ -157,6 +158,18 @@ TEST_F_TIMEOUT(hugetlb, moves, TIMEOUT)
 	EXPECT_EQ(after.offered_bytes - before.offered_bytes, self->area.bytes);
 	EXPECT_MOVES(mo_nodes[0]);
 	EXPECT_COUNTED(before, 2 * self->nr, 0);
+}
+
+/* What it takes the engine to begin is its time, too. */
+TEST_F_TIMEOUT(hugetlb, takes_time, TIMEOUT)
+{
+	const char *delay = variant->mode == MO_TEST_STREAM ?
+			    PATH_TEST "submit_delay_us" : PATH_TEST "delay_us";
+	long long before = mo_counter("engine_ns");
+
+	mo_write_number(delay, DELAY_US);
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_GE(mo_counter("engine_ns") - before, self->nr * DELAY_US * 1000);
 }
 
 /* Nothing of a pool is lost, nor of what a file system may have. */
