@@ -19,6 +19,10 @@
  * - A destination that is held has a reference more.  It does not get back to the
  *   pool of hugetlb until that is dropped.
  *
+ * The engine stays while a destination is allocated, as it does in a window.  That
+ * is no longer than for a THP: a gigantic folio comes from the pool or not at all.
+ * Before each folio is unmapped we ask whether somebody wants the engine to go.
+ *
  * A limit in time cannot be kept by having fewer folios out of reach.  An engine
  * that is too slow for it is left out only if the CPU is sooner.
  *
@@ -32,6 +36,7 @@
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sizes.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 
 #include "internal.h"
@@ -60,14 +65,24 @@ static void migrate_huge_leave(struct migrate_windows *w)
 	w->engine = NULL;
 }
 
-/* The first hugetlb folio of a list was found: how much is there? */
-void __migrate_huge_begin(struct migrate_huge *huge, struct list_head *from,
-			  enum migrate_mode mode, int reason)
+/*
+ * The first hugetlb folio of a list was found: how much is there?  Not on the stack,
+ * which has to do for those who compact to get a destination.  NULL, when there is
+ * no memory without reclaiming any: then it is as without an engine.
+ */
+struct migrate_huge *__migrate_huge_begin(struct list_head *from,
+					  enum migrate_mode mode, int reason)
 {
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_windows *w;
+	struct migrate_huge *huge;
 	unsigned int nr_folios = 0;
 	struct folio *folio;
 
+	huge = kmalloc(sizeof(*huge),
+		       GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN);
+	if (!huge)
+		return NULL;
+	w = &huge->windows;
 	*w = (struct migrate_windows) {
 		.mode = mode,
 		.reason = reason,
@@ -79,7 +94,7 @@ void __migrate_huge_begin(struct migrate_huge *huge, struct list_head *from,
 		nr_folios++;
 	}
 	migrate_windows_enter(w, from, true, nr_folios, false);
-	huge->begun = true;
+	return huge;
 }
 
 void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src)
@@ -249,7 +264,9 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 
 void __migrate_huge_finish(struct migrate_huge *huge)
 {
-	migrate_huge_leave(&huge->windows);
-	migrate_trace_last(&huge->windows);
-	huge->begun = false;
+	if (huge->windows.on) {
+		migrate_huge_leave(&huge->windows);
+		migrate_trace_last(&huge->windows);
+	}
+	kfree(huge);
 }

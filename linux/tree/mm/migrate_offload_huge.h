@@ -23,12 +23,11 @@
 #define MIGRATE_NR_PACES (NR_PAGE_ORDERS + MIGRATE_NR_HUGE_PACES)
 
 /*
- * One call of migrate_hugetlbs(), on whose stack this lives.  There is always
- * room to describe a folio to the engine: a part with one pair.
+ * One call of migrate_hugetlbs(), from the first folio on for which an engine is
+ * active.  With room to describe a folio to the engine: a part with one pair.
  */
 struct migrate_huge {
-	bool begun;
-	struct migrate_windows windows;	/* once begun; none is ever filled */
+	struct migrate_windows windows;	/* of which none is ever filled */
 	union {
 		struct migrate_part part;
 		u8 room[struct_size_t(struct migrate_part, copy.pairs, 1)];
@@ -36,18 +35,18 @@ struct migrate_huge {
 };
 
 #ifdef CONFIG_MIGRATE_OFFLOAD_HUGETLB
-void __migrate_huge_begin(struct migrate_huge *huge, struct list_head *from,
-			  enum migrate_mode mode, int reason);
+struct migrate_huge *__migrate_huge_begin(struct list_head *from,
+					  enum migrate_mode mode, int reason);
 void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src);
 enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
 					 struct folio *src, struct folio *dst);
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc);
 void __migrate_huge_finish(struct migrate_huge *huge);
 #else
-static inline void __migrate_huge_begin(struct migrate_huge *huge,
-					struct list_head *from,
-					enum migrate_mode mode, int reason)
+static inline struct migrate_huge *
+__migrate_huge_begin(struct list_head *from, enum migrate_mode mode, int reason)
 {
+	return NULL;
 }
 
 static inline void __migrate_huge_admit(struct migrate_huge *huge,
@@ -72,26 +71,21 @@ static inline void __migrate_huge_finish(struct migrate_huge *huge)
 }
 #endif
 
-static inline void migrate_huge_init(struct migrate_huge *huge)
-{
-	huge->begun = false;
-}
-
 /* As for windows, this is decided once, and holds whatever becomes of the key. */
 static inline bool migrate_huge_on(const struct migrate_huge *huge)
 {
 	return IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) &&
-		unlikely(huge->begun) && huge->windows.on;
+		unlikely(huge) && huge->windows.on;
 }
 
 /* @from has a hugetlb folio.  What is before it in the list is not one. */
-static inline void migrate_huge_begin(struct migrate_huge *huge,
+static inline void migrate_huge_begin(struct migrate_huge **huge,
 				      struct list_head *from,
 				      enum migrate_mode mode, int reason)
 {
 	if (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) &&
-	    migrate_offload_on() && !huge->begun)
-		__migrate_huge_begin(huge, from, mode, reason);
+	    migrate_offload_on() && !*huge)
+		*huge = __migrate_huge_begin(from, mode, reason);
 }
 
 /* Both folios are locked, and @src is about to be unmapped. */
@@ -123,7 +117,7 @@ static inline void migrate_huge_end(struct migrate_huge *huge,
 /* Nothing more will be unmapped. */
 static inline void migrate_huge_finish(struct migrate_huge *huge)
 {
-	if (migrate_huge_on(huge))
+	if (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) && unlikely(huge))
 		__migrate_huge_finish(huge);
 }
 
