@@ -439,6 +439,8 @@ int main(int argc, char **argv)
 	if (o.hugetlb)
 		reserve_pools(&o);
 	engine_prepare();
+	if (largest_folio(&o) > PMD_BYTES)
+		engine_allow_large();
 	if (o.busy != BUSY_NO)
 		hogs_create();
 	/* After the hogs, which take their CPUs from the same mask. */

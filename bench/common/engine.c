@@ -127,6 +127,12 @@ void engine_prepare(void)
 	pin_if_there(OFFLOAD_DIR "/verify", "false");
 }
 
+/* To copy 1 GiB may take channels that simulate slow ones minutes. */
+void engine_allow_large(void)
+{
+	pin_if_there(DCBM_DIR "/parameters/timeout_ms", "30000");
+}
+
 static unsigned int count_entries(const char *dir)
 {
 	DIR *stream = opendir(dir);

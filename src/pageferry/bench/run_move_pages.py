@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pageferry import __version__, output
 from pageferry.bench.execute import Program, execute
 from pageferry.bench.lines import Environment, Line, Measurement, Skipped, settings
-from pageferry.bench.move_pages import HUGETLB, Plan, make_rows
+from pageferry.bench.move_pages import HUGETLB, PMD_BYTES, Plan, make_rows
 from pageferry.bench.target import environment_of
 from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
@@ -25,6 +25,7 @@ _SLOWEST_BYTES_PER_S = 4_000_000
 _TIMEOUT_BASE_S = 300.0
 
 
+_TIMEOUT = ("write /sys/module/dcbm/parameters/timeout_ms",)
 _POOLS = ("write /sys/devices/system/node/node*/hugepages/hugepages-*kB/nr_hugepages",)
 
 
@@ -60,6 +61,7 @@ def dry_run(job: Job) -> list[str]:
             "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
             "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
             *(_POOLS if job.plan.bench == HUGETLB else ()),
+            *(_TIMEOUT if max(job.plan.sizes) > PMD_BYTES else ()),
             "restore all of them",
         ]
     else:

@@ -72,6 +72,7 @@ FIXTURE_VARIANT_ADD(hugetlb, private_1g)
 FIXTURE_SETUP(hugetlb)
 {
 	const char *why_not = mo_cannot_run();
+	size_t bytes;
 
 	if (why_not)
 		SKIP(return, "%s", why_not);
@@ -85,11 +86,11 @@ FIXTURE_SETUP(hugetlb)
 	mo_set_limit("max_unmapped_us", 0);
 	self->nr = variant->nr;
 	/* What it should contain is kept as well, and pools are for more. */
-	if (8 * variant->nr * variant->folio_bytes >
+	bytes = variant->nr * variant->folio_bytes;
+	if ((variant->folio_bytes > SZ_2M ? 4 : 8) * bytes >
 	    sysconf(_SC_AVPHYS_PAGES) * SZ_4K)
 		SKIP(return, "not enough memory");
-	why_not = mo_map(&self->area, variant->type,
-			 variant->nr * variant->folio_bytes,
+	why_not = mo_map(&self->area, variant->type, bytes,
 			 variant->folio_bytes);
 	if (why_not) {
 		mo_unmap(&self->area);

@@ -2,7 +2,8 @@
 /*
  * Memory of hugetlb.  The pools of both nodes get as many pages as it takes to move
  * it there and back, and to have it twice: a child that is born makes its parent
- * copy what it writes to.
+ * copy what it writes to.  Of pages larger than 2M nobody has so many, and those that
+ * are there since the machine has booted may be all that there can be.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,11 +49,21 @@ static long long add_pages(int node, size_t page_bytes, long long nr)
 	return mo_read_number(path) - before;
 }
 
+/* How many has the pool to grow by? */
+static long long missing_pages(const struct mo_area *area, int node)
+{
+	long long nr = area->bytes / area->folio_bytes, free;
+
+	if (area->folio_bytes <= SZ_2M)
+		return POOL_TIMES * nr;
+	free = mo_huge_pages(node, area->folio_bytes, "free_hugepages");
+	return free < nr ? nr - free : 0;
+}
+
 /* Does the kernel have pages of this size, and enough memory for so many? */
 static const char *fill_pools(struct mo_area *area)
 {
 	size_t page = area->folio_bytes;
-	long long nr = POOL_TIMES * area->bytes / page;
 	char path[128];
 	int i;
 
@@ -60,7 +71,10 @@ static const char *fill_pools(struct mo_area *area)
 	if (!mo_exists(path))
 		return "no hugetlb pages of this size in this kernel";
 	for (i = 0; i < 2; i++) {
-		area->pool[i] = add_pages(mo_nodes[i], page, nr);
+		long long nr = missing_pages(area, mo_nodes[i]);
+
+		if (nr)
+			area->pool[i] = add_pages(mo_nodes[i], page, nr);
 		if (area->pool[i] < nr)
 			return "no memory for hugetlb pages of this size";
 	}
