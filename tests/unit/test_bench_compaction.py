@@ -21,6 +21,7 @@ from pageferry.bench.compaction import (
     parse_total,
 )
 from pageferry.bench.lines import Compaction, Line, parse_line
+from pageferry.bench.run_compaction import warn_of_few
 from pageferry.errors import PageferryError
 from pageferry.report.compaction import render, render_published
 from pageferry.results.schema import Row
@@ -180,6 +181,18 @@ def test_what_says_nothing_is_a_failure(changes: dict[str, Any], named: str) -> 
     sample = msgspec.structs.replace(compaction("stock", 9), **changes)
     with pytest.raises(PageferryError, match=named):
         make_rows([sample])
+
+
+def test_what_was_measured_again_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_of_few([compaction("stock", 9)])
+    assert not capsys.readouterr().err
+    warn_of_few([compaction("stock", 9, repeated=2), compaction("dcbm", 9)])
+    said = capsys.readouterr().err
+    assert "2 measurements were repeated" in said
+    assert "at worst" not in said
+    few = compaction("dcbm", 9, repeated=3, allocated=60, ended="memory")
+    warn_of_few([compaction("stock", 9), few])
+    assert "at worst 60 of 100 (memory)" in capsys.readouterr().err
 
 
 def test_table() -> None:

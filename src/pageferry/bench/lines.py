@@ -236,6 +236,8 @@ class Compaction(msgspec.Struct, tag_field="type", tag="compaction", kw_only=Tru
     allocated: int
     drained: int
     ended: str
+    # So often before, with fewer than asked for.
+    repeated: int = 0
     passes: int
     wall_ns: int
     # CPU time of the thread that allocated; the others are of its CPU, in ticks.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pageferry import __version__, output
@@ -93,7 +93,7 @@ def run(job: Job) -> Result:
         )
     finally:
         progress.finish()
-    _warn_of_few(lines)
+    warn_of_few(lines)
     tables = [published.load("compaction_rfc_v4")] if job.with_published else []
     return Result(
         command=list(job.command),
@@ -108,8 +108,16 @@ def run(job: Job) -> Result:
     )
 
 
-def _warn_of_few(lines: list[Line]) -> None:
-    few = [s for s in lines if isinstance(s, Compaction) and s.allocated < s.asked]
+def warn_of_few(lines: Sequence[Line]) -> None:
+    """Say whether all samples are of what was asked for, and which are not."""
+    samples = [line for line in lines if isinstance(line, Compaction)]
+    repeated = sum(sample.repeated for sample in samples)
+    if repeated:
+        output.warn(
+            f"{repeated} measurements were repeated: they got fewer huge pages than "
+            "they asked for"
+        )
+    few = [sample for sample in samples if sample.allocated < sample.asked]
     if few:
         worst = min(few, key=lambda sample: sample.allocated)
         output.warn(
