@@ -9,18 +9,22 @@
  * Linux 6.12 demotes for memory.reclaim, memory.high, memory.max and where the
  * node runs short alike.  A demoted page stays charged, so that only the first
  * of them is satisfied by demotion: a limit goes on until nothing is left on the
- * node, and memory.max then kills.  That is why it is not offered here.
+ * node, and memory.max then kills.  Here that is a child that was made for it.
+ * Nobody is said to stall who writes the files, only who needs memory: the child.
  *
  * Everything takes turns within each round.  The nodes of all pages are counted
  * afterwards and every byte is compared.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/tiers.h"
@@ -28,8 +32,15 @@
 #define LIST_PAGES 512U
 #define VMSTAT "/proc/vmstat"
 #define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"
+#define OOM_SCORE_ADJ "/proc/self/oom_score_adj"
+#define PANIC_ON_OOM "/proc/sys/vm/panic_on_oom"
+#define PRINTK "/proc/sys/kernel/printk"
 
-enum pressure { PRESSURE_RECLAIM, PRESSURE_HIGH };
+/* What a child allocates beyond the limit, and how far that is away. */
+#define BEYOND_BYTES (4UL << 20)
+#define SLACK_BYTES (256UL << 10)
+
+enum pressure { PRESSURE_RECLAIM, PRESSURE_HIGH, PRESSURE_MAX };
 
 struct options {
 	struct tier_options tier;
@@ -41,6 +52,7 @@ struct options {
 static const char *const pressure_names[] = {
 	[PRESSURE_RECLAIM] = "memory.reclaim",
 	[PRESSURE_HIGH] = "memory.high",
+	[PRESSURE_MAX] = "memory.max",
 };
 
 static const struct call_case {
@@ -70,8 +82,10 @@ static const char usage_text[] =
 	"  --call-bytes SIZE       moved in calls, a multiple of 2M (default 4M): each\n"
 	"                          call waits until every CPU has emptied its caches\n"
 	"                          of the LRU lists\n"
-	"  --pressure reclaim|high what demotes: memory.reclaim or memory.high of a\n"
-	"                          cgroup (default reclaim)\n"
+	"  --pressure reclaim|high|max\n"
+	"                          what demotes: memory.reclaim, memory.high or\n"
+	"                          memory.max of a cgroup (default reclaim); the last\n"
+	"                          has a child killed, and alone shows stalls\n"
 	"\n"
 	"example: demotion --sizes 2M --variants stock,mtcopy:threads=2\n";
 
@@ -118,6 +132,8 @@ static void parse_options(struct options *o, int argc, char **argv)
 				o->pressure = PRESSURE_RECLAIM;
 			else if (!strcmp(optarg, "high"))
 				o->pressure = PRESSURE_HIGH;
+			else if (!strcmp(optarg, "max"))
+				o->pressure = PRESSURE_MAX;
 			else
 				option_invalid("pressure", optarg);
 		} else {
@@ -236,6 +252,89 @@ static void make_cold(const struct region *r)
 			  strerror(errno));
 }
 
+/* A child that waits for a byte, and then wants more than there may be. */
+static pid_t victim_start(const struct region *r, int *go)
+{
+	int ends[2];
+	pid_t pid;
+	char *area;
+	char byte;
+
+	/* What it shares would have two mappings, which is not measured. */
+	if (madvise(r->base, r->bytes, MADV_DONTFORK))
+		bench_die(BENCH_FAILED, "madvise(MADV_DONTFORK): %s",
+			  strerror(errno));
+	if (pipe(ends))
+		bench_die(BENCH_FAILED, "pipe: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		bench_die(BENCH_FAILED, "fork: %s", strerror(errno));
+	if (pid) {
+		close(ends[0]);
+		*go = ends[1];
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(ends[1]);
+	if (!file_write(OOM_SCORE_ADJ, "1000") || read(ends[0], &byte, 1) != 1)
+		_exit(BENCH_FAILED);
+	area = mmap(NULL, BEYOND_BYTES, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (area == MAP_FAILED)
+		_exit(BENCH_FAILED);
+	madvise(area, BEYOND_BYTES, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < BEYOND_BYTES; i += page_bytes())
+		((volatile char *)area)[i] = 1;
+	_exit(BENCH_OK);
+}
+
+/*
+ * In one of its page faults the child demotes all that can be, as none of that is
+ * uncharged, and is killed when nothing is left.  True when it was.
+ */
+static bool demote_by_max(const struct region *r, uint64_t *elapsed_ns)
+{
+	uint64_t current, start;
+	char number[32];
+	int go, status;
+	pid_t pid;
+
+	pid = victim_start(r, &go);
+	if (!cgroup_read_u64("memory.current", &current))
+		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
+			  strerror(errno));
+	snprintf(number, sizeof(number), "%llu",
+		 (unsigned long long)(current + SLACK_BYTES));
+	if (!cgroup_write("memory.max", number))
+		bench_die(BENCH_FAILED, "cannot write %s to memory.max: %s",
+			  number, strerror(errno));
+	start = bench_now_ns();
+	if (write(go, "", 1) != 1 || waitpid(pid, &status, 0) != pid)
+		bench_die(BENCH_FAILED, "the child is not there: %s",
+			  strerror(errno));
+	*elapsed_ns = bench_now_ns() - start;
+	cgroup_write("memory.max", "max");
+	close(go);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/* The child is to be killed, without ado, and nobody else. */
+static void prepare_to_kill(void)
+{
+	uint64_t panics;
+
+	if (file_read_u64(PANIC_ON_OOM, &panics) && panics == 2)
+		bench_die(BENCH_LACKING,
+			  PANIC_ON_OOM " is 2: memory.max would end this machine");
+	if (!file_write(OOM_SCORE_ADJ, "-1000"))
+		bench_die(BENCH_LACKING, "cannot write -1000 to " OOM_SCORE_ADJ ": %s",
+			  strerror(errno));
+	/* The kernel says much about it; on a console that takes its time. */
+	if (!setting_pin(PRINTK, "1"))
+		bench_die(BENCH_LACKING, "cannot write 1 to " PRINTK ": %s",
+			  strerror(errno));
+}
+
 /* True when the kernel did all that it was asked for. */
 static bool demote(const struct options *o)
 {
@@ -302,8 +401,12 @@ static void measure_reclaim(const struct options *o, struct sample *s)
 	offloaded_read("demotion", &s->before);
 	s->stall_known = cgroup_stall(&before);
 	start = bench_now_ns();
-	s->complete = demote(o);
-	s->elapsed_ns = bench_now_ns() - start;
+	if (o->pressure == PRESSURE_MAX) {
+		s->complete = demote_by_max(&r, &s->elapsed_ns);
+	} else {
+		s->complete = demote(o);
+		s->elapsed_ns = bench_now_ns() - start;
+	}
 	if (o->pressure == PRESSURE_HIGH)
 		cgroup_write("memory.high", "max");
 	s->stall_known = s->stall_known && cgroup_stall(&s->stall);
@@ -393,6 +496,8 @@ int main(int argc, char **argv)
 	engine_prepare();
 	if (o.reclaim)
 		enable_demotion();
+	if (o.reclaim && o.pressure == PRESSURE_MAX)
+		prepare_to_kill();
 	pin_to_cpu(o.tier.cpu);
 	parallel_setup(&o.tier.cpus, o.tier.cpu);
 	for (unsigned int round = 0; round <= o.tier.rounds; round++) {

@@ -75,7 +75,7 @@ COMPACTION = ["bench", "compaction"]
         ([*DEMOTION, "--engines", "warp"], "warp"),
         ([*DEMOTION, "--parts", "sums"], "sums"),
         ([*DEMOTION, "--parts", "calls,calls"], "twice"),
-        ([*DEMOTION, "--pressure", "max"], "max"),
+        ([*DEMOTION, "--pressure", "low"], "low"),
         ([*DEMOTION, "--call-total", "1M"], "multiple of 2M"),
         ([*DEMOTION, "--total", "1M"], "multiple of 2M"),
         ([*DEMOTION, "--sizes", "3K"], "3K"),

@@ -54,6 +54,27 @@ def test_reclaim_demotes_through_an_engine(
     assert (moved["memory.reclaim", "stock", 4096].stall_some_us is not None) == known
 
 
+def test_a_limit_demotes_and_stalls_who_needs_memory(
+    kernel_vm: BuiltKernel, tmp_path: Path
+) -> None:
+    result = bench(
+        "demotion",
+        tmp_path / "result.json",
+        *("--engines", "cpu", "--parts", "reclaim", "--pressure", "max"),
+        *("--sizes", "2M", "--total", "8M"),
+    )
+    rows = {row.engine: row for row in result.rows}
+    for engine in ("stock", "cpu"):
+        row = rows[engine]
+        assert row.method == "memory.max"
+        assert row.verified
+        assert row.moved_bytes == 8 * MIB
+        assert row.stall_some_us is not None
+        # A 2M folio is not copied in less.
+        assert row.stall_some_us.median > 100
+    assert (rows["cpu"].share_offloaded or 0) > 0.9
+
+
 def test_hot_memory_is_promoted_through_an_engine(
     kernel_vm: BuiltKernel, tmp_path: Path
 ) -> None:

@@ -43,6 +43,8 @@ _WRITES = (
 _WRITES_DEMOTION = (
     "write /sys/kernel/mm/numa/demotion_enabled",
     "make a cgroup /sys/fs/cgroup/pageferry-PID, and remove it",
+    "with --pressure max: write /proc/sys/kernel/printk, and have the kernel kill",
+    "children of the benchmark for want of memory in that cgroup",
 )
 _WRITES_PROMOTION = (
     "write /sys/kernel/debug/sched/numa_balancing/"

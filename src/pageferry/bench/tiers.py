@@ -44,7 +44,7 @@ class TierPlan:
     to_node: int
     # Of demotion.
     parts: tuple[str, ...] = PARTS
-    pressure: Literal["reclaim", "high"] = "reclaim"
+    pressure: Literal["reclaim", "high", "max"] = "reclaim"
     call_bytes: int = 2 * PMD_BYTES
     # Of promotion.
     touch: Literal["read", "write"] = "write"

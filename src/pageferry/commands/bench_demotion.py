@@ -47,8 +47,9 @@ def add_parser(sub: Subparsers) -> None:
     parser.add_argument(
         "--pressure",
         default="reclaim",
-        choices=("reclaim", "high"),
-        help="what demotes: memory.reclaim or memory.high (default: %(default)s)",
+        choices=("reclaim", "high", "max"),
+        help="what demotes: memory.reclaim, memory.high or memory.max, for which a "
+        "child of the benchmark is killed each time (default: %(default)s)",
     )
     parser.add_argument(
         "--call-total",
