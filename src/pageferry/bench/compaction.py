@@ -73,7 +73,9 @@ class CompactionPlan:
         if "dcbm" not in self.engines:
             return {}
         rate = f"bandwidth_mbps={self.channel_mbps}"
-        return {"dmasim": f"channels={self.channels} {rate}"}
+        # A device has a CPU of its own, as what it does is no work of the one looked at.
+        other = 0 if self.cpu else 1
+        return {"dmasim": f"channels={self.channels} {rate} cpu={other}"}
 
     def arguments(self) -> list[str]:
         """Give the options of bench/compaction."""

@@ -39,7 +39,8 @@
 /* As in mm/compaction.c: when this has been reached, it looks at all again. */
 #define COMPACT_TEST_DEFER_SHIFT 6
 
-#define COMPACT_TEST_TRIES 4
+/* Compaction ends early when somebody else wants its CPU or its locks. */
+#define COMPACT_TEST_TRIES 16
 
 enum compact_test_end {
 	COMPACT_TEST_NONE,
@@ -145,6 +146,7 @@ static struct page *test_compact(int nid, u64 *nr_since)
 		if (*nr_since)
 			test_forget(nid);
 		*nr_since = 0;
+		cond_resched();
 	}
 	return NULL;
 }
