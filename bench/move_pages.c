@@ -37,6 +37,7 @@ struct options {
 	struct variant variants[MAX_VARIANTS];
 	size_t nr_variants;
 	enum busy_mode busy;
+	const char *max_unmapped_us;	/* or NULL: as it is */
 	const char *sabotage;
 	const char *modules[MAX_MODULES];
 	size_t nr_modules;
@@ -72,6 +73,8 @@ static const char usage_text[] =
 	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
 	"                          (default stock)\n"
 	"  --limit LIST            memcpy with so many threads (default 1), or none\n"
+	"  --max-unmapped-us N     how long a folio may be out of reach, 0: without\n"
+	"                          bounds (default: as it is)\n"
 	"  --busy no|only|both     a hog on every CPU meanwhile (default no)\n"
 	"  --cpu CPU               where the caller runs (default: first of --from)\n"
 	"  --module FILE           load this kernel module first; may be repeated;\n"
@@ -126,6 +129,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "variants", required_argument, NULL, 'v' },
 		{ "limit", required_argument, NULL, 'l' },
+		{ "max-unmapped-us", required_argument, NULL, 'u' },
 		{ "busy", required_argument, NULL, 'y' },
 		{ "cpu", required_argument, NULL, 'c' },
 		{ "module", required_argument, NULL, 'm' },
@@ -165,6 +169,10 @@ static void parse_options(struct options *o, int argc, char **argv)
 			break;
 		case 'l':
 			limits = optarg;
+			break;
+		case 'u':
+			option_u64("max-unmapped-us", optarg, 0, UINT32_MAX);
+			o->max_unmapped_us = optarg;
 			break;
 		case 'y':
 			parse_busy(o, optarg);
@@ -235,6 +243,8 @@ static void report_environment(const struct options *o)
 	json_u64("caller_cpu", (uint64_t)o->cpu);
 	json_u64("page_bytes", page_bytes());
 	json_str("limit_copy", limit_choose_copy());
+	if (o->max_unmapped_us)
+		json_u64("max_unmapped_us", strtoull(o->max_unmapped_us, NULL, 0));
 	engine_report();
 	machine_quiet();
 	json_end();
@@ -439,6 +449,8 @@ int main(int argc, char **argv)
 	if (o.hugetlb)
 		reserve_pools(&o);
 	engine_prepare();
+	if (o.max_unmapped_us)
+		engine_limit(o.max_unmapped_us);
 	if (largest_folio(&o) > PMD_BYTES)
 		engine_allow_large();
 	if (o.busy != BUSY_NO)

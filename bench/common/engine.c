@@ -127,6 +127,12 @@ void engine_prepare(void)
 	pin_if_there(OFFLOAD_DIR "/verify", "false");
 }
 
+/* For how long a folio may be out of reach; "0": for as long as it takes. */
+void engine_limit(const char *us)
+{
+	pin_if_there(OFFLOAD_DIR "/max_unmapped_us", us);
+}
+
 /* To copy 1 GiB may take channels that simulate slow ones minutes. */
 void engine_allow_large(void)
 {

@@ -95,6 +95,7 @@ COMPACTION = ["bench", "compaction"]
         ([*HUGETLB, "--sizes", "1G", "--total", "64M"], "multiple of 1024M"),
         ([*HUGETLB, "--engines", "off"], "off"),
         ([*HUGETLB, "--channels", "65"], "65"),
+        ([*HUGETLB, "--max-unmapped-us", "soon"], "soon"),
         ([*HUGETLB, "--to-node", "0"], "nothing would move"),
         ([*HUGETLB, "--published"], "published"),
         ([*COMPACTION, "--engines", "warp"], "warp"),

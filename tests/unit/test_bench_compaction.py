@@ -59,7 +59,7 @@ def test_arguments() -> None:
 
 def test_modules() -> None:
     assert plan().modules() == ["mtcopy", "dcbm", "migrate_compact_test"]
-    assert plan().simulated() == {"dmasim": "channels=4 bandwidth_mbps=0"}
+    assert plan().simulated() == {"dmasim": "channels=4 bandwidth_mbps=0 cpu=1"}
     assert plan(engines=("off",)).simulated() == {}
     assert plan(engines=("off",)).modules() == ["migrate_compact_test"]
 

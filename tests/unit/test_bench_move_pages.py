@@ -57,6 +57,7 @@ def test_arguments() -> None:
         "--busy=no",
     ]
     assert plan(busy="both").arguments()[-1] == "--busy=both"
+    assert plan(max_unmapped_us=0).arguments()[-1] == "--max-unmapped-us=0"
     assert "--limit=none" in plan(with_limit=False).arguments()
 
 

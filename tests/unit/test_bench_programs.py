@@ -66,6 +66,7 @@ def test_help(programs: Path, program: str) -> None:
         ("move_pages", "--variants=cpu:threads=2", "cpu:threads=2"),
         ("move_pages", "--limit=0", "limit"),
         ("move_pages", "--busy=perhaps", "perhaps"),
+        ("move_pages", "--max-unmapped-us=soon", "soon"),
         ("move_pages", "--to=0", "nothing would move"),
         ("move_pages", "--sabotage=clock", "clock"),
         ("move_pages", "stray", "stray"),

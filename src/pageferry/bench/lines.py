@@ -25,6 +25,8 @@ class Environment(msgspec.Struct, tag_field="type", tag="environment", kw_only=T
     caller_cpu: int = 0
     page_bytes: int = 4096
     limit_copy: str | None = None
+    # What it was set to meanwhile, if it was.
+    max_unmapped_us: int | None = None
     engine_found: str | None = None
     available_engines: str | None = None
     reasons_found: str | None = None

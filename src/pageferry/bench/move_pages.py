@@ -48,6 +48,8 @@ class Plan:
     channels: tuple[int, ...] = (1,)
     channel_mbps: int = DEFAULT_CHANNEL_MBPS
     bench: Literal["move-pages", "hugetlb"] = "move-pages"
+    # How long a folio may be out of reach; 0: without bounds. None: as it is.
+    max_unmapped_us: int | None = None
 
     def variants(self) -> list[str]:
         """Name the columns for the program, the baseline always first."""
@@ -102,6 +104,11 @@ class Plan:
             "--variants=" + ",".join(self.variants()),
             "--limit=" + (",".join(map(str, self.limits())) or "none"),
             f"--busy={self.busy}",
+            *(
+                ()
+                if self.max_unmapped_us is None
+                else (f"--max-unmapped-us={self.max_unmapped_us}",)
+            ),
         ]
 
     def measurements(self) -> int:

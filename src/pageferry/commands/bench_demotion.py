@@ -33,6 +33,7 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         tiers.DEMOTION,
         help="throughput of demotion to a slower node, and stalls",
+        usage="pageferry bench demotion [OPTION ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

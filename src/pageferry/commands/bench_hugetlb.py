@@ -32,7 +32,7 @@ Runs on this machine when it has two nodes and pageferry's kernel, else in a VM.
 EPILOG = """\
 examples:
   pageferry bench hugetlb
-  pageferry bench hugetlb --engines dcbm --channels 1,2,4,8 --vm
+  pageferry bench hugetlb --engines dcbm --channels 1,2,4,8 --max-unmapped-us 0 --vm
   pageferry bench hugetlb --sizes 1G --engines mtcopy --threads 2,4,8 --live
 """
 
@@ -42,6 +42,7 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         move_pages.HUGETLB,
         help="throughput of hugetlb folios, by engine and size",
+        usage="pageferry bench hugetlb [OPTION ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -45,6 +45,7 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         "move-pages",
         help="throughput of move_pages(2), by engine and folio size",
+        usage="pageferry bench move-pages [OPTION ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -131,6 +132,12 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure also, or only, while other work keeps every CPU busy",
     )
     parser.add_argument(
+        "--max-unmapped-us",
+        metavar="N",
+        help="how long a folio may be out of reach meanwhile, so that slower "
+        "engines are left out; 0: without bounds (default: as it is)",
+    )
+    parser.add_argument(
         "--no-limit", action="store_true", help="leave out the plain memcpy"
     )
     parser.add_argument(
@@ -191,6 +198,9 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
         "from_node": from_node,
         "to_node": to_node,
         "with_limit": not args.no_limit,
+        "max_unmapped_us": None
+        if args.max_unmapped_us is None
+        else whole("--max-unmapped-us", args.max_unmapped_us, 0, 2**32 - 1),
     }
 
 

@@ -45,6 +45,7 @@ def add_parser(sub: Subparsers) -> None:
         to_node="1",
         busy="no",
         no_limit=False,
+        max_unmapped_us=None,
         timeout=None,
         base="6.12",
         vanilla=False,
