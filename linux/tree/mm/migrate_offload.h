@@ -16,6 +16,7 @@
 #include <linux/sizes.h>
 #include <linux/swap.h>
 
+#include "migrate_offload_limit.h"
 #include "migrate_offload_payers.h"
 #include "migrate_offload_rules.h"
 #include "migrate_run.h"
@@ -71,26 +72,6 @@ struct migrate_hists {
 	struct migrate_hist of[NR_MIGRATE_HISTS];
 };
 
-/* A time that is measured again and again. */
-struct migrate_rate {
-	u64 ns;				/* 0: not known yet */
-	u64 last_ns;
-};
-
-/* Windows of folios of some size: see mm/migrate_offload_limit.c. */
-struct migrate_pace {
-	unsigned int folios;		/* of the next one */
-	struct migrate_rate own;	/* of a window of so many */
-	struct migrate_rate copy;	/* of one folio of them */
-	struct migrate_rate prep;	/* to unmap one of them and to flush */
-	unsigned int early;		/* to begin, in 1/256 of that; 0: not known */
-	unsigned int most;		/* folios, after a window that was late, */
-	unsigned int nr_careful;	/* for so many windows */
-	unsigned int nr_late;		/* windows in a row, by too much */
-	unsigned int nr_left;		/* windows, to the CPU for that */
-	unsigned int since;		/* which limit, of those that were set */
-};
-
 /*
  * The counters of one reason or one engine.  Never freed: an engine that comes
  * back finds what it had counted before, so that no counter ever shrinks.
@@ -138,18 +119,6 @@ struct migrate_batch_outcome {
 	u64 cpu_bytes;
 };
 
-/* What a part of a window took, and all of them: by ktime_get_ns(). */
-struct migrate_times {
-	unsigned int nr;		/* folios */
-	unsigned int nr_by_engine;
-	unsigned int nr_copied;		/* of those, not by the CPU after all */
-	u64 begun_ns;			/* the engine was offered the first of them */
-	u64 launched_ns;		/* and had it */
-	u64 copied_ns;			/* and had copied the last */
-	u64 backlog_ns;			/* of that, it was at earlier windows */
-	u64 worst_ns;			/* a folio was out of reach */
-};
-
 struct migrate_part {
 	struct list_head node;
 	struct list_head rest_src;	/* not for the engine */
@@ -171,17 +140,6 @@ struct migrate_part {
 	int pass;			/* attempts to move them, all at once */
 	/* Its first nr_pairs are the engine's, the others behind them are not. */
 	struct migrate_copy_batch copy;
-};
-
-/* How a window is to be: see mm/migrate_offload_limit.c. */
-struct migrate_plan {
-	u64 limit_ns;			/* 0: none */
-	u64 own_ns;
-	u64 copy_ns;			/* of one folio; 0: not known */
-	u64 early_ns;			/* before the engine has nothing to do */
-	unsigned int folios;
-	unsigned int max_windows;
-	bool streaming;
 };
 
 struct migrate_engine;
@@ -534,36 +492,6 @@ enum migrate_offload_counter
 migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
 void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
 			enum migrate_offload_counter why);
-
-/* mm/migrate_offload_limit.c */
-extern const struct attribute_group migrate_limit_group;
-
-/* An engine that is too slow gets another chance after so many windows. */
-#define MIGRATE_LEFT_WINDOWS 32
-
-u64 migrate_limit_ns(void);
-void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns);
-struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
-				     unsigned int order);
-bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns);
-void migrate_note_rest(unsigned int order, const struct migrate_times *took);
-void migrate_times_merge(struct migrate_times *all,
-			 const struct migrate_times *some);
-void migrate_times_learn(struct migrate_windows *w, unsigned int order,
-			 const struct migrate_times *all);
-void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
-		       unsigned int order);
-void migrate_plan_stock(struct migrate_plan *plan, unsigned int order);
-u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns);
-u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns);
-void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle);
-void migrate_windows_plan(struct migrate_windows *w);
-void migrate_windows_planned(struct migrate_windows *w);
-u64 migrate_windows_backlog_ns(const struct migrate_windows *w);
-void migrate_limit_prepare(void);
-
-/* mm/migrate_offload_measure.c */
-u64 migrate_measure_usual_ns(void);
 
 /* mm/migrate_ptes.c */
 extern struct kobj_attribute migrate_batch_ptes_attr;
