@@ -20,6 +20,8 @@
 #define WRITE_EVERY_US 5000
 /* It declines when the program that writes had it: most of the time it must not. */
 #define MAX_TRIPS 8
+/* To find memory that has to go. */
+#define MAX_STAYS 8
 
 /* An entry of /proc/self/pagemap. */
 static const __u64 pm_present = 1ULL << 63;
@@ -265,7 +267,7 @@ static void say(const struct mo_outcome *outcome)
 	       by->engine_folios, by->cpu_bytes, by->failed_folios);
 }
 
-struct mo_outcome mo_trip_once(const struct mo_caller *caller)
+static struct mo_outcome one_trip(const struct mo_caller *caller)
 {
 	struct mo_trip trip = {
 		.every = 1,
@@ -288,6 +290,20 @@ struct mo_outcome mo_trip_once(const struct mo_caller *caller)
 	if (caller->finish)
 		caller->finish(&trip);
 	unmap_trip(&trip);
+	return outcome;
+}
+
+struct mo_outcome mo_trip_once(const struct mo_caller *caller)
+{
+	struct mo_outcome outcome;
+	int i;
+
+	for (i = 0; i < MAX_STAYS; i++) {
+		outcome = one_trip(caller);
+		if (outcome.why_not || outcome.arrived || !outcome.intact ||
+		    !caller->may_stay)
+			break;
+	}
 	return outcome;
 }
 

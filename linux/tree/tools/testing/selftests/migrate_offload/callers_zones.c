@@ -31,7 +31,7 @@
 #define SMALL_BYTES (SZ_1M / 2)
 #define NR_LARGE 2
 /* Half of it is given back, page by page. */
-#define FRAGMENTED_BYTES (8 * SZ_1M)
+#define FRAGMENTED_BYTES (16 * SZ_1M)
 #define NR_SOFT_OFFLINE 4
 /* Page frames of a piece. */
 #define NR_CONTIG (SZ_2M / SZ_4K)
@@ -181,7 +181,7 @@ static const char *prepare_compaction(struct mo_trip *trip)
 	}
 	trip->every = 2;
 	/* It goes where there is room beside others: to the upper part of itself. */
-	trip->must_move = FRAGMENTED_BYTES / 32;
+	trip->must_move = FRAGMENTED_BYTES / 64;
 	return NULL;
 }
 
@@ -209,6 +209,7 @@ const struct mo_caller mo_compaction = {
 	.prepare = prepare_compaction,
 	.go = go_by_compaction,
 	.finish = finish_compaction,
+	.may_stay = true,
 };
 
 /* The memory block that goes. */

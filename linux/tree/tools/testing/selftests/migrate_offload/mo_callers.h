@@ -44,12 +44,15 @@ struct mo_trip {
  * @go: has it migrate.  A program writes to it meanwhile.
  * @finish: leaves the machine as it was; the memory is still there.  May be NULL.
  *	Called if @prepare was, whatever that said.
+ * @may_stay: how much has to go depends on where there is room, by chance: too
+ *	little is tried again.
  */
 struct mo_caller {
 	const char *reason;
 	const char *(*prepare)(struct mo_trip *trip);
 	void (*go)(struct mo_trip *trip);
 	void (*finish)(struct mo_trip *trip);
+	bool may_stay;
 };
 
 /* What was counted for a reason; or, if it has none, for the engine. */
