@@ -9,7 +9,7 @@ import pytest
 
 from conftest import RunInVm
 from pageferry.bench import build
-from pageferry.bench.lines import Failure, parse_line
+from pageferry.bench.lines import Demotion, Environment, Failure, parse_line
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import Result, decode
@@ -17,6 +17,10 @@ from pageferry.results.schema import Result, decode
 pytestmark = pytest.mark.vm
 
 MIB = 1 << 20
+OFFLOAD = "/sys/kernel/mm/migrate_offload"
+LRU_GEN = "/sys/kernel/mm/lru_gen/enabled"
+# It can clear accessed bits of PTEs, and of PMDs, many at a time: see mm/vmscan.c.
+LRU_GEN_ON = "0x0007"
 
 
 def bench(verb: str, output: Path, *argv: str) -> Result:
@@ -73,6 +77,43 @@ def test_a_limit_demotes_and_stalls_who_needs_memory(
         # A 2M folio is not copied in less.
         assert row.stall_some_us.median > 100
     assert (rows["cpu"].share_offloaded or 0) > 0.9
+
+
+def test_several_huge_pages_are_demoted_at_once(
+    in_vm: RunInVm, kernel_vm: BuiltKernel
+) -> None:
+    """From either LRU, for an engine that would take them, if so much is asked for.
+
+    memory.reclaim has a quarter of what is left reclaimed at a time: of 4 MiB that is
+    less than two huge pages from the beginning, of 32 MiB only in the end. Small pages
+    come by as many as ever.
+    """
+    demotion = build.build() / "demotion"
+    words = f"{demotion} --parts=reclaim --variants=cpu --rounds=1"
+    # So that what comes at once is one batch.
+    script = f"""
+        echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{OFFLOAD}/max_batch_pages
+        for on in n y; do
+            echo $on >{LRU_GEN}
+            {words} --sizes=2M --total-bytes=4M || exit
+            {words} --sizes=4K,2M --total-bytes=32M || exit
+        done
+    """
+    done = in_vm(kernel_vm, "bash", "-c", script, topology="tiered")
+    assert done.exit_code == 0, done.stderr
+    seen = [parse_line(line) for line in done.stdout.splitlines()]
+    lrus = [s.lru_gen_found for s in seen if isinstance(s, Environment)]
+    assert lrus == ["0x0000", "0x0000", LRU_GEN_ON, LRU_GEN_ON]
+    samples = [s for s in seen if isinstance(s, Demotion) and s.round > 0]
+    per_batch = [
+        (sample.engine_bytes or 0) / sample.folio_bytes / (sample.batches or 1)
+        for sample in samples
+        if sample.engine == "cpu"
+    ]
+    for little, small, much in (per_batch[:3], per_batch[3:]):
+        assert little == 1, per_batch
+        assert 16 < small <= 64, per_batch
+        assert 1.3 < much <= 8, per_batch
 
 
 def test_hot_memory_is_promoted_through_an_engine(

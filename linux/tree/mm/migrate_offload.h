@@ -220,6 +220,7 @@ unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
 				     int reason);
 void migrate_engine_exit(int idx);
 unsigned int __migrate_offload_cluster(int nid, int order);
+unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most);
 void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from);
 void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio);
 unsigned int __migrate_windows_room(struct migrate_windows *w,
@@ -247,6 +248,12 @@ static inline void migrate_engine_exit(int idx)
 static inline unsigned int __migrate_offload_cluster(int nid, int order)
 {
 	return COMPACT_CLUSTER_MAX;
+}
+
+static inline unsigned long __migrate_offload_demote_pages(int dst_nid,
+							   unsigned long most)
+{
+	return 0;
 }
 
 static inline void __migrate_windows_begin(struct migrate_windows *w,
