@@ -6,8 +6,8 @@
  * For each page migrate_pages_batch() looks twice for all that map it, updates
  * statistics four times, and takes a lock of an LRU list.  A page that is marked
  * as exclusive to one process has one mapping, so that the first one found is the
- * last; and next to it in the page table are those of the pages that are next in
- * the list.  So take the lock of the anon_vma, find the VMA and take the lock of
+ * last; and near it in the page table are those of the pages that are next in the
+ * list.  So take the lock of the anon_vma, find the VMA and take the lock of
  * the page table once for as many pages as are alike, and update statistics once
  * for all of them.
  *
@@ -120,38 +120,80 @@ static bool migrate_run_vma_fits(struct vm_area_struct *vma)
 }
 
 /*
- * How many, from the nth on, have their entries in a row in a page table?  That
- * of the first is for @addr.
+ * Entries of one page table, near each other and in any order: compaction finds
+ * pages from the highest down, and reclaim as they were used.  So many entries at
+ * most lie between the first and the last of them, as they are flushed, and
+ * notified about, as one range.
  */
-static unsigned int migrate_run_in_a_row(const struct migrate_run *run,
-					 unsigned int nth,
-					 struct folio *const *folios,
-					 struct vm_area_struct *vma,
-					 unsigned long addr)
-{
-	unsigned long end = pmd_addr_end(addr, vma->vm_end);
-	unsigned int i, max_nr;
+#define MIGRATE_ROW_SPAN ((long)MIGRATE_RUN_MAX)
 
-	max_nr = min_t(unsigned long, run->nr - nth, (end - addr) >> PAGE_SHIFT);
-	for (i = 1; i < max_nr; i++)
-		if (folios[nth + i]->index != folios[nth]->index + i)
+struct migrate_row {
+	struct folio **folios;
+	unsigned int nr;
+	unsigned long addr;		/* of the first of the folios */
+	unsigned long start, end;	/* of all of them */
+	pte_t *ptep;			/* of the first */
+};
+
+static long migrate_row_offset(const struct migrate_row *row, unsigned int nth)
+{
+	return row->folios[nth]->index - row->folios[0]->index;
+}
+
+static unsigned long migrate_row_addr(const struct migrate_row *row,
+				      unsigned int nth)
+{
+	return row->addr + migrate_row_offset(row, nth) * PAGE_SIZE;
+}
+
+static pte_t *migrate_row_pte(const struct migrate_row *row, unsigned int nth)
+{
+	return row->ptep + migrate_row_offset(row, nth);
+}
+
+/*
+ * How many of up to @max_nr folios have their entries in a row with that of the
+ * first, which is for @addr?
+ */
+static void migrate_row_init(struct migrate_row *row, struct folio **folios,
+			     unsigned int max_nr, struct vm_area_struct *vma,
+			     unsigned long addr)
+{
+	long min_at = max(addr & PMD_MASK, vma->vm_start) - addr;
+	long max_at = pmd_addr_end(addr, vma->vm_end) - PAGE_SIZE - addr;
+	long start = 0, end = 0;
+
+	min_at /= (long)PAGE_SIZE;
+	max_at /= (long)PAGE_SIZE;
+	row->folios = folios;
+	row->addr = addr;
+	for (row->nr = 1; row->nr < max_nr; row->nr++) {
+		long at = migrate_row_offset(row, row->nr);
+
+		/* In pages: one that is not of this VMA may be anywhere. */
+		if (at < min_at || at > max_at ||
+		    max(end, at) - min(start, at) >= MIGRATE_ROW_SPAN)
 			break;
-	return i;
+		start = min(start, at);
+		end = max(end, at);
+	}
+	row->start = addr + start * PAGE_SIZE;
+	row->end = addr + (end + 1) * PAGE_SIZE;
 }
 
 /*
  * Clear entries as long as each is the only one of its page.  The mapcount of a
  * page that is exclusive says nothing new.
  */
-static unsigned int migrate_run_clear(struct folio **src, unsigned int max_nr,
-				      struct mm_struct *mm, unsigned long addr,
-				      pte_t *ptep, pte_t *old)
+static void migrate_row_clear(struct migrate_row *row, struct mm_struct *mm,
+			      pte_t *old)
 {
 	unsigned int i;
 
-	for (i = 0; i < max_nr; i++) {
-		struct page *page = &src[i]->page;
-		pte_t pte = ptep_get(ptep + i);
+	for (i = 0; i < row->nr; i++) {
+		struct page *page = &row->folios[i]->page;
+		pte_t *ptep = migrate_row_pte(row, i);
+		pte_t pte = ptep_get(ptep);
 
 		if (!pte_present(pte) || pte_unused(pte))
 			break;
@@ -166,63 +208,85 @@ static unsigned int migrate_run_clear(struct folio **src, unsigned int max_nr,
 			break;
 		if (atomic_read(&page->_mapcount))
 			break;
-		old[i] = ptep_get_and_clear(mm, addr + i * PAGE_SIZE, ptep + i);
+		old[i] = ptep_get_and_clear(mm, migrate_row_addr(row, i), ptep);
 	}
-	return i;
+	row->nr = i;
 }
 
 /* Put back entries from the first one on whose page somebody else uses. */
-static unsigned int migrate_run_keep_used(struct folio **src, unsigned int nr,
-					  struct mm_struct *mm,
-					  unsigned long addr, pte_t *ptep,
-					  const pte_t *old)
+static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
+				  const pte_t *old)
 {
 	unsigned int i, nr_free;
 
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb(); /* paired with the one in try_grab_folio() */
-	for (nr_free = 0; nr_free < nr; nr_free++)
-		if (folio_ref_count(src[nr_free]) != 2 &&
+	for (nr_free = 0; nr_free < row->nr; nr_free++)
+		if (folio_ref_count(row->folios[nr_free]) != 2 &&
 		    !migrate_offload_broken(MO_RULE_RUN_PIN))
 			break;
-	for (i = nr_free; i < nr; i++)
-		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i, old[i]);
-	return nr_free;
+	for (i = nr_free; i < row->nr; i++)
+		set_pte_at(mm, migrate_row_addr(row, i),
+			   migrate_row_pte(row, i), old[i]);
+	row->nr = nr_free;
+}
+
+/* Have TLBs forget what they know of these. */
+static void migrate_row_flush(const struct migrate_row *row,
+			      struct vm_area_struct *vma, pte_t pte)
+{
+	unsigned int i, next, nr_span = (row->end - row->start) >> PAGE_SHIFT;
+
+	/* All at once, unless gaps would be flushed for nothing, page by page. */
+	if (IS_ENABLED(CONFIG_X86) || nr_span == row->nr) {
+		migrate_flush_ptes(vma, row->start, nr_span, pte,
+				   TTU_BATCH_FLUSH);
+		return;
+	}
+	for (i = 0; i < row->nr; i = next) {
+		long offset = migrate_row_offset(row, i);
+
+		for (next = i + 1; next < row->nr; next++)
+			if (migrate_row_offset(row, next) != offset + next - i)
+				break;
+		migrate_flush_ptes(vma, migrate_row_addr(row, i), next - i, pte,
+				   TTU_BATCH_FLUSH);
+	}
 }
 
 /* Nobody but us can reach these any more, but for what TLBs have. */
-static void migrate_run_replace(struct folio **src, unsigned int nr,
-				struct vm_area_struct *vma, unsigned long addr,
-				pte_t *ptep, const pte_t *old,
+static void migrate_row_replace(struct migrate_row *row,
+				struct vm_area_struct *vma, const pte_t *old,
 				struct migrate_run_stat *stat)
 {
 	struct mm_struct *mm = vma->vm_mm;
+	struct folio **src = row->folios;
 	pte_t sample = old[0], pte;
 	bool dirty = false;
 	unsigned int i;
 
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < row->nr; i++)
 		ClearPageAnonExclusive(&src[i]->page);
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < row->nr; i++) {
+		unsigned long addr = migrate_row_addr(row, i);
+
 		pte = migrate_pte_of_entry(migrate_pte_entry(folio_pfn(src[i]),
 							     old[i], true),
 					   old[i]);
-		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i, pte);
+		set_pte_at(mm, addr, migrate_row_pte(row, i), pte);
 		dirty |= pte_dirty(old[i]);
 		if (!pte_accessible(mm, sample))
 			sample = old[i];
 		if (trace_set_migration_pte_enabled())
-			trace_set_migration_pte(addr + i * PAGE_SIZE,
-						pte_val(pte), 0);
+			trace_set_migration_pte(addr, pte_val(pte), 0);
 	}
 	if (!migrate_offload_broken(MO_RULE_RUN_FLUSH))
-		migrate_flush_ptes(vma, addr, nr,
-				   dirty ? pte_mkdirty(sample) : sample,
-				   TTU_BATCH_FLUSH);
+		migrate_row_flush(row, vma,
+				  dirty ? pte_mkdirty(sample) : sample);
 	update_hiwater_rss(mm);
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < row->nr; i++) {
 		/* As folio_mark_dirty() does, when no CPU can any more. */
 		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
 			folio_set_dirty(src[i]);
@@ -250,34 +314,33 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	unsigned long addr = vma_address(vma, src[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
 	struct mmu_notifier_range range;
-	pte_t *ptep = NULL, old[MIGRATE_RUN_MAX];
-	int nr;
+	pte_t old[MIGRATE_RUN_MAX];
+	struct migrate_row row;
 	spinlock_t *ptl;	/* of the page table */
 	pmd_t *pmd;
+	int nr = 0;
 
 	if (addr == -EFAULT || !migrate_run_vma_fits(vma))
 		return 0;
-	nr = migrate_run_in_a_row(run, nth, run->src, vma, addr);
-	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, addr,
-				addr + nr * PAGE_SIZE);
+	migrate_row_init(&row, src, run->nr - nth, vma, addr);
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, row.start,
+				row.end);
 	mmu_notifier_invalidate_range_start(&range);
-	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
+	flush_cache_range(vma, row.start, row.end);
 	pmd = mm_find_pmd(mm, addr);
-	if (pmd)
-		ptep = pte_offset_map_lock(mm, pmd, addr, &ptl);
-	if (ptep && migrate_run_vma_fits(vma)) {
-		nr = migrate_run_clear(src, nr, mm, addr, ptep, old);
+	row.ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
+	if (row.ptep && migrate_run_vma_fits(vma)) {
+		migrate_row_clear(&row, mm, old);
+		if (row.nr)
+			migrate_row_keep_used(&row, mm, old);
+		nr = row.nr;
 		if (nr)
-			nr = migrate_run_keep_used(src, nr, mm, addr, ptep, old);
-		if (nr)
-			migrate_run_replace(src, nr, vma, addr, ptep, old, stat);
-		else if (migrate_run_is_here(src[0], ptep_get(ptep)))
+			migrate_row_replace(&row, vma, old, stat);
+		else if (migrate_run_is_here(src[0], ptep_get(row.ptep)))
 			nr = -EBUSY;
-	} else {
-		nr = 0;
 	}
-	if (ptep)
-		pte_unmap_unlock(ptep, ptl);
+	if (row.ptep)
+		pte_unmap_unlock(row.ptep, ptl);
 	mmu_notifier_invalidate_range_end(&range);
 	return nr;
 }
@@ -308,38 +371,40 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 	struct folio **src = run->src + nth, **dst = run->dst + nth;
 	unsigned long addr = vma_address(vma, dst[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
-	int i, nr;
-	pte_t *ptep, pte;
+	struct migrate_row row;
 	spinlock_t *ptl;	/* of the page table */
+	unsigned int i;
 	pmd_t *pmd;
 
 	if (addr == -EFAULT)
 		return 0;
-	nr = migrate_run_in_a_row(run, nth, run->dst, vma, addr);
+	migrate_row_init(&row, dst, run->nr - nth, vma, addr);
 	pmd = mm_find_pmd(mm, addr);
-	ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
-	if (!ptep)
+	row.ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
+	if (!row.ptep)
 		return 0;
 	/* Whoever locks a VMA comes by here later, or has set the flag. */
 	if (!migrate_run_vma_fits(vma) &&
 	    !migrate_offload_broken(MO_RULE_RUN_LOCKED))
-		nr = 0;
-	for (i = 0; i < nr; i++, addr += PAGE_SIZE) {
-		pte = ptep_get(ptep + i);
+		row.nr = 0;
+	for (i = 0; i < row.nr; i++) {
+		pte_t *ptep = migrate_row_pte(&row, i), pte = ptep_get(ptep);
+
+		addr = migrate_row_addr(&row, i);
 		if (!migrate_run_may_map(pte, src[i]))
 			break;
 		pte = migrate_pte_mapped(vma, dst[i], &dst[i]->page, pte);
 		folio_get(dst[i]);
 		atomic_set(&dst[i]->_mapcount, 0);
 		SetPageAnonExclusive(&dst[i]->page);
-		set_pte_at(mm, addr, ptep + i, pte);
+		set_pte_at(mm, addr, ptep, pte);
 		migrate_stat_add(stat, dst[i], 1);
 		if (trace_remove_migration_pte_enabled())
 			trace_remove_migration_pte(addr, pte_val(pte), 0);
 		/* No need to invalidate: it was not present before. */
-		update_mmu_cache(vma, addr, ptep + i);
+		update_mmu_cache(vma, addr, ptep);
 	}
-	pte_unmap_unlock(ptep, ptl);
+	pte_unmap_unlock(row.ptep, ptl);
 	return i;
 }
 
@@ -512,3 +577,7 @@ void migrate_run_map(struct migrate_run *run)
 	migrate_run_done(run);
 	run->nr = 0;
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_run_kunit.c"
+#endif

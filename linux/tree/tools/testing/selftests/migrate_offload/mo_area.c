@@ -480,6 +480,19 @@ bool mo_content_ok(const struct mo_area *area)
 	return !wrong;
 }
 
+/* Compaction has folios from the highest down, and reclaim with gaps, for example. */
+size_t mo_nth(const struct mo_area *area, size_t nth)
+{
+	size_t in_row = nth % 64;
+
+	if (!area->scattered || in_row < 32 ||
+	    nth - in_row + 64 > area->bytes / area->folio_bytes)
+		return nth;
+	if (in_row < 48)
+		return nth - in_row + 62 - 2 * (in_row - 32);
+	return nth - in_row + 33 + 2 * (in_row - 48);
+}
+
 static size_t list_addresses(const struct mo_area *area, size_t step,
 			     void ***addresses)
 {
@@ -489,7 +502,7 @@ static size_t list_addresses(const struct mo_area *area, size_t step,
 	if (!*addresses)
 		mo_die("no memory");
 	for (i = 0; i < nr; i++)
-		(*addresses)[i] = area->mem + i * step;
+		(*addresses)[i] = area->mem + mo_nth(area, i) * step;
 	return nr;
 }
 

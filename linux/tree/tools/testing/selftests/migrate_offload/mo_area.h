@@ -28,6 +28,7 @@ enum mo_type {
  * @bytes: how much.
  * @folio_bytes: what it is made of.
  * @step: each @step bytes there is another folio to move.
+ * @scattered: of each 64 folios move 32 in a row, and the others in no such order.
  * @shadow: what @mem should contain, kept elsewhere.
  *
  * The rest is what to clean up.
@@ -38,6 +39,7 @@ struct mo_area {
 	size_t bytes;
 	size_t folio_bytes;
 	size_t step;
+	bool scattered;
 	__u64 *shadow;
 	void *mapped;
 	size_t mapped_bytes;
@@ -75,6 +77,8 @@ void mo_open_file(struct mo_area *area);
 const char *mo_swap_on(void);
 void mo_swap_off(void);
 
+/* Which folio is the nth to move, if all of them are? */
+size_t mo_nth(const struct mo_area *area, size_t nth);
 /* Does the memory contain what it should?  Says where not. */
 bool mo_content_ok(const struct mo_area *area);
 /* Does one page? */

@@ -70,6 +70,7 @@ void mo_run_map(struct mo_area *area, size_t nr_pages)
 	size_t i;
 
 	mo_map_anon(area, nr_pages * SZ_4K, SZ_4K);
+	area->scattered = true;
 	/* New ones are in some CPU's batch; whoever migrates empties all. */
 	first = area->mem;
 	mo_move_pages(&first, 1, mo_nodes[0]);
@@ -132,7 +133,7 @@ static void move_all(const struct mo_area *area, pid_t pid)
 	if (!pages || !nodes)
 		mo_die("no memory");
 	for (i = 0; i < nr; i++) {
-		pages[i] = area->mem + i * SZ_4K;
+		pages[i] = area->mem + mo_nth(area, i) * SZ_4K;
 		nodes[i] = mo_nodes[1];
 	}
 	if (syscall(SYS_move_pages, pid, nr, pages, nodes, nodes + nr,

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of which entries are taken together.  Included by mm/migrate_run.c, so
+ * that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+
+#define MO_ROW_MAX 5
+
+/* A VMA that begins within a page table, and ends within the one after the next. */
+#define MO_VMA_START (4 * PMD_SIZE + 3 * PAGE_SIZE)
+#define MO_VMA_END (6 * PMD_SIZE + 3 * PAGE_SIZE)
+#define MO_VMA_PGOFF 1000
+
+/* Folios that are so many pages behind @addr, in a row that begins there. */
+static struct migrate_row mo_row(struct kunit *test, unsigned long addr,
+				 const long (*at)[MO_ROW_MAX])
+{
+	struct vm_area_struct vma = {
+		.vm_start = MO_VMA_START,
+		.vm_end = MO_VMA_END,
+		.vm_pgoff = MO_VMA_PGOFF,
+	};
+	struct folio **folios;
+	struct migrate_row row;
+	unsigned int i;
+
+	folios = kunit_kcalloc(test, MO_ROW_MAX, sizeof(*folios), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, folios);
+	for (i = 0; i < MO_ROW_MAX; i++) {
+		folios[i] = kunit_kzalloc(test, sizeof(*folios[i]), GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, folios[i]);
+		folios[i]->index = linear_page_index(&vma, addr) + (*at)[i];
+	}
+	migrate_row_init(&row, folios, MO_ROW_MAX, &vma, addr);
+	KUNIT_EXPECT_EQ(test, row.addr, addr);
+	return row;
+}
+
+/* So many, and from the first of them to the last, in pages from its address. */
+static void mo_expect_row(struct kunit *test, const struct migrate_row *row,
+			  unsigned int nr, long first, long last)
+{
+	KUNIT_EXPECT_EQ(test, row->nr, nr);
+	KUNIT_EXPECT_EQ(test, row->start, row->addr + first * (long)PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, row->end, row->addr + (last + 1) * (long)PAGE_SIZE);
+}
+
+/* In whatever order they are in the list, and with gaps. */
+static void mo_test_row_order(struct kunit *test)
+{
+	const long forth[] = { 0, 1, 2, 3, 4 }, back[] = { 0, -1, -2, -3, -4 };
+	const long mixed[] = { 0, 9, -8, 4, -3 };
+	const unsigned long addr = MO_VMA_START + 50 * PAGE_SIZE;
+	struct migrate_row row;
+	unsigned int i;
+
+	row = mo_row(test, addr, &forth);
+	mo_expect_row(test, &row, MO_ROW_MAX, 0, 4);
+	row = mo_row(test, addr, &back);
+	mo_expect_row(test, &row, MO_ROW_MAX, -4, 0);
+	row = mo_row(test, addr, &mixed);
+	mo_expect_row(test, &row, MO_ROW_MAX, -8, 9);
+	for (i = 0; i < MO_ROW_MAX; i++)
+		KUNIT_EXPECT_EQ(test, migrate_row_addr(&row, i),
+				addr + mixed[i] * (long)PAGE_SIZE);
+}
+
+/* No farther from each other than what is flushed as one. */
+static void mo_test_row_span(struct kunit *test)
+{
+	const long just[] = { 0, -30, 1, -15, 1 }, too_far[] = { 0, -30, 2, 1, 1 };
+	const unsigned long addr = MO_VMA_START + 50 * PAGE_SIZE;
+	struct migrate_row row;
+
+	BUILD_BUG_ON(MIGRATE_ROW_SPAN != 32);
+	row = mo_row(test, addr, &just);
+	mo_expect_row(test, &row, MO_ROW_MAX, -30, 1);
+	row = mo_row(test, addr, &too_far);
+	mo_expect_row(test, &row, 2, -30, 0);
+}
+
+/*
+ * In one page table and in one VMA.  The anon_vma may also lead to folios that are
+ * far from what the VMA has.
+ */
+static void mo_test_row_bounds(struct kunit *test)
+{
+	const long back[] = { 0, -1, -2, -3, -4 }, forth[] = { 0, 1, 2, 3, 4 };
+	const long far[] = { 0, -(long)(MO_VMA_PGOFF + 5), 1, 1, 1 };
+	const long farther[] = { 0, LONG_MAX / 2, 1, 1, 1 };
+	struct migrate_row row;
+
+	row = mo_row(test, MO_VMA_START + 2 * PAGE_SIZE, &back);
+	mo_expect_row(test, &row, 3, -2, 0);
+	row = mo_row(test, 5 * PMD_SIZE, &back);
+	mo_expect_row(test, &row, 1, 0, 0);
+	row = mo_row(test, 5 * PMD_SIZE - 2 * PAGE_SIZE, &forth);
+	mo_expect_row(test, &row, 2, 0, 1);
+	row = mo_row(test, MO_VMA_END - 3 * PAGE_SIZE, &forth);
+	mo_expect_row(test, &row, 3, 0, 2);
+	row = mo_row(test, MO_VMA_START + 5 * PAGE_SIZE, &far);
+	mo_expect_row(test, &row, 1, 0, 0);
+	row = mo_row(test, MO_VMA_START + 5 * PAGE_SIZE, &farther);
+	mo_expect_row(test, &row, 1, 0, 0);
+}
+
+static struct kunit_case migrate_run_test_cases[] = {
+	KUNIT_CASE(mo_test_row_order),
+	KUNIT_CASE(mo_test_row_span),
+	KUNIT_CASE(mo_test_row_bounds),
+	{}
+};
+
+static struct kunit_suite migrate_run_test_suite = {
+	.name = "migrate_run",
+	.test_cases = migrate_run_test_cases,
+};
+
+kunit_test_suite(migrate_run_test_suite);
