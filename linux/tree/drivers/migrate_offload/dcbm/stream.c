@@ -16,6 +16,7 @@
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/sched/stat.h>
 #include <linux/slab.h>
 
 #include "dcbm.h"
@@ -326,11 +327,13 @@ static bool dcbm_poll(const struct dcbm_stream *stream,
 
 /* For how many folios is it worth to be woken? */
 static int dcbm_wake_at(const struct dcbm_stream *stream,
-			const struct dcbm_job *job)
+			const struct dcbm_job *job, bool for_all)
 {
 	u64 pair_ns = div_u64(job->expected_ns, job->nr_pairs);
 	u64 nr = pair_ns ? div64_u64(DCBM_WAKE_NS, pair_ns) : 1;
 
+	if (for_all)
+		nr = max_t(u64, nr, job->nr_pairs - job->nr_reported);
 	return clamp_t(u64, nr, 1, stream->nr_open);
 }
 
@@ -340,6 +343,7 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
 							struct dcbm_job, node);
 	unsigned long most = dcbm_check_jiffies();
+	bool for_all;
 	u64 now;
 
 	/* The last one was cut short when no channel took what was left. */
@@ -350,7 +354,14 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	now = ktime_get_ns();
 	if (now >= until)
 		return;
-	WRITE_ONCE(stream->wake_at, dcbm_wake_at(stream, job));
+	/*
+	 * Whoever has the CPU then keeps it for a while: come back for all of the
+	 * job, or for what there is when it has taken too long.
+	 */
+	for_all = job->expected_ns && !single_task_running();
+	if (for_all)
+		until = min(until, now + 2 * job->expected_ns);
+	WRITE_ONCE(stream->wake_at, dcbm_wake_at(stream, job, for_all));
 	if (until - now >= jiffies_to_nsecs(most))
 		wait_event_timeout(stream->wq, dcbm_stream_has_news(stream),
 				   most);
