@@ -33,6 +33,9 @@
 #include "internal.h"
 #include "migrate_offload.h"
 
+/* With less, to begin and to end a window costs more than it is worth. */
+#define MIGRATE_DIVIDED_FOLIOS 64U
+
 /* Has the engine not reported all of it yet, or have we not looked? */
 static bool migrate_part_is_flying(const struct migrate_part *part)
 {
@@ -289,6 +292,24 @@ static void migrate_windows_check_engine(struct migrate_windows *w)
 }
 
 /*
+ * Compaction has the pages of one block at a time, and all of them may fit into a
+ * window.  In as many as can be under way, one is unmapped while another is copied.
+ */
+static void migrate_windows_divide(struct migrate_windows *w)
+{
+	unsigned int nr = w->total_bytes >> (PAGE_SHIFT + w->order);
+
+	if (w->reason != MR_COMPACTION || !w->plan.streaming)
+		return;
+	/* Where the task copies itself, nothing is under way meanwhile. */
+	if (!w->paces || !migrate_engine_streams(w->engine) || w->too_slow ||
+	    w->declined)
+		return;
+	nr = max(DIV_ROUND_UP(nr, w->plan.max_windows), MIGRATE_DIVIDED_FOLIOS);
+	w->plan.folios = min(w->plan.folios, nr);
+}
+
+/*
  * Begin a window with @folio, when it is time for that.  Until then see to what
  * is under way.
  */
@@ -320,6 +341,7 @@ static void migrate_windows_start(struct migrate_windows *w,
 		migrate_windows_wait(w, min(hold_ns, backlog_ns));
 	}
 	migrate_windows_planned(w);
+	migrate_windows_divide(w);
 	if (w->plan.folios == 1 && migrate_plan_late_ns(&w->plan, 0))
 		migrate_windows_count_over(w);
 
