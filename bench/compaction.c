@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/compaction.h"
@@ -33,6 +34,9 @@
 #define MAX_COUNT (1ULL << 32)
 /* Of a measurement that did not get all that it asked for. */
 #define MAX_REPEATS 3
+
+/* Many turns of the scheduler, and short next to what is measured. */
+static const struct timespec hog_alone_time = { .tv_nsec = 100000000 };
 
 struct options {
 	struct tier_options tier;
@@ -183,6 +187,7 @@ struct sample {
 	unsigned int round;	/* 0 warms up and does not count */
 	unsigned int repeated;	/* so often before, with too little */
 	uint64_t wall_ns, thread_ns, hog_iterations;
+	uint64_t alone_ns, alone_iterations;	/* of the hog, afterwards */
 	struct cpu_ticks before, after;
 	uint64_t counted[ARRAY_SIZE(counters)];
 	bool counted_known[ARRAY_SIZE(counters)];
@@ -206,6 +211,16 @@ static void ticks_read(const struct options *o, struct cpu_ticks *ticks)
 			  o->tier.cpu);
 }
 
+/* What the hog does with the CPU to itself, where we leave it alone. */
+static void hog_alone(struct sample *s)
+{
+	uint64_t hog = hogs_progress(), start = bench_now_ns();
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &hog_alone_time, NULL);
+	s->alone_iterations = hogs_progress() - hog;
+	s->alone_ns = bench_now_ns() - start;
+}
+
 /* The clock runs here. */
 static void allocate(const struct options *o, struct sample *s)
 {
@@ -224,8 +239,10 @@ static void allocate(const struct options *o, struct sample *s)
 	s->thread_ns = thread_cpu_ns() - thread;
 	s->hog_iterations = hogs_progress() - hog;
 	ticks_read(o, &s->after);
-	if (s->busy)
+	if (s->busy) {
+		hog_alone(s);
 		hogs_pause();
+	}
 	counters_read(s, true);
 	offloaded_read("compaction", &s->offloaded_after);
 }
@@ -254,6 +271,8 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("idle_ns", cpu_ticks_ns(s->before.idle, s->after.idle));
 	json_u64("steal_ns", cpu_ticks_ns(s->before.steal, s->after.steal));
 	json_u64("hog_iterations", s->hog_iterations);
+	json_u64("alone_iterations", s->alone_iterations);
+	json_u64("alone_ns", s->alone_ns);
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
 		report_or_null(counters[i], s->counted_known[i], s->counted[i]);
 	offloaded_report(&s->offloaded_before, &s->offloaded_after);

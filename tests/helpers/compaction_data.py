@@ -31,6 +31,8 @@ def compaction(engine: str, wall_ns: int, **changes: Any) -> Compaction:  # noqa
         "idle_ns": 0,
         "steal_ns": 0,
         "hog_iterations": 0,
+        "alone_iterations": 0,
+        "alone_ns": 0,
         "pgmigrate_success": 28_000,
         "pgmigrate_fail": 0,
         "compact_migrate_scanned": 60_000,
@@ -46,4 +48,6 @@ def busy(engine: str, wall_ns: int, iterations: int, **changes: Any) -> Compacti
     """Make one in which a hog had the rest of the CPU."""
     shared = {"thread_ns": wall_ns // 2, "system_ns": wall_ns // 2}
     hog = {"busy": True, "user_ns": wall_ns // 2, "hog_iterations": iterations}
+    # Twice as fast alone as with half of the CPU.
+    hog |= {"alone_iterations": 2 * iterations, "alone_ns": wall_ns}
     return compaction(engine, wall_ns, **{**shared, **hog, **changes})

@@ -144,6 +144,28 @@ def test_a_hog_is_compared_in_the_same_time() -> None:
     assert rows_by([compaction("stock", 9)])[False, "stock"].hog_iterations is None
 
 
+def test_a_hog_has_the_rest_of_the_time_that_stock_took() -> None:
+    alone = {"alone_iterations": 20, "alone_ns": 100}
+    rows = rows_by(
+        [
+            busy("stock", 1000, 100, **alone),
+            # 80 meanwhile, and 40 in the 200 ns that are left.
+            busy("dcbm", 800, 80, **alone),
+            # So much of it was done when stock was.
+            busy("mtcopy", 1250, 110, **alone),
+            busy("cpu", 500, 80, alone_iterations=0, alone_ns=0),
+        ]
+    )
+    ratios = {engine: row.hog_until_stock_is_done for (_, engine), row in rows.items()}
+    assert ratios["dcbm"] is not None
+    assert ratios["dcbm"].median == pytest.approx(1.2)
+    assert ratios["mtcopy"] is not None
+    assert ratios["mtcopy"].median == pytest.approx(0.88)
+    assert ratios["cpu"] is None
+    idle = rows_by([compaction("stock", 9)])[False, "stock"]
+    assert idle.hog_until_stock_is_done is None
+
+
 def test_the_warm_up_round_does_not_count() -> None:
     lines: list[Line] = [
         compaction("stock", 10**9, round=0),

@@ -156,6 +156,26 @@ def _ratio(
     return round_ratios({sample.round: figure(sample) for sample in mine}, base)
 
 
+def _hog_until(
+    mine: Sequence[Compaction], stock: Sequence[Compaction]
+) -> RatioSpread | None:
+    """Compare what hogs did until stock was done with its huge pages, in each round.
+
+    One whose engine was sooner has the CPU to itself for the rest of that time.
+    """
+    walls = {sample.round: sample.wall_ns for sample in stock}
+
+    def done(sample: Compaction) -> float:
+        left_ns = walls.get(sample.round, sample.wall_ns) - sample.wall_ns
+        if left_ns > 0 and sample.alone_ns:
+            alone = sample.alone_iterations / sample.alone_ns
+            return sample.hog_iterations + left_ns * alone
+        return sample.hog_iterations * (1 + left_ns / sample.wall_ns)
+
+    known = [sample for sample in mine if sample.alone_ns]
+    return _ratio(known, stock, done) if known else None
+
+
 def _spread(values: Sequence[int | None]) -> Spread | None:
     known = [value for value in values if value is not None]
     return spread(known) if known and len(known) == len(values) else None
@@ -214,6 +234,7 @@ def _row(key: Key, mine: Sequence[Compaction], stock: Sequence[Compaction]) -> R
         hog_ratio_to_stock=_ratio(mine, stock, lambda s: s.hog_iterations / s.wall_ns)
         if busy
         else None,
+        hog_until_stock_is_done=_hog_until(mine, stock),
         engine_bytes=engine_bytes,
         cpu_bytes=cpu_bytes,
         share_offloaded=_share(engine_bytes, sum(moved)),

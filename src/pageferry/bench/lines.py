@@ -249,6 +249,9 @@ class Compaction(msgspec.Struct, tag_field="type", tag="compaction", kw_only=Tru
     idle_ns: int
     steal_ns: int
     hog_iterations: int
+    # Right after that, with the CPU to itself.
+    alone_iterations: int = 0
+    alone_ns: int = 0
     # By /proc/vmstat, of the whole machine. Null is what this kernel lacks.
     pgmigrate_success: int | None = None
     pgmigrate_fail: int | None = None

@@ -73,7 +73,7 @@ def table(rows: Sequence[Row]) -> str:
 def ratios(rows: Sequence[Row]) -> str:
     """Lay out what each engine changes."""
     header = ["CPU", "engine", "wall", "sys share", "task time", "task share"]
-    header.append("hog in the same time")
+    header += ["hog meanwhile", "hog until stock is done"]
     cells = []
     for row in rows:
         base = row.engine == "stock"
@@ -83,6 +83,7 @@ def ratios(rows: Sequence[Row]) -> str:
             row.thread_ratio_to_stock,
             row.thread_share_to_stock,
             row.hog_ratio_to_stock,
+            row.hog_until_stock_is_done,
         )
         cells.append(
             [

@@ -241,6 +241,13 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     hog_ratio_to_stock: Annotated[
         RatioSpread | None, Meta(description="of iterations in the same time")
     ] = None
+    hog_until_stock_is_done: Annotated[
+        RatioSpread | None,
+        Meta(
+            description="iterations until stock was done, of which the hog has what is "
+            "left of that time to itself, to those of stock's hog"
+        ),
+    ] = None
     role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
         None
     )
