@@ -42,6 +42,7 @@ def test_huge_pages_come_out_of_fragments(
         # A busy host makes channels too slow for some windows.
         assert dcbm.engine_bytes
         assert dcbm.hog_iterations is None or dcbm.hog_iterations.min > 0
+    assert rows[True, "dcbm"].hog_until_stock_is_done is not None
     assert result.settings["total_bytes"] == 256 * MIB
 
 

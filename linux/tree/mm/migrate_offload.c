@@ -470,8 +470,8 @@ void migrate_trace_part(const struct migrate_windows *w,
 			       part->outcome.folios[MO_ENGINE_FOLIOS],
 			       part->full_ns - part->start_ns,
 			       part->flushed_ns - part->full_ns,
-			       part->took.copied_ns - part->flushed_ns,
-			       w->now_ns - part->took.copied_ns);
+			       part->copied_ns - part->flushed_ns,
+			       w->now_ns - part->copied_ns);
 }
 
 /* There is no memory for a window: a window of one, on the stack. */
@@ -579,5 +579,6 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "migrate_offload_clock.h"
 #include "tests/migrate_offload_kunit.c"
 #endif

@@ -128,8 +128,11 @@ struct migrate_part {
 	struct migrate_times before;	/* parts of its window that are over */
 	size_t bytes;
 	u64 start_ns;			/* its first folio is to be unmapped */
+	u64 start_task_ns;		/* then, by the clock of the task */
 	u64 full_ns;			/* all are unmapped */
 	u64 flushed_ns;
+	u64 launched_stood_ns;		/* by then the clock of the task had stood */
+	u64 copied_ns;
 	bool by_engine;
 	unsigned int nr_all;		/* folios in it */
 	unsigned int nr_open;		/* of them, out of reach */
@@ -191,12 +194,14 @@ struct migrate_windows {
 	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
 	size_t flying_bytes;		/* the engine is at, or will be */
 
-	u64 now_ns;
+	u64 now_ns;			/* by ktime_get_ns(), as are these: */
 	u64 start_ns;
 	u64 unmap_ns;			/* the last folio was admitted */
+	u64 last_ns;			/* the last folio was moved */
+
+	u64 task_ns;			/* now, by the clock of the task, and: */
 	u64 progress_ns;		/* the engine's last sign of life */
 	u64 copied_ns;			/* it was done with a part */
-	u64 last_ns;			/* the last folio was moved */
 };
 
 /* A stay in the section in which the active engine does not go. */
@@ -488,11 +493,6 @@ void migrate_part_move_range(struct migrate_windows *w,
 			     struct migrate_part *part,
 			     unsigned int from, unsigned int to);
 void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part);
-
-static inline void migrate_windows_clock(struct migrate_windows *w)
-{
-	w->now_ns = ktime_get_ns();
-}
 
 /* mm/migrate_offload_window.c */
 enum migrate_offload_counter

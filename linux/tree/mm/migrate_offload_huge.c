@@ -41,6 +41,7 @@
 
 #include "internal.h"
 #include "migrate_offload.h"
+#include "migrate_offload_clock.h"
 #include "migrate_offload_huge.h"
 
 /* The size up to which engines are told of folios; there are some of 16 GiB. */
@@ -110,7 +111,7 @@ void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src)
 	part->copy.mode = w->mode;
 	migrate_offload_note_reason(src, w->reason);
 	migrate_windows_clock(w);
-	part->start_ns = w->now_ns;
+	migrate_part_begin(part, w);
 }
 
 /*
@@ -169,7 +170,7 @@ static void migrate_huge_offer(struct migrate_windows *w,
 	if (!copy->nr_pairs)
 		return;
 
-	part->took.begun_ns = part->flushed_ns;
+	part->took.begun_ns = w->task_ns;
 	why = migrate_part_submit(w, part);
 	part->by_engine = why == MO_ENGINE_FOLIOS;
 	/* Without a stream the engine is done by now. */
@@ -178,7 +179,9 @@ static void migrate_huge_offer(struct migrate_windows *w,
 		cond_resched();
 	}
 	w->flying_bytes = 0;
-	part->took.copied_ns = ktime_get_ns();
+	migrate_windows_clock(w);
+	part->copied_ns = w->now_ns;
+	part->took.copied_ns = w->task_ns;
 	migrate_part_judge(w, part, &copy->pairs[0], why);
 }
 
@@ -198,7 +201,7 @@ enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
 	migrate_windows_clock(w);
 	part->full_ns = w->now_ns;
 	part->flushed_ns = w->now_ns;
-	part->took.copied_ns = w->now_ns;
+	part->copied_ns = w->now_ns;
 	migrate_huge_plan(w, migrate_huge_kind(src));
 
 	spin_lock_irq(&hugetlb_lock);
@@ -254,7 +257,8 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 		migrate_trace_folio(w, part->bytes, ns, copied, rc);
 	/* What was not moved may not have been copied either. */
 	if (w->engine && rc == MIGRATEPAGE_SUCCESS)
-		migrate_huge_learn(w, part, src, ns);
+		migrate_huge_learn(w, part, src,
+				   migrate_part_task_ns(w, part, ns));
 	migrate_part_note_engine(part);
 	migrate_part_count(w, part);
 	migrate_trace_part(w, part);

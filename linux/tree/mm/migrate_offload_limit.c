@@ -68,6 +68,9 @@ static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
  */
 #define MIGRATE_LATE_WINDOWS 4
 
+/* A stop of the clock that is shorter than that of what it was to time is none. */
+#define MIGRATE_STOOD_PART 8
+
 /* So few windows are late as no longer matters for the 99th percentile. */
 #define MIGRATE_CAREFUL_WINDOWS 256
 
@@ -246,9 +249,25 @@ void migrate_times_merge(struct migrate_times *all,
 	}
 	all->copied_ns = max(all->copied_ns, some->copied_ns);
 	all->worst_ns = max(all->worst_ns, some->worst_ns);
+	all->stood_ns = max(all->stood_ns, some->stood_ns);
 	all->nr += some->nr;
 	all->nr_by_engine += some->nr_by_engine;
 	all->nr_copied += some->nr_copied;
+}
+
+/*
+ * For how long was the engine at a window?  While the clock of the task stood it went
+ * on, so that this may be longer than it seems: as long as it was when others did not
+ * have the CPU.
+ */
+static u64 migrate_times_copy_ns(const struct migrate_times *all,
+				 const struct migrate_pace *pace)
+{
+	u64 ns = all->copied_ns - all->launched_ns - all->backlog_ns;
+
+	if (all->stood_ns <= ns / MIGRATE_STOOD_PART)
+		return ns;
+	return max(ns, READ_ONCE(pace->copy.ns) * all->nr);
 }
 
 /* The whole window is over: learn from it, for those after it. */
@@ -256,17 +275,16 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all)
 {
 	bool by_engine = all->nr_by_engine;
-	struct migrate_pace *paces = by_engine ? w->paces : NULL;
+	struct migrate_pace *pace, *paces = by_engine ? w->paces : NULL;
 
 	/* Some of it was declined.  That says little about the others. */
 	if (by_engine && all->nr_by_engine != all->nr)
 		return;
-	migrate_pace_beware(migrate_pace_of(paces, order), &w->plan, all->nr,
-			    all->worst_ns);
+	pace = migrate_pace_of(paces, order);
+	migrate_pace_beware(pace, &w->plan, all->nr, all->worst_ns);
 	migrate_note_window(paces, order, &w->plan,
 			    all->nr, all->worst_ns - all->backlog_ns,
-			    by_engine ? all->copied_ns - all->launched_ns -
-					all->backlog_ns : 0);
+			    by_engine ? migrate_times_copy_ns(all, pace) : 0);
 	migrate_note_rest(order, all);
 }
 
@@ -420,7 +438,7 @@ u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
 		return 0;
 	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, w->flying_bytes,
 					  PAGE_SIZE << w->order);
-	elapsed_ns = w->now_ns - w->progress_ns;
+	elapsed_ns = w->task_ns - w->progress_ns;
 	/* Overdue: it has become slower.  Who knows by how much? */
 	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
 					  elapsed_ns;

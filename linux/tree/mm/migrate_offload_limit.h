@@ -31,7 +31,7 @@ struct migrate_pace {
 	unsigned int since;		/* which limit, of those that were set */
 };
 
-/* What a part of a window took, and all of them: by ktime_get_ns(). */
+/* What a part of a window took, and all of them: by the clock of the task. */
 struct migrate_times {
 	unsigned int nr;		/* folios */
 	unsigned int nr_by_engine;
@@ -41,6 +41,7 @@ struct migrate_times {
 	u64 copied_ns;			/* and had copied the last */
 	u64 backlog_ns;			/* of that, it was at earlier windows */
 	u64 worst_ns;			/* a folio was out of reach */
+	u64 stood_ns;			/* the clock, while the engine had it */
 };
 
 /* How a window is to be. */

@@ -11,6 +11,7 @@
 
 #include "internal.h"
 #include "migrate_offload.h"
+#include "migrate_offload_clock.h"
 
 /* The folio is back where programs find it, or where they found it before. */
 static void migrate_pair_reachable(struct migrate_windows *w,
@@ -22,7 +23,8 @@ static void migrate_pair_reachable(struct migrate_windows *w,
 
 	migrate_offload_forget_reason(pair->src);
 	migrate_offload_note_unmapped(w->reason, unmapped_ns);
-	part->took.worst_ns = max(part->took.worst_ns, unmapped_ns);
+	part->took.worst_ns = max(part->took.worst_ns,
+				  migrate_pair_task_ns(w, part, unmapped_ns));
 	pair->src = NULL;
 	part->nr_open--;
 	if (unlikely(w->traced))
@@ -171,13 +173,16 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 	}
 	part->nr_collected = to;
 	if (from != to)
-		w->progress_ns = w->now_ns;
+		w->progress_ns = w->task_ns;
 	if (from != to && to == copy->nr_pairs) {
 		if (w->copied_ns > part->took.launched_ns)
 			part->took.backlog_ns =
 				w->copied_ns - part->took.launched_ns;
-		part->took.copied_ns = w->now_ns;
-		w->copied_ns = w->now_ns;
+		part->copied_ns = w->now_ns;
+		part->took.copied_ns = w->task_ns;
+		part->took.stood_ns = migrate_windows_stood_ns(w) -
+				      part->launched_stood_ns;
+		w->copied_ns = w->task_ns;
 	}
 
 	for (i = from; i < to && again; i++) {

@@ -32,6 +32,7 @@
 
 #include "internal.h"
 #include "migrate_offload.h"
+#include "migrate_offload_clock.h"
 
 /* With less, to begin and to end a window costs more than it is worth. */
 #define MIGRATE_DIVIDED_FOLIOS 64U
@@ -176,11 +177,12 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 	if (rc)
 		return migrate_copy_why(rc);
 	/* To begin is a part of the engine's work, as it is where it copies at once. */
-	part->took.begun_ns = ktime_get_ns();
+	migrate_windows_clock(w);
+	part->took.begun_ns = w->task_ns;
 	rc = migrate_engine_submit(w->engine, &w->stream, copy);
 	if (!rc) {
 		if (!w->flying_bytes)
-			w->progress_ns = ktime_get_ns();
+			w->progress_ns = w->task_ns;
 		w->flying_bytes += copy->bytes;
 	}
 	return migrate_copy_why(rc);
@@ -207,10 +209,11 @@ static void migrate_part_launch(struct migrate_windows *w,
 				struct migrate_part *part)
 {
 	enum migrate_offload_counter why;
+	u64 flushed_ns = w->task_ns;
 	unsigned int i;
 
 	part->flushed_ns = w->now_ns;
-	part->took.begun_ns = w->now_ns;
+	part->took.begun_ns = flushed_ns;
 	why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
 	if (why != MO_ENGINE_FOLIOS) {
 		migrate_part_leave(w, part, why);
@@ -223,7 +226,8 @@ static void migrate_part_launch(struct migrate_windows *w,
 	/* One without any folio for the engine says nothing about it. */
 	part->by_engine = why == MO_ENGINE_FOLIOS && part->copy.nr_pairs;
 	/* Without a stream the engine is done by now. */
-	part->took.launched_ns = w->open ? w->now_ns : part->flushed_ns;
+	part->took.launched_ns = w->open ? w->task_ns : flushed_ns;
+	part->launched_stood_ns = migrate_windows_stood_ns(w);
 
 	if (!part->by_engine || !w->open) {
 		/* Declined, or copied already. */
@@ -231,7 +235,8 @@ static void migrate_part_launch(struct migrate_windows *w,
 			migrate_part_judge(w, part, &part->copy.pairs[i], why);
 		part->nr_collected = part->copy.nr_pairs;
 		part->copy.nr_done = part->nr_collected;
-		part->took.copied_ns = w->now_ns;
+		part->copied_ns = w->now_ns;
+		part->took.copied_ns = w->task_ns;
 		migrate_part_move_range(w, part, 0, part->nr_all);
 	} else {
 		migrate_part_move_range(w, part, part->copy.nr_pairs,
@@ -254,7 +259,7 @@ static void migrate_windows_note_prepared(struct migrate_windows *w)
 			migrate_engine_reap(w->engine, &w->stream, 0);
 		idle = migrate_windows_all_copied(w);
 	}
-	migrate_windows_prepared(w, w->now_ns - first->start_ns, idle);
+	migrate_windows_prepared(w, w->task_ns - first->start_task_ns, idle);
 }
 
 static void migrate_windows_launch(struct migrate_windows *w)
@@ -358,7 +363,7 @@ static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 	part = list_empty(&w->filling) ? NULL :
 		list_last_entry(&w->filling, struct migrate_part, node);
 	if (part && !part->nr_all) {
-		part->start_ns = w->now_ns;
+		migrate_part_begin(part, w);
 		part->order = w->order;
 	}
 	if (part && part->nr_all < MIGRATE_PART_MAX_PAIRS)
@@ -370,7 +375,7 @@ static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 	migrate_part_init(part);
 	part->copy.reason = w->reason;
 	part->copy.mode = w->mode;
-	part->start_ns = w->now_ns;
+	migrate_part_begin(part, w);
 	part->order = w->order;
 	part->window = w->window;
 	w->nr_windows += !w->nr_parts_of[w->window]++;

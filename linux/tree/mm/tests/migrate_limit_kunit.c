@@ -235,6 +235,19 @@ static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
 	return w->plan.early_ns;
 }
 
+/* Of an engine that nothing is known of. */
+static struct migrate_windows *mo_windows(struct kunit *test)
+{
+	struct migrate_windows *w;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	return w;
+}
+
 /*
  * Windows are begun so early that the engine seldom waits, and not much earlier:
  * but never so early that they break the limit, and without one at once.
@@ -246,11 +259,7 @@ static void mo_test_early(struct kunit *test)
 	struct migrate_windows *w;
 	int i;
 
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
-				 GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	w = mo_windows(test);
 	usual_copy_ns = 0;
 	max_unmapped_us = 1000;
 
@@ -317,11 +326,7 @@ static void mo_test_pace_careful(struct kunit *test)
 	struct migrate_windows *w;
 	int i;
 
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
-				 GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	w = mo_windows(test);
 	plan.max_windows = 1;
 	w->plan = plan;
 	for (i = 0; i < 1000; i++) {
@@ -380,6 +385,47 @@ static void mo_test_pace_fits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pace.folios, nr);
 }
 
+/*
+ * While the task waits the engine goes on, so that its copies seem to take less than
+ * they do: that they take more is believed, and that they take less is not.
+ */
+static void mo_test_pace_stood(struct kunit *test)
+{
+	struct migrate_times took = {
+		.nr = 8,
+		.nr_by_engine = 8,
+		.launched_ns = 1000,
+		.copied_ns = 81000,
+		.worst_ns = 100000,
+	};
+	struct migrate_windows *w;
+	int i;
+
+	/* Without a limit: with one, windows would have to become larger. */
+	w = mo_windows(test);
+	migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
+	KUNIT_EXPECT_EQ(test, w->paces[0].own.ns, 100000);
+
+	took.stood_ns = 70000;
+	took.copied_ns = 11000;
+	took.worst_ns = 30000;
+	for (i = 0; i < 20; i++)
+		migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
+	/* A little is as good as not at all. */
+	took.stood_ns = 100;
+	for (i = 0; i < 20; i++)
+		migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_LE(test, w->paces[0].copy.ns, 2000);
+	took.stood_ns = 70000;
+	took.copied_ns = 161000;
+	took.worst_ns = 180000;
+	for (i = 0; i < 2; i++)
+		migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 20000);
+}
+
 /* What parts of a window took adds up, in whichever order they are over. */
 static void mo_test_times(struct kunit *test)
 {
@@ -431,11 +477,7 @@ static void mo_test_rest(struct kunit *test)
 	};
 	struct migrate_windows *w;
 
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
-				 GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	w = mo_windows(test);
 	usual_rest_ns = (struct migrate_rate){};
 
 	migrate_times_learn(w, order, &took);
@@ -509,6 +551,7 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_partial),
 	KUNIT_CASE(mo_test_pace_careful),
 	KUNIT_CASE(mo_test_pace_fits),
+	KUNIT_CASE(mo_test_pace_stood),
 	KUNIT_CASE(mo_test_times),
 	KUNIT_CASE(mo_test_rest),
 	KUNIT_CASE(mo_test_too_slow),

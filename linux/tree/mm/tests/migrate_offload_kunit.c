@@ -340,6 +340,48 @@ static void mo_test_copy_range(struct kunit *test)
 	migrate_part_free(part);
 }
 
+/* The clock of the task stands while it waits for a CPU, and never goes back. */
+static void mo_test_task_clock(struct kunit *test)
+{
+	struct migrate_windows *w;
+	struct migrate_part *part;
+	u64 waited_ns;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	part = kunit_kzalloc(test, sizeof(*part), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	KUNIT_ASSERT_NOT_NULL(test, part);
+
+	migrate_windows_clock_is(w, 5000, 1000);
+	KUNIT_EXPECT_EQ(test, w->now_ns, 5000);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4000);
+	migrate_part_begin(part, w);
+	migrate_windows_clock_is(w, 5600, 1000);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 600), 600);
+	/* It waited, and for longer than passed by the other clock. */
+	migrate_windows_clock_is(w, 9600, 5010);
+	KUNIT_EXPECT_EQ(test, w->now_ns, 9600);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4600);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 4600), 600);
+	/* What was unmapped after that, and offered to the engine. */
+	part->took.begun_ns = w->task_ns;
+	migrate_windows_clock_is(w, 9700, 5010);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 110), 0);
+	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 110), 90);
+	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 4700), 690);
+	/* More than there was: of before a clock was set. */
+	migrate_windows_clock_is(w, 9800, 10000);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
+
+	/* The one that is read is made of the scheduler's. */
+	w->task_ns = 0;
+	waited_ns = migrate_task_waited_ns();
+	migrate_windows_clock(w);
+	KUNIT_EXPECT_GE(test, w->now_ns - w->task_ns, waited_ns);
+	KUNIT_EXPECT_LE(test, w->now_ns - w->task_ns, migrate_task_waited_ns());
+}
+
 static struct kunit_case migrate_offload_test_cases[] = {
 	KUNIT_CASE(mo_test_partition),
 	KUNIT_CASE(mo_test_partition_awaited),
@@ -348,6 +390,7 @@ static struct kunit_case migrate_offload_test_cases[] = {
 	KUNIT_CASE(mo_test_done_order),
 	KUNIT_CASE_PARAM(mo_test_split, mo_split_gen_params),
 	KUNIT_CASE(mo_test_copy_range),
+	KUNIT_CASE(mo_test_task_clock),
 	{}
 };
 
