@@ -3,13 +3,14 @@
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-.PHONY: help setup demo test campaign torture perf check lint
+.PHONY: help setup demo test campaign torture selftests perf check lint
 
 help:
 	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
 	@echo "make test    set up, then every test (builds kernels, boots machines)"
 	@echo "make campaign  set up, then move 200,000 folios with DMA channels that fail"
 	@echo "make torture   set up, then an hour of memory moving while programs use it"
+	@echo "make selftests  set up, then the kernel's own selftests, on its kernel and on ours"
 	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
 	@echo "make check   the tests that need no virtual machine: seconds"
 	@echo "make lint    formatters and checkers alone"
@@ -23,7 +24,7 @@ demo: setup
 	@./pageferry demo
 
 test: setup
-	@$(PYTHON) -m pytest -m "not perf and not torture" --tb=short --durations=30
+	@$(PYTHON) -m pytest -m "not perf and not torture and not selftests" --tb=short --durations=30
 
 campaign: setup
 	@./pageferry fault-campaign
@@ -31,11 +32,14 @@ campaign: setup
 torture: setup
 	@$(PYTHON) -m pytest -m torture -s
 
+selftests: setup
+	@$(PYTHON) -m pytest -m selftests -rA --tb=short
+
 perf: setup
 	@$(PYTHON) -m pytest -m perf
 
 check: setup
-	@$(PYTHON) -m pytest -m "not vm and not fault and not perf and not torture" tests/unit tests/cli
+	@$(PYTHON) -m pytest -m "not vm and not fault and not perf and not torture and not selftests" tests/unit tests/cli
 
 lint: setup
 	@$(PYTHON) -m pytest tests/style
