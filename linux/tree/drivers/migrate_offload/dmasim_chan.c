@@ -3,6 +3,7 @@
  * A channel of a simulated DMA engine, as its clients see it.
  */
 
+#include <linux/array_size.h>
 #include <linux/bits.h>
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
@@ -12,15 +13,17 @@
 #include "../dma/dmaengine.h"
 #include "dmasim.h"
 
+/* Callbacks are called for so many at once. */
+#define DMASIM_INTERRUPT_DESCS 8
+
 static struct dmasim_desc *to_dmasim_desc(struct dma_async_tx_descriptor *tx)
 {
 	return container_of(tx, struct dmasim_desc, tx);
 }
 
-/* Does a fault hit what is being done now?  Called with c->lock held. */
-bool dmasim_triggered(struct dmasim_chan *c, enum dmasim_fault fault)
+/* dmasim_triggered() where the fault has been asked for at all. */
+bool __dmasim_triggered(struct dmasim_trigger *t)
 {
-	struct dmasim_trigger *t = &c->triggers[fault];
 	bool hit = atomic_dec_if_positive(&t->nth) == 0;
 	u32 every = READ_ONCE(t->every);
 
@@ -71,23 +74,29 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
  */
 void dmasim_interrupt(struct dmasim_chan *c)
 {
-	struct dmaengine_desc_callback cb;
-	struct dmaengine_result result;
+	struct {
+		struct dmaengine_desc_callback cb;
+		struct dmaengine_result result;
+	} over[DMASIM_INTERRUPT_DESCS];
 	struct dmasim_desc *desc;
+	unsigned int i, nr;
 	unsigned long flags;
 
-	spin_lock_irqsave(&c->lock, flags);
-	while (!list_empty(&c->done)) {
-		desc = list_first_entry(&c->done, struct dmasim_desc, node);
-		dmaengine_desc_get_callback(&desc->tx, &cb);
-		result = desc->result;
-		/* First, so that the callback can prepare the next one. */
-		dmasim_release(c, desc);
-		spin_unlock_irqrestore(&c->lock, flags);
-		dmaengine_desc_callback_invoke(&cb, &result);
+	do {
 		spin_lock_irqsave(&c->lock, flags);
-	}
-	spin_unlock_irqrestore(&c->lock, flags);
+		for (nr = 0; nr < ARRAY_SIZE(over) && !list_empty(&c->done); nr++) {
+			desc = list_first_entry(&c->done, struct dmasim_desc,
+						node);
+			dmaengine_desc_get_callback(&desc->tx, &over[nr].cb);
+			over[nr].result = desc->result;
+			/* First, so that the callback can prepare the next one. */
+			dmasim_release(c, desc);
+		}
+		spin_unlock_irqrestore(&c->lock, flags);
+		for (i = 0; i < nr; i++)
+			dmaengine_desc_callback_invoke(&over[i].cb,
+						       &over[i].result);
+	} while (nr == ARRAY_SIZE(over));
 }
 
 static void dmasim_tasklet(struct tasklet_struct *t)
@@ -141,10 +150,9 @@ dmasim_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
 		spin_unlock_irqrestore(&c->lock, flags);
 		return NULL;
 	}
-	memset(&desc->tx, 0, sizeof(desc->tx));
-	dma_async_tx_descriptor_init(&desc->tx, chan);
 	desc->tx.flags = tx_flags;
-	desc->tx.tx_submit = dmasim_tx_submit;
+	desc->tx.callback = NULL;
+	desc->tx.callback_result = NULL;
 	desc->src = src;
 	desc->dst = dst;
 	desc->bytes = bytes;
@@ -178,6 +186,7 @@ static void dmasim_abort(struct dmasim_chan *c, struct list_head *list)
 static void dmasim_issue_pending(struct dma_chan *chan)
 {
 	struct dmasim_chan *c = to_dmasim_chan(chan);
+	ktime_t now = ktime_get();
 	struct dmasim_desc *desc;
 	unsigned long flags;
 
@@ -186,7 +195,7 @@ static void dmasim_issue_pending(struct dma_chan *chan)
 		dmasim_abort(c, &c->submitted);
 	} else if (!list_empty(&c->submitted)) {
 		list_for_each_entry(desc, &c->submitted, node)
-			dmasim_start(c, desc);
+			dmasim_start(c, desc, now);
 		list_splice_tail_init(&c->submitted, &c->active);
 		dmasim_arm(c);
 	}
@@ -370,8 +379,13 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 	c->descs = kvcalloc_node(nr_descs, sizeof(*c->descs), GFP_KERNEL, node);
 	if (!c->descs)
 		return -ENOMEM;
-	for (i = 0; i < nr_descs; i++)
-		list_add_tail(&c->descs[i].node, &c->free);
+	for (i = 0; i < nr_descs; i++) {
+		struct dmasim_desc *desc = &c->descs[i];
+
+		dma_async_tx_descriptor_init(&desc->tx, &c->chan);
+		desc->tx.tx_submit = dmasim_tx_submit;
+		list_add_tail(&desc->node, &c->free);
+	}
 	return 0;
 }
 

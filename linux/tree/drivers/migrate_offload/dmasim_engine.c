@@ -46,10 +46,9 @@ static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
 }
 
 /* Decide on the fate of a descriptor.  Called with c->lock held. */
-void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc)
+void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc, ktime_t now)
 {
 	u64 transfer_ns = dmasim_transfer_ns(c, desc->bytes);
-	ktime_t now = ktime_get();
 	enum dmasim_fault fault;
 	u64 delay_ns;
 
@@ -134,7 +133,7 @@ void dmasim_disarm(struct dmasim_chan *c)
 	kthread_cancel_work_sync(&c->work);
 }
 
-/* Take the next descriptor if it is due. */
+/* Take the next descriptor if it is due, else see to it that it will be. */
 static struct dmasim_desc *dmasim_take(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc;
@@ -146,6 +145,8 @@ static struct dmasim_desc *dmasim_take(struct dmasim_chan *c)
 	if (desc) {
 		list_del_init(&desc->node);
 		c->copying = desc;
+	} else {
+		dmasim_arm(c);
 	}
 	spin_unlock_irq(&c->lock);
 	return desc;
@@ -198,7 +199,7 @@ static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 	desc->result.residue = desc->bytes - pos;
 }
 
-/* Tells whether the channel interrupts.  The descriptor may be gone then. */
+/* It is over, and the next one's turn.  Tells whether the channel interrupts. */
 static bool dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
 {
 	bool interrupt = false;
@@ -215,6 +216,7 @@ static bool dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
 			c->stats.unheard++;
 		dmasim_release(c, desc);
 	}
+	dmasim_arm(c);
 	spin_unlock_irq(&c->lock);
 	return interrupt;
 }
@@ -224,19 +226,16 @@ static void dmasim_step(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc = dmasim_take(c);
 
-	if (desc) {
-		dmasim_copy(c, desc);
-		/* What is lost is made good by the next, and by nothing else. */
-		if (dmasim_finish(c, desc)) {
-			/* What clients expect, also where this is a thread. */
-			local_bh_disable();
-			dmasim_interrupt(c);
-			local_bh_enable();
-		}
-	}
-	spin_lock_irq(&c->lock);
-	dmasim_arm(c);
-	spin_unlock_irq(&c->lock);
+	if (!desc)
+		return;
+	dmasim_copy(c, desc);
+	/* What is lost is made good by the next, and by nothing else. */
+	if (!dmasim_finish(c, desc))
+		return;
+	/* What clients expect, also where this is a thread. */
+	local_bh_disable();
+	dmasim_interrupt(c);
+	local_bh_enable();
 }
 
 enum hrtimer_restart dmasim_timer(struct hrtimer *timer)
