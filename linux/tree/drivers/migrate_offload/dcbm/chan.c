@@ -143,13 +143,14 @@ static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
 		dcbm_driver_stops(chan->provider);
 	chan->state = DCBM_IDLE;
 	spin_lock_init(&chan->lock);
+	INIT_LIST_HEAD(&chan->spare);
 	INIT_LIST_HEAD(&chan->free);
 	INIT_LIST_HEAD(&chan->done);
 	INIT_LIST_HEAD(&chan->late);
 	INIT_WORK(&chan->late_work, dcbm_late_work);
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		chan->slots[i].chan = chan;
-		list_add_tail(&chan->slots[i].node, &chan->free);
+		list_add_tail(&chan->slots[i].node, &chan->spare);
 	}
 	kobject_init(&chan->kobj, &dcbm_chan_ktype);
 	return chan;

@@ -29,18 +29,24 @@ void dcbm_slot_unmap(struct dcbm_slot *slot)
 	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
 }
 
+/* To look for the first one takes longer than to map it. */
+static struct page *dcbm_page(struct folio *folio, size_t offset)
+{
+	return offset < PAGE_SIZE ? &folio->page :
+				    folio_page(folio, offset >> PAGE_SHIFT);
+}
+
 static int dcbm_slot_map(struct dcbm_slot *slot, const struct dcbm_pair *pair,
 			 size_t offset)
 {
 	struct device *dev = slot->chan->dev;
-	unsigned long i = offset >> PAGE_SHIFT;
 
-	slot->src = dma_map_page(dev, folio_page(pair->src, i),
+	slot->src = dma_map_page(dev, dcbm_page(pair->src, offset),
 				 offset_in_page(offset), slot->bytes,
 				 DMA_TO_DEVICE);
 	if (dma_mapping_error(dev, slot->src))
 		return -ENOMEM;
-	slot->dst = dma_map_page(dev, folio_page(pair->dst, i),
+	slot->dst = dma_map_page(dev, dcbm_page(pair->dst, offset),
 				 offset_in_page(offset), slot->bytes,
 				 DMA_FROM_DEVICE);
 	if (dma_mapping_error(dev, slot->dst)) {
@@ -55,23 +61,21 @@ static struct dcbm_slot *dcbm_slot_get(struct dcbm_chan *chan)
 	struct dcbm_slot *slot;
 	unsigned long flags;
 
-	spin_lock_irqsave(&chan->lock, flags);
-	slot = list_first_entry_or_null(&chan->free, struct dcbm_slot, node);
+	if (list_empty(&chan->spare)) {
+		spin_lock_irqsave(&chan->lock, flags);
+		list_splice_init(&chan->free, &chan->spare);
+		spin_unlock_irqrestore(&chan->lock, flags);
+	}
+	slot = list_first_entry_or_null(&chan->spare, struct dcbm_slot, node);
 	if (slot)
 		list_del_init(&slot->node);
-	spin_unlock_irqrestore(&chan->lock, flags);
 	return slot;
 }
 
+/* It did not fly. */
 static void dcbm_slot_put(struct dcbm_slot *slot)
 {
-	struct dcbm_chan *chan = slot->chan;
-	unsigned long flags;
-
-	spin_lock_irqsave(&chan->lock, flags);
-	slot->state = DCBM_SLOT_FREE;
-	list_add(&slot->node, &chan->free);
-	spin_unlock_irqrestore(&chan->lock, flags);
+	list_add(&slot->node, &slot->chan->spare);
 }
 
 /* Where does the part of the channels end, of the folio that is next? */

@@ -23,7 +23,7 @@
 #define DCBM_MAX_CHANNELS	64
 
 /* Descriptors that one channel may have in flight. */
-#define DCBM_SLOTS		32
+#define DCBM_SLOTS		128
 
 /* Folios of one batch; the core hands over no more. */
 #define DCBM_MAX_PAIRS		512
@@ -53,7 +53,7 @@ struct dcbm_slot {
 	size_t bytes;
 	unsigned int pair;
 	dma_cookie_t cookie;
-	enum dcbm_slot_state state;	/* under chan->lock */
+	enum dcbm_slot_state state;	/* while a callback may come: chan->lock */
 	int error;
 };
 
@@ -81,6 +81,7 @@ struct dcbm_chan {
 
 	/* Only for the task of the stream whose list it is on. */
 	struct list_head lease;
+	struct list_head spare;		/* free slots, without any lock */
 	unsigned int nr_flying;
 	size_t flying_bytes;
 	bool full;			/* until a descriptor comes back */
@@ -96,7 +97,7 @@ struct dcbm_chan {
 
 	/* Under lock, which the callback takes, in whatever context it runs. */
 	spinlock_t lock;
-	struct list_head free;
+	struct list_head free;		/* slots that others have freed */
 	struct list_head done;
 	struct list_head late;
 	unsigned int nr_done;		/* on ->done */

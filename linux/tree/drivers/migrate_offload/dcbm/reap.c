@@ -204,14 +204,12 @@ static bool dcbm_chan_collect(struct dcbm_chan *chan)
 		chan->busy_ns += heard_ns - chan->progress_ns;
 		chan->progress_ns = heard_ns;
 	}
-	list_for_each_entry(slot, &done, node)
+	list_for_each_entry(slot, &done, node) {
 		dcbm_slot_end(slot, slot->error);
-
-	spin_lock_irqsave(&chan->lock, flags);
-	list_for_each_entry(slot, &done, node)
-		slot->state = DCBM_SLOT_FREE;
-	list_splice(&done, &chan->free);
-	spin_unlock_irqrestore(&chan->lock, flags);
+		/* Its callback has come: nobody else looks at it. */
+		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
+	}
+	list_splice(&done, &chan->spare);
 
 	chan->full = false;
 	dcbm_chan_judge(chan);
