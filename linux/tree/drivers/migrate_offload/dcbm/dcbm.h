@@ -166,6 +166,7 @@ struct dcbm_stream {
 	size_t open_bytes;		/* of all jobs */
 	size_t bytes;			/* what it is worth channels for */
 	bool learning;			/* our own folios: not counted */
+	bool sparing;			/* does nothing that need not be done */
 	u64 nr_reported;
 	bool waits;			/* the task is in dcbm_stream_reap() */
 	u64 waits_since_ns;
@@ -212,8 +213,8 @@ static inline u64 dcbm_timeout_ns(void)
 /* stream.c */
 int dcbm_stream_init(void);
 void dcbm_stream_exit(void);
-struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, u64 wait_ns,
-				     int *error);
+struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
+				     u64 wait_ns, int *error);
 int dcbm_stream_submit(struct dcbm_stream *stream,
 		       struct migrate_copy_batch *batch);
 void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns);

@@ -166,7 +166,7 @@ static int dcbm_time_engine(struct migrate_copy_batch *batch,
 	unsigned int i;
 	int ret;
 
-	stream = dcbm_stream_open(batch->dst_nid, batch->bytes,
+	stream = dcbm_stream_open(batch->dst_nid, batch->bytes, false,
 				  DCBM_LEARN_WAIT_NS, &ret);
 	if (!stream)
 		return ret;

@@ -47,6 +47,10 @@ unsigned int dcbm_poll_us = 200;
 module_param_named(poll_us, dcbm_poll_us, uint, 0644);
 MODULE_PARM_DESC(poll_us, "spin for batches that take no longer than this, default 200; sleep for others");
 
+static bool dcbm_spare_cpu = true;
+module_param_named(spare_cpu, dcbm_spare_cpu, bool, 0644);
+MODULE_PARM_DESC(spare_cpu, "in compaction sleep while channels copy, whatever poll_us and cpu_share say, default Y");
+
 unsigned int dcbm_max_failures = 16;
 module_param_named(max_failures, dcbm_max_failures, uint, 0644);
 MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
@@ -62,6 +66,15 @@ static bool dcbm_is_small(unsigned int nr_pairs, size_t bytes)
 	return true;
 }
 
+/*
+ * The kernel compacts memory where it has to, on the CPU of whoever is there.  It
+ * is others that have a use for what is left of that CPU, and not the pages.
+ */
+static bool dcbm_spares_cpu(const struct migrate_copy_stream *stream)
+{
+	return stream->reason == MR_COMPACTION && READ_ONCE(dcbm_spare_cpu);
+}
+
 static int dcbm_open_stream(struct migrate_copy_stream *stream)
 {
 	u64 wait_ns;
@@ -75,7 +88,8 @@ static int dcbm_open_stream(struct migrate_copy_stream *stream)
 	/* While we wait, some folios are out of reach, but not all. */
 	wait_ns = dcbm_worth_waiting_ns(min_t(size_t, stream->bytes, SZ_2M));
 	stream->private = dcbm_stream_open(stream->dst_nid, stream->bytes,
-					   wait_ns, &ret);
+					   dcbm_spares_cpu(stream), wait_ns,
+					   &ret);
 	if (ret == -EBUSY)
 		atomic64_inc(&dcbm_batches_busy);
 	return ret;

@@ -38,6 +38,7 @@ module_param_named(cpu_share, dcbm_share_on, bool, 0644);
 MODULE_PARM_DESC(cpu_share, "let a CPU that would have to wait copy a share itself, default Y");
 
 atomic64_t dcbm_cpu_share_bytes;
+EXPORT_SYMBOL_IF_KUNIT(dcbm_cpu_share_bytes);
 
 /* Several tasks may be at them; the last one's word counts. */
 static unsigned long dcbm_cpu_ns_per_mib;
@@ -99,7 +100,7 @@ size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns)
 	struct dcbm_stream *stream = job->stream;
 	size_t left, share = 0;
 
-	if (READ_ONCE(dcbm_share_on) && !stream->learning &&
+	if (READ_ONCE(dcbm_share_on) && !stream->learning && !stream->sparing &&
 	    stream->elsewhere_ns_per_mib != DCBM_UNKNOWN)
 		share = dcbm_cpu_share(job->batch->bytes, engine_ns,
 				       READ_ONCE(dcbm_cpu_ns_per_mib),

@@ -313,7 +313,7 @@ static bool dcbm_poll(const struct dcbm_stream *stream,
 		      const struct dcbm_job *job, u64 until)
 {
 	/* One that takes long is worth a context switch. */
-	if (job->expected_ns > dcbm_poll_ns())
+	if (stream->sparing || job->expected_ns > dcbm_poll_ns())
 		return false;
 	until = min(until, job->start_ns + job->expected_ns +
 			   job->expected_ns / 2);
@@ -355,10 +355,12 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	if (now >= until)
 		return;
 	/*
-	 * Whoever has the CPU then keeps it for a while: come back for all of the
-	 * job, or for what there is when it has taken too long.
+	 * Whoever has the CPU then keeps it for a while, or it is to be left alone:
+	 * come back for all of the job, or for what there is when it has taken too
+	 * long.
 	 */
-	for_all = job->expected_ns && !single_task_running();
+	for_all = job->expected_ns &&
+		  (stream->sparing || !single_task_running());
 	if (for_all)
 		until = min(until, now + 2 * job->expected_ns);
 	WRITE_ONCE(stream->wake_at, dcbm_wake_at(stream, job, for_all));
@@ -405,10 +407,10 @@ void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
 
 /*
  * A stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  Waits for up
- * to @wait_ns when all are busy.
+ * to @wait_ns when all are busy.  @sparing: it leaves the CPU alone.
  */
-struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, u64 wait_ns,
-				     int *error)
+struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
+				     u64 wait_ns, int *error)
 {
 	/* As in dcbm_job_new(). */
 	struct dcbm_stream *stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
@@ -421,6 +423,7 @@ struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, u64 wait_ns,
 	INIT_LIST_HEAD(&stream->jobs);
 	stream->nid = nid;
 	stream->bytes = bytes;
+	stream->sparing = sparing;
 	stream->check_at = jiffies + dcbm_check_jiffies();
 	init_waitqueue_head(&stream->wq);
 	stream->wake_at = INT_MAX;

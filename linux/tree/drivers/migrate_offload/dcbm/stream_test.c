@@ -36,15 +36,22 @@ static bool test_same(struct migrate_copy_pair *pair)
 		       folio_size(pair->src));
 }
 
-static int test_open(struct test_ctx *ctx, int which, size_t bytes)
+static int test_open_for(struct test_ctx *ctx, int which, size_t bytes,
+			 enum migrate_reason reason)
 {
 	int rc;
 
+	ctx->streams[which].reason = reason;
 	ctx->streams[which].dst_nid = first_memory_node;
 	ctx->streams[which].bytes = bytes;
 	rc = dcbm_ops.open(&ctx->streams[which]);
 	ctx->open[which] = !rc;
 	return rc;
+}
+
+static int test_open(struct test_ctx *ctx, int which, size_t bytes)
+{
+	return test_open_for(ctx, which, bytes, MR_SYSCALL);
 }
 
 static void test_close(struct test_ctx *ctx, int which)
@@ -403,6 +410,42 @@ static void dcbm_stream_reported(struct kunit *test)
 	}
 }
 
+/* Compaction leaves the CPU alone: it has no share, as others have, and all is copied. */
+static void dcbm_stream_sparing(struct kunit *test)
+{
+	static const struct {
+		enum migrate_reason reason;
+		bool sparing;
+	} whose[] = { { MR_SYSCALL, false }, { MR_COMPACTION, true } };
+	struct test_ctx *ctx = test->priv;
+	unsigned int i;
+
+	WRITE_ONCE(dcbm_share_on, true);
+	for (i = 0; i < ARRAY_SIZE(whose); i++) {
+		struct migrate_copy_batch *batch = test_batch(test, i, TEST_MANY, 0);
+		u64 copied = atomic64_read(&dcbm_cpu_share_bytes);
+		struct dcbm_stream *stream;
+		struct dcbm_chan *chan;
+		struct dcbm_job *job;
+
+		KUNIT_ASSERT_EQ(test, test_open_for(ctx, 0, SZ_2M, whose[i].reason), 0);
+		stream = ctx->streams[0].private;
+		KUNIT_EXPECT_EQ(test, stream->sparing, whose[i].sparing);
+		list_for_each_entry(chan, &stream->chans, lease)
+			chan->ns_per_mib = NSEC_PER_SEC;
+		stream->elsewhere_ns_per_mib = 0;
+		KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
+		job = list_first_entry(&stream->jobs, struct dcbm_job, node);
+		KUNIT_EXPECT_EQ(test, !job->share, whose[i].sparing);
+		test_reap(test, 0, batch);
+		test_close(ctx, 0);
+		if (whose[i].sparing)
+			KUNIT_EXPECT_EQ(test, atomic64_read(&dcbm_cpu_share_bytes),
+					copied);
+		KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
+	}
+}
+
 /* Who comes later gets his share, and who stays gets it back. */
 static void dcbm_stream_fair(struct kunit *test)
 {
@@ -524,6 +567,7 @@ static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_fail),
 	KUNIT_CASE(dcbm_stream_stall),
 	KUNIT_CASE(dcbm_stream_reported),
+	KUNIT_CASE(dcbm_stream_sparing),
 	KUNIT_CASE(dcbm_stream_fair),
 	KUNIT_CASE(dcbm_stream_wait),
 	{}
