@@ -35,7 +35,7 @@
 #include "migrate_offload_clock.h"
 
 /* With less, to begin and to end a window costs more than it is worth. */
-#define MIGRATE_DIVIDED_FOLIOS 64U
+#define MIGRATE_DIVIDED_FOLIOS 128U
 
 /* Has the engine not reported all of it yet, or have we not looked? */
 static bool migrate_part_is_flying(const struct migrate_part *part)
