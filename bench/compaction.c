@@ -35,12 +35,16 @@
 /* Of a measurement that did not get all that it asked for. */
 #define MAX_REPEATS 3
 
+/* A simulated channel is no faster than this; far more than any CPU copies. */
+#define MAX_PERCENT 100000
+
 /* Many turns of the scheduler, and short next to what is measured. */
 static const struct timespec hog_alone_time = { .tv_nsec = 100000000 };
 
 struct options {
 	struct tier_options tier;
 	uint64_t count;		/* 0: by total_bytes */
+	uint64_t channel_percent;	/* 0: the rate of channels is what it is */
 	bool idle, busy;
 };
 
@@ -62,6 +66,8 @@ static const char usage_text[] =
 	"                          freed again (default 0: half of what is free)\n"
 	"  --count N               huge pages (default 0: 1 for 8 blocks of 2M)\n"
 	"  --states LIST           of idle and busy (default both)\n"
+	"  --channel-percent N     the rate of each simulated DMA channel: of what stock\n"
+	"                          migrated in its CPU time so far (default 0: as it is)\n"
 	"  --rounds N              that count; one more comes first (default 5)\n"
 	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
 	"                          (default stock)\n"
@@ -99,6 +105,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "cpu", required_argument, NULL, 'c' },
 		{ "count", required_argument, NULL, 'N' },
 		{ "states", required_argument, NULL, 'S' },
+		{ "channel-percent", required_argument, NULL, 'P' },
 		{ "total-bytes", required_argument, NULL, 'b' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "variants", required_argument, NULL, 'v' },
@@ -121,6 +128,9 @@ static void parse_options(struct options *o, int argc, char **argv)
 			o->count = option_u64("count", optarg, 0, MAX_COUNT);
 		} else if (c == 'S') {
 			parse_states(o, optarg);
+		} else if (c == 'P') {
+			o->channel_percent = option_u64("channel-percent",
+							optarg, 0, MAX_PERCENT);
 		} else {
 			tier_option(&o->tier, c, optarg, usage_text);
 		}
@@ -194,6 +204,33 @@ struct sample {
 	struct offloaded offloaded_before, offloaded_after;
 };
 
+/* In all measurements of stock so far, and the rate that follows from it. */
+static struct {
+	uint64_t pages, thread_ns, channel_mbps;
+} migrated;
+
+/*
+ * How fast a CPU is changes with what else its host has to do.  Channels whose rate
+ * is to be compared with it follow that, by what stock, which is always the first in
+ * the first round, has shown so far.
+ */
+static void channels_follow(const struct options *o, const struct sample *s)
+{
+	if (!o->channel_percent || strcmp(s->variant->engine, "stock") ||
+	    !s->counted_known[0] || !s->thread_ns)
+		return;
+	migrated.pages += s->counted[0];
+	migrated.thread_ns += s->thread_ns;
+	migrated.channel_mbps = migrated.pages * page_bytes() * 1000 /
+				migrated.thread_ns * o->channel_percent / 100;
+	if (!migrated.channel_mbps)
+		migrated.channel_mbps = 1;
+	if (!rate_set(migrated.channel_mbps))
+		bench_die(BENCH_LACKING,
+			  "cannot set the rate of simulated channels: %s (is the module dmasim loaded?)",
+			  strerror(errno));
+}
+
 static void counters_read(struct sample *s, bool subtract)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
@@ -257,6 +294,8 @@ static void report_sample(const struct options *o, const struct sample *s,
 	variant_report(s->variant);
 	json_bool("busy", s->busy);
 	json_u64("round", s->round);
+	if (s->variant->channels && o->channel_percent)
+		json_u64("channel_mbps", migrated.channel_mbps);
 	json_u64("total_bytes", o->tier.total_bytes);
 	json_u64("asked", o->count);
 	json_u64("allocated", allocated);
@@ -336,6 +375,7 @@ static bool measure_once(const struct options *o, struct sample *s, bool last)
 	if (counts) {
 		check_allocated(o, s, allocated, drained);
 		report_sample(o, s, allocated, drained);
+		channels_follow(o, s);
 	}
 	test_write("free", 1);
 	fragments_free(&f);

@@ -30,4 +30,8 @@ bool engine_copied_bytes(const struct variant *v, uint64_t *bytes);
 bool engine_time_ns(const struct variant *v, uint64_t *ns);
 void engine_report(void);
 
+/* rate.c: the rate of simulated DMA channels */
+bool rate_set(uint64_t mbps);
+void rate_restore(void);
+
 #endif /* PF_BENCH_ENGINE_H */

@@ -75,10 +75,7 @@ void toucher_moving(struct toucher *t);
 void toucher_stop(struct toucher *t);
 void toucher_report(const struct toucher *t);
 
-/* rate.c: the rate of simulated DMA channels, also in the middle of a move */
-bool rate_set(uint64_t mbps);
-void rate_restore(void);
-
+/* rate.c, in the middle of a move */
 struct slowdown {
 	/* Set by the caller. */
 	int cpu;

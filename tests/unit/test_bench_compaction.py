@@ -57,6 +57,38 @@ def test_arguments() -> None:
     assert plan(cpu=3).arguments()[-1] == "--cpu=3"
 
 
+def test_channels_that_follow_what_stock_migrates() -> None:
+    with_rate = plan(channel_percent=150)
+    assert with_rate.arguments()[-1] == "--channel-percent=150"
+    # Where there are none, there is no rate to be set.
+    assert with_rate.arguments()[:-1] == plan().arguments()
+    without = dataclasses.replace(with_rate, engines=("stock", "off"))
+    assert not any("percent" in word for word in without.arguments())
+
+    lines: list[Line] = [compaction("stock", 1000)]
+    lines += [
+        compaction("dcbm", 900, round=number, channel_mbps=mbps)
+        for number, mbps in enumerate((700, 800, 750), start=1)
+    ]
+    rows = rows_by(lines)
+    assert rows[False, "dcbm"].channel_mbps == 750
+    assert rows[False, "stock"].channel_mbps is None
+    drawn = msgspec.structs.replace(result(list(rows.values())), settings={})
+    assert "dcbm, 4 channels of 750 MB/s" in render(drawn)
+
+
+def test_ticks_of_all_rounds_count_together() -> None:
+    """One round has only a few: its own share would be one of a handful of values."""
+    ticks = ((2, 1), (2, 1), (3, 0))
+    lines: list[Line] = [
+        compaction("dcbm", 30, round=number, system_ns=system, idle_ns=idle)
+        for number, (system, idle) in enumerate(ticks, start=1)
+    ]
+    (row,) = make_rows(lines)
+    assert row.system_share == pytest.approx(7 / 9)
+    assert row.idle_share == pytest.approx(2 / 9)
+
+
 def test_modules() -> None:
     assert plan().modules() == ["mtcopy", "dcbm", "migrate_compact_test"]
     assert plan().simulated() == {"dmasim": "channels=4 bandwidth_mbps=0 cpu=1"}

@@ -36,6 +36,8 @@ class CompactionPlan:
     rounds: int
     node: int
     cpu: int | None = None
+    # Of what stock migrates; with it channel_mbps only holds until that is known.
+    channel_percent: int = 0
 
     @property
     def from_node(self) -> int:
@@ -87,7 +89,11 @@ class CompactionPlan:
             f"--rounds={self.rounds}",
             "--variants=" + ",".join(self.variants()),
         ]
-        return words if self.cpu is None else [*words, f"--cpu={self.cpu}"]
+        if self.cpu is not None:
+            words.append(f"--cpu={self.cpu}")
+        if self.channel_percent and "dcbm" in self.engines:
+            words.append(f"--channel-percent={self.channel_percent}")
+        return words
 
     def measurements(self) -> int:
         """Count the lines that the program will print, for the progress bar."""
@@ -145,6 +151,17 @@ def _of_cpu(sample: Compaction, part_ns: int) -> float:
 
 def _system(sample: Compaction) -> float:
     return _of_cpu(sample, sample.system_ns)
+
+
+def _part(samples: Sequence[Compaction], figure: Callable[[Compaction], int]) -> float:
+    """Take all rounds together, as one has few ticks."""
+    known = sum(s.user_ns + s.system_ns + s.idle_ns + s.steal_ns for s in samples)
+    return sum(figure(sample) for sample in samples) / known if known else 0.0
+
+
+def _channel_mbps(samples: Sequence[Compaction]) -> int | None:
+    known = [s.channel_mbps for s in samples if s.channel_mbps is not None]
+    return round(median(known)) if known else None
 
 
 def _ratio(
@@ -210,6 +227,7 @@ def _row(key: Key, mine: Sequence[Compaction], stock: Sequence[Compaction]) -> R
         bench=BENCH,
         engine=engine,
         channels=channels,
+        channel_mbps=_channel_mbps(mine),
         threads=threads,
         folio_bytes=BASE_BYTES,
         moved_bytes=round(fmean(moved)),
@@ -224,9 +242,9 @@ def _row(key: Key, mine: Sequence[Compaction], stock: Sequence[Compaction]) -> R
         thread_ns=spread([s.thread_ns for s in mine]),
         thread_ratio_to_stock=_ratio(mine, stock, lambda s: s.thread_ns / s.allocated),
         thread_share_to_stock=_ratio(mine, stock, lambda s: s.thread_ns / s.wall_ns),
-        user_share=median([_of_cpu(s, s.user_ns) for s in mine]),
-        system_share=median([_system(s) for s in mine]),
-        idle_share=median([_of_cpu(s, s.idle_ns) for s in mine]),
+        user_share=_part(mine, lambda s: s.user_ns),
+        system_share=_part(mine, lambda s: s.system_ns),
+        idle_share=_part(mine, lambda s: s.idle_ns),
         system_share_to_stock=_ratio(mine, stock, _system),
         migrated_pages=_spread([s.pgmigrate_success for s in mine]),
         scanned_pages=_spread([s.compact_migrate_scanned for s in mine]),

@@ -233,6 +233,8 @@ class Compaction(msgspec.Struct, tag_field="type", tag="compaction", kw_only=Tru
     channels: int = 0
     busy: bool
     round: int
+    # Of each simulated channel, where it follows what stock migrates.
+    channel_mbps: int | None = None
     total_bytes: int
     asked: int
     allocated: int

@@ -70,10 +70,8 @@ def add_parser(sub: Subparsers) -> None:
             *("--channel-mbps", "0", "N"),
             "of each simulated channel; 0: as the CPU copies",
         ),
-        (
-            *("--total", "auto", "SIZE"),
-            "mapped, and half of it freed again; auto: half of what is free",
-        ),
+        ("--channel-percent", "0", "N", "or so many of what stock migrates"),
+        ("--total", "auto", "SIZE", "mapped; auto: half of what is free"),
         ("--count", "0", "N", "huge pages; 0: 1 for 8 blocks of 2M"),
         ("--rounds", "5", "N", "rounds that count"),
         ("--node", "0", "N", "that is fragmented"),
@@ -107,6 +105,7 @@ def make_plan(args: argparse.Namespace) -> compaction.CompactionPlan:
         count=whole("--count", args.count, 0, MAX_COUNT),
         rounds=whole("--rounds", args.rounds, 1, 10_000),
         node=whole("--node", args.node, 0, 63),
+        channel_percent=whole("--channel-percent", args.channel_percent, 0, 100_000),
         cpu=None if args.cpu is None else whole("--cpu", args.cpu, 0, 1023),
     )
 

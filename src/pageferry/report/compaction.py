@@ -19,7 +19,8 @@ def _engine(row: Row) -> str:
         return f"mtcopy, {row.threads} threads"
     if row.channels:
         plural = "s" if row.channels > 1 else ""
-        return f"{row.engine}, {row.channels} channel{plural}"
+        rate = "" if row.channel_mbps is None else f" of {row.channel_mbps} MB/s"
+        return f"{row.engine}, {row.channels} channel{plural}{rate}"
     return row.engine
 
 
