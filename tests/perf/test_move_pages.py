@@ -7,55 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pageferry.bench.disturbance import TOLERABLE
-from pageferry.cli import main
-from pageferry.results.schema import Result, decode
+from helpers.quiet import measure
+from pageferry.results.schema import Result
 
 pytestmark = [pytest.mark.vm, pytest.mark.perf]
 
 # Of stock's rate, by folio size.
 WITH_TWO_CPUS = {4096: 0.97, 65536: 1.2, 2 << 20: 1.6}
 CPUS_BUSY = dict.fromkeys(WITH_TWO_CPUS, 0.97)
-ATTEMPTS = 5
-# On a host that is left alone the fastest round is hardly faster than the median.
-# Where a CPU shares its core with others, or its caches, it is up to twice as
-# fast, and the two sides of a ratio were not measured on the same machine.
-EVEN = 1.15
-
-
-def unevenness(result: Result) -> float:
-    """Say how many times as fast as the median one the fastest round of stock was."""
-    quiet = [row for row in result.rows if row.engine == "stock" and not row.busy]
-    rates = [row.bytes_per_s for row in quiet]
-    return max(rate.max / rate.median for rate in rates if rate is not None)
-
-
-def measure(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    *argv: str,
-    bench: str = "move-pages",
-) -> Result:
-    """Measure on a host that has nothing else to do, or skip.
-
-    Only a disturbed run is repeated, never one whose figures do not please.
-    """
-    share, uneven = 0.0, 0.0
-    for number in range(ATTEMPTS):
-        path = tmp_path / f"{number}.json"
-        fixed = ("--vm", "--engines", "mtcopy", "--json")
-        code = main(["bench", bench, *fixed, "--output", str(path), *argv])
-        said = capsys.readouterr()
-        assert code == 0, said.err
-        result = decode(path.read_bytes())
-        share = result.machine.host_other_load or 0.0
-        uneven = unevenness(result)
-        if share <= TOLERABLE and uneven <= EVEN:
-            return result
-    pytest.skip(
-        f"other work took {share * 100:.0f}% of this host's CPU time, and the fastest"
-        f" round of stock was {uneven:.2f} times as fast as the median one"
-    )
+MTCOPY = ("--engines", "mtcopy")
 
 
 def too_slow(result: Result, wanted: dict[int, float], *, busy: bool) -> list[str]:
@@ -83,15 +43,17 @@ def test_faster_with_two_cpus(
 ) -> None:
     # Short moves and many rounds: what a host gives its CPUs changes within
     # seconds, and the two sides of a ratio should be close in time.
-    result = measure(tmp_path, capsys, "--total", "32M", "--rounds", "31")
+    result = measure(
+        tmp_path, capsys, "move-pages", *MTCOPY, "--total", "32M", "--rounds", "31"
+    )
     assert too_slow(result, WITH_TWO_CPUS, busy=False) == []
 
 
 def test_hugetlb_is_faster_with_two_cpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ("--total", "32M", "--rounds", "31")
-    result = measure(tmp_path, capsys, *argv, bench="hugetlb")
+    argv = (*MTCOPY, "--total", "32M", "--rounds", "31")
+    result = measure(tmp_path, capsys, "hugetlb", *argv)
     assert too_slow(result, {2 << 20: WITH_TWO_CPUS[2 << 20]}, busy=False) == []
 
 
@@ -100,5 +62,5 @@ def test_not_slower_where_cpus_are_busy(
 ) -> None:
     # Both: with nothing else to do it is seen whether the host was even.
     argv = ("--total", "64M", "--rounds", "21", "--busy=both", "--no-limit")
-    result = measure(tmp_path, capsys, *argv)
+    result = measure(tmp_path, capsys, "move-pages", *MTCOPY, *argv)
     assert too_slow(result, CPUS_BUSY, busy=True) == []

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measurements that count only if the host had nothing else to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pageferry.bench.disturbance import TOLERABLE
+from pageferry.cli import main
+from pageferry.results.schema import Result, decode
+
+ATTEMPTS = 5
+# On a host that is left alone the fastest round is hardly faster than the median.
+# Where a CPU shares its core with others, or its caches, it is up to twice as
+# fast, and the two sides of a ratio were not measured on the same machine.
+EVEN = 1.15
+
+
+def unevenness(result: Result) -> float:
+    """Say how many times as fast as the median one the fastest round of stock was."""
+    quiet = [row for row in result.rows if row.engine == "stock" and not row.busy]
+    rates = [row.bytes_per_s for row in quiet]
+    return max(rate.max / rate.median for rate in rates if rate is not None)
+
+
+def measure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bench: str, *argv: str
+) -> Result:
+    """Measure on a host that has nothing else to do, or skip.
+
+    Only a disturbed run is repeated, never one whose figures do not please.
+    """
+    share, uneven = 0.0, 0.0
+    for number in range(ATTEMPTS):
+        path = tmp_path / f"{number}.json"
+        fixed = ("--vm", "--json", "--output", str(path))
+        code = main(["bench", bench, *fixed, *argv])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        result = decode(path.read_bytes())
+        share = result.machine.host_other_load or 0.0
+        uneven = unevenness(result)
+        if share <= TOLERABLE and uneven <= EVEN:
+            return result
+    pytest.skip(
+        f"other work took {share * 100:.0f}% of this host's CPU time, and the fastest"
+        f" round of stock was {uneven:.2f} times as fast as the median one"
+    )
