@@ -19,6 +19,8 @@ ENGINES = ("stock", "off", "cpu", "mtcopy", "dcbm")
 STATES = ("idle", "busy")
 MODULE = "migrate_compact_test"
 METHOD = "allocation of 2 MiB"
+# Of a simulated channel: more than dcbm ever has in flight, as devices have.
+DESCRIPTORS = 256
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class CompactionPlan:
         rate = f"bandwidth_mbps={self.channel_mbps}"
         # A device has a CPU of its own, as what it does is no work of the one looked at.
         other = 0 if self.cpu else 1
-        return {"dmasim": f"channels={self.channels} {rate} cpu={other}"}
+        words = f"channels={self.channels} descriptors={DESCRIPTORS} {rate} cpu={other}"
+        return {"dmasim": words}
 
     def arguments(self) -> list[str]:
         """Give the options of bench/compaction."""
