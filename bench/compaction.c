@@ -188,6 +188,7 @@ static uint64_t test_read(const char *name)
 static void let_go(void)
 {
 	file_write(TEST_DIR "/free", "1");
+	rate_restore();
 	hogs_kill();
 }
 

@@ -219,7 +219,7 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     thread_ratio_to_stock: Annotated[
         RatioSpread | None, Meta(description="of thread_ns for each huge page")
     ] = None
-    # Of the CPU that it ran on, in ticks, as parts of the wall time; medians.
+    # Of the CPU that it ran on, in ticks, as parts of the time of all rounds.
     user_share: float | None = None
     system_share: float | None = None
     idle_share: float | None = None
