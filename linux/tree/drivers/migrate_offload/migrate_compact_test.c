@@ -39,7 +39,7 @@
 /* As in mm/compaction.c: when this has been reached, it looks at all again. */
 #define COMPACT_TEST_DEFER_SHIFT 6
 
-/* Compaction ends early when somebody else wants its CPU or its locks. */
+/* In a row without success: compaction ends early when its locks are contended. */
 #define COMPACT_TEST_TRIES 16
 
 enum compact_test_end {
@@ -128,11 +128,28 @@ static void test_forget(int nid)
 }
 
 /*
- * When compaction has gone through the node, it begins anew, as kswapd would have
- * it do in the end.  The first attempt after that may find nothing, if all that can
- * be moved is in one half of a zone: the next one begins where the zone does.
+ * Compaction that has just forgotten looks for its start from both ends of a zone
+ * towards the middle, and stays there when one half has nothing for it.  As long as
+ * it takes itself to be restarting, it does so each time, and never begins where the
+ * zone does.
  */
-static struct page *test_compact(int nid, u64 *nr_since)
+static void test_begin(int nid)
+{
+	int i;
+
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		struct zone *zone = &NODE_DATA(nid)->node_zones[i];
+
+		zone->compact_considered = 0;
+		zone->compact_defer_shift = 0;
+	}
+}
+
+/*
+ * When compaction has gone through the node, it begins anew, as kswapd would have
+ * it do in the end.
+ */
+static struct page *test_compact(int nid, bool *forgot)
 {
 	struct page *page;
 	int i;
@@ -140,12 +157,14 @@ static struct page *test_compact(int nid, u64 *nr_since)
 	for (i = 0; i < COMPACT_TEST_TRIES; i++) {
 		page = alloc_pages_node(nid, COMPACT_TEST_GFP, held_order);
 		if (page) {
-			(*nr_since)++;
+			*forgot = false;
 			return page;
 		}
-		if (*nr_since)
+		if (*forgot)
+			test_begin(nid);
+		else
 			test_forget(nid);
-		*nr_since = 0;
+		*forgot = !*forgot;
 		cond_resched();
 	}
 	return NULL;
@@ -154,8 +173,9 @@ static struct page *test_compact(int nid, u64 *nr_since)
 static u64 test_allocate(int nid, bool compact, u64 count)
 {
 	unsigned long reserve = node_reserve_pages(nid);
-	u64 nr = 0, nr_since = 0;
+	bool forgot = compact;	/* By the caller. */
 	struct page *page;
+	u64 nr = 0;
 
 	lockdep_assert_held(&test_lock);
 
@@ -169,7 +189,7 @@ static u64 test_allocate(int nid, bool compact, u64 count)
 			test_end = COMPACT_TEST_RESERVE;
 			break;
 		}
-		page = compact ? test_compact(nid, &nr_since) :
+		page = compact ? test_compact(nid, &forgot) :
 				 alloc_pages_node(nid, COMPACT_TEST_GFP_FREE,
 						  held_order);
 		if (!page) {
