@@ -152,20 +152,23 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_interrupt(struct dmasim_chan *c);
 
+/* Mostly not, and what a channel does is to cost no more than a real one's. */
+static inline bool dmasim_asked_for(const struct dmasim_trigger *t)
+{
+	return atomic_read(&t->nth) || READ_ONCE(t->every);
+}
+
 /* Does a fault hit what is being done now?  Called with c->lock held. */
 static inline bool dmasim_triggered(struct dmasim_chan *c,
 				    enum dmasim_fault fault)
 {
 	struct dmasim_trigger *t = &c->triggers[fault];
 
-	/* Mostly not, and what a channel does is to cost no more than a real one's. */
-	if (likely(!atomic_read(&t->nth) && !READ_ONCE(t->every)))
-		return false;
-	return __dmasim_triggered(t);
+	return unlikely(dmasim_asked_for(t)) && __dmasim_triggered(t);
 }
 
 /* dmasim_engine.c: time, and the copying */
-void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc, ktime_t now);
+void dmasim_start_all(struct dmasim_chan *c);
 void dmasim_arm(struct dmasim_chan *c);
 void dmasim_disarm(struct dmasim_chan *c);
 enum hrtimer_restart dmasim_timer(struct hrtimer *timer);

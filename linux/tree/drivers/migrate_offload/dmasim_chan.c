@@ -186,19 +186,13 @@ static void dmasim_abort(struct dmasim_chan *c, struct list_head *list)
 static void dmasim_issue_pending(struct dma_chan *chan)
 {
 	struct dmasim_chan *c = to_dmasim_chan(chan);
-	ktime_t now = ktime_get();
-	struct dmasim_desc *desc;
 	unsigned long flags;
 
 	spin_lock_irqsave(&c->lock, flags);
-	if (c->gone) {
+	if (c->gone)
 		dmasim_abort(c, &c->submitted);
-	} else if (!list_empty(&c->submitted)) {
-		list_for_each_entry(desc, &c->submitted, node)
-			dmasim_start(c, desc, now);
-		list_splice_tail_init(&c->submitted, &c->active);
-		dmasim_arm(c);
-	}
+	else if (!list_empty(&c->submitted))
+		dmasim_start_all(c);
 	spin_unlock_irqrestore(&c->lock, flags);
 }
 

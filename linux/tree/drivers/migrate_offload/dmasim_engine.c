@@ -20,7 +20,7 @@
  * there.
  */
 
-#include <linux/bits.h>
+#include <linux/bitops.h>
 #include <linux/dma-direct.h>
 #include <linux/highmem.h>
 #include <linux/hrtimer.h>
@@ -45,14 +45,27 @@ static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
 	return mbps ? div_u64((u64)bytes * 1000, mbps) : 0;
 }
 
-/* Decide on the fate of a descriptor.  Called with c->lock held. */
-void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc, ktime_t now)
+/* Which faults, of those that a descriptor meets, are asked for at all? */
+static unsigned long dmasim_faults_asked_for(const struct dmasim_chan *c)
 {
-	u64 transfer_ns = dmasim_transfer_ns(c, desc->bytes);
 	enum dmasim_fault fault;
-	u64 delay_ns;
+	unsigned long mask = 0;
 
 	for (fault = 0; fault < DMASIM_REFUSE; fault++)
+		if (dmasim_asked_for(&c->triggers[fault]))
+			mask |= BIT(fault);
+	return mask;
+}
+
+/* Decide on the fate of a descriptor, with regard to the faults in @asked_for. */
+static void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc,
+			 unsigned long asked_for, ktime_t now)
+{
+	u64 transfer_ns = dmasim_transfer_ns(c, desc->bytes);
+	unsigned int fault;
+	u64 delay_ns;
+
+	for_each_set_bit(fault, &asked_for, DMASIM_REFUSE)
 		if (dmasim_triggered(c, fault))
 			desc->faults |= BIT(fault);
 
@@ -116,6 +129,19 @@ void dmasim_arm(struct dmasim_chan *c)
 	else
 		/* A timer would go off where it is started: let it do that. */
 		kthread_queue_work(dmasim_worker, &c->work);
+}
+
+/* The client has issued what it submitted.  Called with c->lock held. */
+void dmasim_start_all(struct dmasim_chan *c)
+{
+	unsigned long asked_for = dmasim_faults_asked_for(c);
+	ktime_t now = ktime_get();
+	struct dmasim_desc *desc;
+
+	list_for_each_entry(desc, &c->submitted, node)
+		dmasim_start(c, desc, asked_for, now);
+	list_splice_tail_init(&c->submitted, &c->active);
+	dmasim_arm(c);
 }
 
 /*
