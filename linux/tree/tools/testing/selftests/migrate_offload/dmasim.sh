@@ -89,28 +89,30 @@ dmatest_ended()
 		END { exit ended < started }'
 }
 
-# One that was started and has not begun does not run, says the parameter: where
-# there is much else to do, that can be so for a while.
+# The log is asked first: reading "run" stops threads that begin between its two
+# looks at them, one for those that run and one for those that are to begin. Once
+# all have said how it went it waits for their very end, and gives channels back.
 dmatest_end()
 {
-	tries=100
-	while [ $tries -gt 0 ]; do
-		while read -r running <$params/run && [ "$running" = Y ]; do
-			sleep 0.2
-		done
-		dmatest_ended && break
+	tries=300
+	while [ $tries -gt 0 ] && ! dmatest_ended; do
 		tries=$((tries - 1))
+		sleep 0.1
+	done
+	while read -r running <$params/run && [ "$running" = Y ]; do
 		sleep 0.1
 	done
 }
 
 # dmatest_result NAME SUMMARIES FAILURES [MESSAGE]
-# So many threads ended, and had so many failures together, all with MESSAGE.
+# So many threads made all their tests, and had so many failures together, all with
+# MESSAGE.
 dmatest_result()
 {
+	read -r iterations <$params/iterations
 	since_mark "
 		{ lines = lines \"# \" \$0 \"\\n\" }
-		/: summary / {
+		/: summary $iterations tests, / {
 			threads++
 			for (i = 2; i <= NF; i++)
 				if (\$i == \"failures\")
