@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pageferry import output
 from pageferry.bench import build
 from pageferry.bench.disturbance import Disturbance
-from pageferry.bench.lines import Line
+from pageferry.bench.lines import Environment, Line, Skipped, Timed
 from pageferry.bench.target import (
     Place,
     describe_built,
@@ -23,6 +25,7 @@ from pageferry.bench.target import (
 )
 from pageferry.kernel.build import BuildRequest, build_kernel
 from pageferry.results.schema import Kernel, Machine
+from pageferry.units import format_size
 from pageferry.vm import topology
 from pageferry.vm.run import VmRequest
 
@@ -42,6 +45,27 @@ class Program:
     simulated_apart: bool = False
     # For the command line of a virtual machine's kernel.
     words: Sequence[str] = ()
+
+
+@contextlib.contextmanager
+def shown(measurements: int) -> Iterator[Seen]:
+    """Show how far a program has come that prints so many."""
+    progress = output.Progress("measuring", measurements)
+
+    def seen(line: Line) -> None:
+        if isinstance(line, Environment):
+            # Until here a kernel was built, and a machine booted.
+            progress.start = time.monotonic()
+        elif isinstance(line, Timed):
+            progress.advance()
+        elif isinstance(line, Skipped):
+            progress.finish()
+            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
+
+    try:
+        yield seen
+    finally:
+        progress.finish()
 
 
 def execute(

@@ -290,19 +290,9 @@ class Done(msgspec.Struct, tag_field="type", tag="done", kw_only=True):
     passes: int = 0
 
 
-Line = (
-    Environment
-    | Measurement
-    | Latency
-    | Cost
-    | Calls
-    | Demotion
-    | Promotion
-    | Compaction
-    | Skipped
-    | Failure
-    | Done
-)
+# What counts as one step of a run, and belongs to one of its rounds.
+Timed = Measurement | Latency | Calls | Demotion | Promotion | Compaction
+Line = Environment | Timed | Cost | Skipped | Failure | Done
 
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _START = '{"type": "'

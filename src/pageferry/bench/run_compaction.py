@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pageferry import __version__, output
 from pageferry.bench.compaction import CompactionPlan, describe_size, make_rows
-from pageferry.bench.execute import Program, execute
-from pageferry.bench.lines import Compaction, Environment, Line, settings
+from pageferry.bench.execute import Program, execute, shown
+from pageferry.bench.lines import Compaction, Line, settings
 from pageferry.bench.target import environment_of
 from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
@@ -86,13 +86,10 @@ def run(job: Job) -> Result:
         simulated=plan.simulated(),
         simulated_apart=True,
     )
-    progress, seen = _watch(plan)
-    try:
+    with shown(plan.measurements()) as seen:
         lines, kernel, machine = execute(
             program, job.topology, job.kernel, job.limit_s(), seen
         )
-    finally:
-        progress.finish()
     warn_of_few(lines)
     tables = [published.load("compaction_rfc_v4")] if job.with_published else []
     return Result(
@@ -124,16 +121,3 @@ def warn_of_few(lines: Sequence[Line]) -> None:
             f"{len(few)} times fewer huge pages than asked for were to be had, "
             f"at worst {worst.allocated} of {worst.asked} ({worst.ended})"
         )
-
-
-def _watch(plan: CompactionPlan) -> tuple[output.Progress, Callable[[Line], None]]:
-    progress = output.Progress("measuring", plan.measurements())
-
-    def seen(line: Line) -> None:
-        if isinstance(line, Environment):
-            # Until here a kernel was built, and a machine booted.
-            progress.start = time.monotonic()
-        elif isinstance(line, Compaction):
-            progress.advance()
-
-    return progress, seen

@@ -5,23 +5,22 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pageferry import __version__, output
 from pageferry.bench import latency_checks, latency_plans
-from pageferry.bench.execute import Program, execute
+from pageferry.bench.execute import Program, execute, shown
 from pageferry.bench.latency import Plan
 from pageferry.bench.latency_plans import CheckPlan
 from pageferry.bench.latency_rows import make_rows
-from pageferry.bench.lines import Environment, Latency, Line, Skipped, settings
+from pageferry.bench.lines import Latency, Line, settings
 from pageferry.bench.target import environment_of
 from pageferry.errors import unsupported
 from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
 from pageferry.results import store
 from pageferry.results.schema import Check, Kernel, Machine, Result, Row
-from pageferry.units import format_size
 from pageferry.vm import topology
 
 # A run that hangs must end; one that is merely slow must not.
@@ -152,24 +151,5 @@ def _measure(job: Job, plan: Plan) -> tuple[list[Line], Kernel, Machine]:
     limit_s = job.timeout_s
     if limit_s is None:
         limit_s = _TIMEOUT_BASE_S + plan.seconds(_SLOWEST_BYTES_PER_S)
-    progress, seen = _watch(plan)
-    try:
+    with shown(plan.measurements()) as seen:
         return execute(program, job.topology, job.kernel, limit_s, seen)
-    finally:
-        progress.finish()
-
-
-def _watch(plan: Plan) -> tuple[output.Progress, Callable[[Line], None]]:
-    progress = output.Progress("measuring", plan.measurements())
-
-    def seen(line: Line) -> None:
-        if isinstance(line, Environment):
-            # Until here a kernel was built, and a machine booted.
-            progress.start = time.monotonic()
-        elif isinstance(line, Latency):
-            progress.advance()
-        elif isinstance(line, Skipped):
-            progress.finish()
-            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
-
-    return progress, seen

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pageferry import __version__, output
-from pageferry.bench.execute import Program, execute
-from pageferry.bench.lines import Environment, Line, Measurement, Skipped, settings
+from pageferry.bench.execute import Program, execute, shown
+from pageferry.bench.lines import Measurement, settings
 from pageferry.bench.move_pages import HUGETLB, PMD_BYTES, Plan, make_rows
 from pageferry.bench.target import environment_of
 from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
 from pageferry.results import store
 from pageferry.results.schema import Result
-from pageferry.units import format_size
 
 # A run that hangs must end; one that is merely slow must not. Emulation on a
 # busy host moves no less than this.
@@ -90,13 +88,10 @@ def run(job: Job) -> Result:
         simulated=job.plan.simulated(),
         words=job.plan.words(),
     )
-    progress, seen = _watch(job.plan)
-    try:
+    with shown(job.plan.measurements()) as seen:
         lines, kernel, machine = execute(
             program, job.topology, job.kernel, job.limit_s(), seen
         )
-    finally:
-        progress.finish()
     tables = published.move_pages_tables() if job.with_published else []
     return Result(
         command=list(job.command),
@@ -111,19 +106,3 @@ def run(job: Job) -> Result:
         elapsed_ns=time.monotonic_ns() - begin,
         published=[table.as_json() for table in tables] or None,
     )
-
-
-def _watch(plan: Plan) -> tuple[output.Progress, Callable[[Line], None]]:
-    progress = output.Progress("measuring", plan.measurements())
-
-    def seen(line: Line) -> None:
-        if isinstance(line, Environment):
-            # Until here a kernel was built, and a machine booted.
-            progress.start = time.monotonic()
-        elif isinstance(line, Measurement):
-            progress.advance()
-        elif isinstance(line, Skipped):
-            progress.finish()
-            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
-
-    return progress, seen

@@ -5,18 +5,11 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pageferry import __version__, output
-from pageferry.bench.execute import Program, execute
+from pageferry.bench.execute import Program, execute, shown
 from pageferry.bench.lines import (
-    Calls,
-    Demotion,
-    Environment,
-    Line,
-    Promotion,
-    Skipped,
     settings,
 )
 from pageferry.bench.target import environment_of
@@ -25,7 +18,6 @@ from pageferry.kernel.build import BuildRequest, describe, plan_build
 from pageferry.report import published
 from pageferry.results import store
 from pageferry.results.schema import Result
-from pageferry.units import format_size
 
 # A run that hangs must end; one that is merely slow must not.
 _SLOWEST_BYTES_PER_S = 2_000_000
@@ -108,13 +100,10 @@ def run(job: Job) -> Result:
         modules=plan.modules(),
         simulated=plan.simulated(),
     )
-    progress, seen = _watch(plan)
-    try:
+    with shown(plan.measurements()) as seen:
         lines, kernel, machine = execute(
             program, job.topology, job.kernel, job.limit_s(), seen
         )
-    finally:
-        progress.finish()
     tables = [published.load("single_vs_list_2019")] if job.with_published else []
     return Result(
         command=list(job.command),
@@ -127,19 +116,3 @@ def run(job: Job) -> Result:
         elapsed_ns=time.monotonic_ns() - begin,
         published=[table.as_json() for table in tables] or None,
     )
-
-
-def _watch(plan: TierPlan) -> tuple[output.Progress, Callable[[Line], None]]:
-    progress = output.Progress("measuring", plan.measurements())
-
-    def seen(line: Line) -> None:
-        if isinstance(line, Environment):
-            # Until here a kernel was built, and a machine booted.
-            progress.start = time.monotonic()
-        elif isinstance(line, (Calls, Demotion, Promotion)):
-            progress.advance()
-        elif isinstance(line, Skipped):
-            progress.finish()
-            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
-
-    return progress, seen
