@@ -122,3 +122,10 @@ def format_nodes(nodes: Iterable[int]) -> str:
 
 def _format_run(run: list[int]) -> str:
     return str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
+def whole(option: str, text: str, low: int, high: int) -> int:
+    """Read a number that an option has to have."""
+    if not (text.isascii() and text.isdigit()) or not low <= int(text) <= high:
+        raise usage_error(f"{option} needs a number from {low} to {high}", text)
+    return int(text)

@@ -108,6 +108,9 @@ COMPACTION = ["bench", "compaction"]
         ([*COMPACTION, "--node", "64"], "--node"),
         ([*COMPACTION, "--topology", "moebius"], "moebius"),
         ([*COMPACTION, "--timeout", "soon"], "soon"),
+        ([*COMPACTION, "--layouts", "0"], "--layouts"),
+        ([*DEMOTION, "--layouts", "101"], "--layouts"),
+        ([*HUGETLB, "--live", "--layouts", "2"], "this machine is measured"),
         ([*COST, "--engines", "none"], "none"),
         ([*COST, "--layouts", "0"], "--layouts"),
         ([*COST, "--jobs", "many"], "--jobs"),
@@ -229,6 +232,16 @@ def test_hugetlb_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> No
     assert "--total-bytes=1073741824" in said
     assert "topology gigantic hugepagesz=1024M hugepages=0:1,1:1" in said
     assert "--module=dmasim.ko channels=4" in said
+
+
+@pytest.mark.parametrize("bench", [MOVE, HUGETLB, DEMOTION, PROMOTION, COMPACTION])
+def test_layouts_are_boots(
+    bench: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*bench, "--vm", "--dry-run", "--layouts", "3"]) == 0
+    assert ", 3 times in turn" in capsys.readouterr().out
+    assert main([*bench, "--vm", "--dry-run"]) == 0
+    assert "in turn" not in capsys.readouterr().out
 
 
 def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:

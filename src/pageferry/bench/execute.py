@@ -12,6 +12,7 @@ from pathlib import Path
 from pageferry import output
 from pageferry.bench import build
 from pageferry.bench.disturbance import Disturbance
+from pageferry.bench.layouts import one_after_the_other
 from pageferry.bench.lines import Environment, Line, Skipped, Timed
 from pageferry.bench.target import (
     Place,
@@ -53,7 +54,7 @@ def shown(measurements: int) -> Iterator[Seen]:
     progress = output.Progress("measuring", measurements)
 
     def seen(line: Line) -> None:
-        if isinstance(line, Environment):
+        if isinstance(line, Environment) and not progress.done:
             # Until here a kernel was built, and a machine booted.
             progress.start = time.monotonic()
         elif isinstance(line, Timed):
@@ -74,11 +75,16 @@ def execute(
     request: BuildRequest,
     limit_s: float,
     seen: Seen,
+    layouts: int = 1,
 ) -> tuple[list[Line], Kernel, Machine]:
-    """Run it in the topology of that name, or on this machine where it is None."""
+    """Run it in the topology of that name, or on this machine where it is None.
+
+    A virtual machine is booted as often as there are to be memory layouts, and given
+    up after limit_s each time.
+    """
     if where is None:
         return _on_this_machine(program, seen)
-    return _in_vm(program, where, request, limit_s, seen)
+    return _in_vm(program, where, request, limit_s, seen, layouts)
 
 
 def _on_this_machine(
@@ -98,6 +104,7 @@ def _in_vm(
     request: BuildRequest,
     limit_s: float,
     seen: Seen,
+    layouts: int,
 ) -> tuple[list[Line], Kernel, Machine]:
     path = build.build(request.arch) / program.name
     kernel = build_kernel(request)
@@ -113,7 +120,6 @@ def _in_vm(
         # A rate that is simulated is about the channels alone.
         alone = " cpu_share=0" if name == "dcbm" and simulated else ""
         arguments.append(f"--module={module_path(kernel, name)}{alone}")
-    output.talk(f"booting {kernel.release}, topology {where}")
     vm = VmRequest(
         command=(str(path), *arguments),
         image=kernel.image,
@@ -125,8 +131,14 @@ def _in_vm(
         # the host's time counts.
         preallocate=not machine.icount,
     )
+    boots: list[list[Line]] = []
     with Disturbance() as others:
-        lines, outcome = run_vm_lines(vm, seen)
+        for nr in range(1, layouts + 1):
+            of_all = f", {nr} of {layouts}" if layouts > 1 else ""
+            output.talk(f"booting {kernel.release}, topology {where}{of_all}")
+            lines, outcome = run_vm_lines(vm, seen)
+            boots.append(lines)
+    lines = one_after_the_other(boots)
     environment = environment_of(lines)
     place = Place(outcome.accel, where, _say(others))
     return lines, describe_built(kernel, environment), place.describe(environment)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pageferry import __version__, output
 from pageferry.bench.compaction import CompactionPlan, describe_size, make_rows
 from pageferry.bench.execute import Program, execute, shown
+from pageferry.bench.layouts import boots, noted
 from pageferry.bench.lines import Compaction, Line, settings
 from pageferry.bench.target import environment_of
 from pageferry.kernel.build import BuildRequest, describe, plan_build
@@ -43,9 +44,10 @@ class Job:
     command: tuple[str, ...]
     with_published: bool = False
     timeout_s: float | None = None
+    layouts: int = 1
 
     def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up."""
+        """Give the time after which a virtual machine is given up, at each boot."""
         if self.timeout_s is not None:
             return self.timeout_s
         return _TIMEOUT_BASE_S + self.plan.measurements() * _MEASUREMENT_S
@@ -62,7 +64,7 @@ def dry_run(job: Job) -> list[str]:
         steps.append("take all free blocks of 2M there, for the time of a measurement")
     else:
         steps += describe(plan_build(job.kernel))
-        steps.append(f"boot topology {job.topology}")
+        steps.append(boots(job.topology, job.layouts))
         modules = [
             f"--module={name}.ko {parameters}"
             for name, parameters in plan.simulated().items()
@@ -86,9 +88,10 @@ def run(job: Job) -> Result:
         simulated=plan.simulated(),
         simulated_apart=True,
     )
-    with shown(plan.measurements()) as seen:
+    with shown(plan.measurements() * job.layouts) as seen:
         lines, kernel, machine = execute(
-            program, job.topology, job.kernel, job.limit_s(), seen
+            *(program, job.topology, job.kernel),
+            *(job.limit_s(), seen, job.layouts),
         )
     warn_of_few(lines)
     tables = [published.load("compaction_rfc_v4")] if job.with_published else []
@@ -96,7 +99,7 @@ def run(job: Job) -> Result:
         command=list(job.command),
         kernel=kernel,
         machine=machine,
-        rows=make_rows(lines),
+        rows=noted(make_rows(lines), job.layouts),
         settings=settings(environment_of(lines)),
         created=store.now(),
         pageferry_version=__version__,

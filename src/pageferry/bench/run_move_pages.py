@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pageferry import __version__, output
 from pageferry.bench.execute import Program, execute, shown
+from pageferry.bench.layouts import boots, noted
 from pageferry.bench.lines import Measurement, settings
 from pageferry.bench.move_pages import HUGETLB, PMD_BYTES, Plan, make_rows
 from pageferry.bench.target import environment_of
@@ -37,9 +38,10 @@ class Job:
     command: tuple[str, ...]
     with_published: bool = False
     timeout_s: float | None = None
+    layouts: int = 1
 
     def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up."""
+        """Give the time after which a virtual machine is given up, at each boot."""
         if self.timeout_s is not None:
             return self.timeout_s
         moved = self.plan.measurements() * self.plan.total_bytes
@@ -65,7 +67,7 @@ def dry_run(job: Job) -> list[str]:
     else:
         steps += describe(plan_build(job.kernel))
         words = " ".join(["", *job.plan.words()])
-        steps.append(f"boot topology {job.topology}{words}")
+        steps.append(boots(job.topology + words, job.layouts))
         modules = [
             f"--module={name}.ko {parameters}"
             for name, parameters in job.plan.simulated().items()
@@ -88,18 +90,18 @@ def run(job: Job) -> Result:
         simulated=job.plan.simulated(),
         words=job.plan.words(),
     )
-    with shown(job.plan.measurements()) as seen:
+    with shown(job.plan.measurements() * job.layouts) as seen:
         lines, kernel, machine = execute(
-            program, job.topology, job.kernel, job.limit_s(), seen
+            *(program, job.topology, job.kernel),
+            *(job.limit_s(), seen, job.layouts),
         )
+    measured = [line for line in lines if isinstance(line, Measurement)]
     tables = published.move_pages_tables() if job.with_published else []
     return Result(
         command=list(job.command),
         kernel=kernel,
         machine=machine,
-        rows=make_rows(
-            [line for line in lines if isinstance(line, Measurement)], job.plan.bench
-        ),
+        rows=noted(make_rows(measured, job.plan.bench), job.layouts),
         settings=settings(environment_of(lines)),
         created=store.now(),
         pageferry_version=__version__,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pageferry import __version__, output
 from pageferry.bench.execute import Program, execute, shown
+from pageferry.bench.layouts import boots, noted
 from pageferry.bench.lines import (
     settings,
 )
@@ -55,9 +56,10 @@ class Job:
     command: tuple[str, ...]
     with_published: bool = False
     timeout_s: float | None = None
+    layouts: int = 1
 
     def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up."""
+        """Give the time after which a virtual machine is given up, at each boot."""
         if self.timeout_s is not None:
             return self.timeout_s
         limit = _TIMEOUT_BASE_S + self.plan.moved_bytes() / _SLOWEST_BYTES_PER_S
@@ -77,7 +79,7 @@ def dry_run(job: Job) -> list[str]:
         steps += [*_WRITES, *own, "restore all of them"]
     else:
         steps += describe(plan_build(job.kernel))
-        steps.append(f"boot topology {job.topology}")
+        steps.append(boots(job.topology, job.layouts))
         modules = [
             f"--module={name}.ko {parameters}"
             for name, parameters in plan.simulated().items()
@@ -100,16 +102,17 @@ def run(job: Job) -> Result:
         modules=plan.modules(),
         simulated=plan.simulated(),
     )
-    with shown(plan.measurements()) as seen:
+    with shown(plan.measurements() * job.layouts) as seen:
         lines, kernel, machine = execute(
-            program, job.topology, job.kernel, job.limit_s(), seen
+            *(program, job.topology, job.kernel),
+            *(job.limit_s(), seen, job.layouts),
         )
     tables = [published.load("single_vs_list_2019")] if job.with_published else []
     return Result(
         command=list(job.command),
         kernel=kernel,
         machine=machine,
-        rows=make_rows(plan.bench, lines),
+        rows=noted(make_rows(plan.bench, lines), job.layouts),
         settings=settings(environment_of(lines)),
         created=store.now(),
         pageferry_version=__version__,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from pageferry import output
 from pageferry.bench import cost, run_cost
 from pageferry.bench.move_pages import parse_engines, parse_sizes
-from pageferry.commands.bench_move_pages import whole
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import PageferryError, usage_error
 from pageferry.kernel.arch import X86_64, find
 from pageferry.report import tables
 from pageferry.results import store
 from pageferry.results.schema import as_builtins
+from pageferry.units import whole
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.bench import latency, latency_plans, move_pages, run_latency
-from pageferry.commands.bench_move_pages import whole
 from pageferry.commands.bench_where import choose_topology
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import PageferryError, usage_error
@@ -18,7 +17,7 @@ from pageferry.results import store
 from pageferry.results.schema import Result, as_builtins
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
-from pageferry.units import GIB, parse_seconds, parse_size
+from pageferry.units import GIB, parse_seconds, parse_size, whole
 from pageferry.vm import topology
 
 if TYPE_CHECKING:

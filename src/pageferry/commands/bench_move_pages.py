@@ -11,13 +11,13 @@ from pageferry import output
 from pageferry.bench import move_pages
 from pageferry.bench.run_move_pages import Job, dry_run
 from pageferry.bench.run_move_pages import run as measure
-from pageferry.commands.bench_where import choose_topology
+from pageferry.commands.bench_where import add_layouts, choose_topology, layouts_of
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import usage_error
 from pageferry.report import published, tables
 from pageferry.results import store
 from pageferry.results.schema import Result, as_builtins
-from pageferry.units import parse_seconds
+from pageferry.units import parse_seconds, whole
 from pageferry.vm import topology
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-limit", action="store_true", help="leave out the plain memcpy"
     )
+    add_layouts(parser)
     parser.add_argument(
         "--timeout", metavar="TIME", help="give up a virtual machine after this"
     )
@@ -162,12 +163,6 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, do nothing"
     )
-
-
-def whole(option: str, text: str, low: int, high: int) -> int:
-    if not (text.isascii() and text.isdigit()) or not low <= int(text) <= high:
-        raise usage_error(f"{option} needs a number from {low} to {high}", text)
-    return int(text)
 
 
 def make_plan(args: argparse.Namespace) -> move_pages.Plan:
@@ -224,6 +219,7 @@ def run_plan(args: argparse.Namespace, plan: move_pages.Plan) -> int:
         command=("pageferry", *args.words),
         with_published=args.published,
         timeout_s=timeout_s,
+        layouts=layouts_of(args),
     )
     if args.dry_run:
         steps = dry_run(job)

@@ -10,14 +10,14 @@ from pageferry import output
 from pageferry.bench import move_pages, tiers
 from pageferry.bench.run_tiers import Job, dry_run
 from pageferry.bench.run_tiers import run as measure
-from pageferry.commands.bench_move_pages import add_output_arguments, whole
-from pageferry.commands.bench_where import choose_topology
+from pageferry.commands.bench_move_pages import add_output_arguments
+from pageferry.commands.bench_where import add_layouts, choose_topology, layouts_of
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import usage_error
 from pageferry.report import tiers as report
 from pageferry.results import store
 from pageferry.results.schema import Result, as_builtins
-from pageferry.units import parse_seconds
+from pageferry.units import parse_seconds, whole
 from pageferry.vm import topology
 
 TOPOLOGY = "tiered"
@@ -54,6 +54,7 @@ def add_arguments(
             metavar="SIZE" if option == "--total" else metavar,
             help=f"{about} (default: %(default)s)",
         )
+    add_layouts(parser)
     parser.add_argument(
         "--timeout", metavar="TIME", help="give up a virtual machine after this"
     )
@@ -108,6 +109,7 @@ def run_plan(
         command=("pageferry", *args.words),
         with_published=args.published,
         timeout_s=timeout_s,
+        layouts=layouts_of(args),
     )
     if args.dry_run:
         steps = dry_run(job)

@@ -7,9 +7,10 @@ import argparse
 from typing import Protocol
 
 from pageferry import output
+from pageferry.bench.layouts import MAX_LAYOUTS
 from pageferry.bench.target import live_obstacle
-from pageferry.errors import unsupported
-from pageferry.units import format_size, parse_size
+from pageferry.errors import unsupported, usage_error
+from pageferry.units import format_size, parse_size, whole
 from pageferry.vm import topology
 
 
@@ -37,9 +38,31 @@ class Moves(Protocol):
         """Bytes of the largest move."""
 
 
+def add_layouts(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how often a virtual machine is booted."""
+    parser.add_argument(
+        "--layouts",
+        default="1",
+        metavar="N",
+        help="boots of a VM, so many rounds each (default: %(default)s)",
+    )
+
+
+def layouts_of(args: argparse.Namespace) -> int:
+    """Read it; not every benchmark has it."""
+    return whole("--layouts", getattr(args, "layouts", "1"), 1, MAX_LAYOUTS)
+
+
 def choose_topology(args: argparse.Namespace, plan: Moves, verb: str) -> str | None:
     """Decide where to run, and say why; None is this machine."""
+    several = layouts_of(args) > 1
     obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
+    if several and (args.live or (not args.vm and obstacle is None)):
+        raise usage_error(
+            "--layouts boots a virtual machine, and this machine is measured",
+            args.layouts,
+            "--vm",
+        )
     if args.live:
         if obstacle is not None:
             raise unsupported(

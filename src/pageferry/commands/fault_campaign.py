@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.bench import campaign, run_campaign
-from pageferry.commands.bench_move_pages import whole
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import ExitCode, PageferryError, from_os_error
-from pageferry.units import parse_seconds
+from pageferry.units import parse_seconds, whole
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pageferry import output
 from pageferry.bench.move_pages import BASE_BYTES
 from pageferry.report import published
-from pageferry.report.tables import EMULATED, machine_line
+from pageferry.report.tables import EMULATED, machine_line, rounds
 from pageferry.results.schema import RatioSpread, Result, Row, Spread
 
 UNKNOWN = "unknown"
@@ -105,7 +105,7 @@ def render(result: Result) -> str:
         f"{first.asked_pages:,} huge pages allocated by one task on CPU "
         f"{result.settings.get('caller_cpu')} from node "
         f"{result.settings.get('from_node')}, of which every other page is free, "
-        f"median of {first.rounds} rounds"
+        f"median of {rounds(first)}"
     )
     parts = [
         machine_line(result),

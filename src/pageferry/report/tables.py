@@ -110,6 +110,12 @@ def machine_line(result: Result) -> str:
     )
 
 
+def rounds(row: Row) -> str:
+    """Say how many there were, and in how many boots, where there were several."""
+    layouts = f", {row.layouts} memory layouts" if row.layouts else ""
+    return f"{row.rounds} rounds{layouts}"
+
+
 def render_move_pages(result: Result) -> str:
     """Write a whole result of `bench move-pages` or `bench hugetlb`."""
     moves = [row for row in result.rows if row.bytes_per_s is not None]
@@ -120,7 +126,7 @@ def render_move_pages(result: Result) -> str:
         machine_line(result),
         f"move_pages(2), {format_size(first.moved_bytes)}{what} per call from node "
         f"{settings.get('from_node')} to node {settings.get('to_node')}, "
-        f"median of {first.rounds} rounds; ratios are medians of each round's ratio",
+        f"median of {rounds(first)}; ratios are medians of each round's ratio",
         "",
         move_pages(moves),
         "",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pageferry import output
 from pageferry.bench.tiers import PROMOTION, SINGLE, moved_pages
 from pageferry.report import published
-from pageferry.report.tables import EMULATED, machine_line
+from pageferry.report.tables import EMULATED, machine_line, rounds
 from pageferry.results.schema import RatioSpread, Result, Row, Spread
 from pageferry.units import format_size
 
@@ -149,7 +149,7 @@ def _listed(result: Result, rows: Sequence[Row]) -> str:
     first = rows[0]
     about = (
         f"In calls of move_pages(2), {format_size(first.moved_bytes)} "
-        f"{_nodes(result)}, median of {first.rounds} rounds; "
+        f"{_nodes(result)}, median of {rounds(first)}; "
         "ratios are medians of each round's ratio"
     )
     return f"{about}\n\n{calls(rows)}"
@@ -160,12 +160,12 @@ def _moved(result: Result, rows: Sequence[Row]) -> str:
     if first.bench == PROMOTION:
         about = (
             f"Promoted by kernel.numa_balancing=2 {_nodes(result)}, "
-            f"median of {first.rounds} rounds, while a thread touches the memory"
+            f"median of {rounds(first)}, while a thread touches the memory"
         )
         return f"{about}\n\n{promotion(rows)}"
     about = (
         f"Demoted by {first.method} of a cgroup, {format_size(first.moved_bytes)} "
-        f"{_nodes(result)}, median of {first.rounds} rounds"
+        f"{_nodes(result)}, median of {rounds(first)}"
     )
     text = f"{about}\n\n{demotion(rows)}"
     if all(row.stall_some_us is None for row in rows):

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Several memory layouts: boots of a virtual machine that count as one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pageferry.bench import build, execute
+from pageferry.bench.layouts import noted, one_after_the_other
+from pageferry.bench.lines import Done, Environment, Line, Measurement, Timed
+from pageferry.bench.move_pages import make_rows
+from pageferry.kernel.build import BuildRequest
+from pageferry.vm.run import VmRequest
+
+HERE = Environment(bench="move_pages", release="6.12", version="")
+
+
+def measured(engine: str, number: int, elapsed_ns: int) -> Measurement:
+    return Measurement(
+        engine=engine,
+        threads=1 if engine == "stock" else 2,
+        folio_bytes=2 << 20,
+        busy=False,
+        round=number,
+        moved_bytes=2 << 20,
+        elapsed_ns=elapsed_ns,
+        split_folios=0,
+        engine_bytes=0,
+        verified=True,
+    )
+
+
+def boot(speed: int, rounds: int = 2) -> list[Line]:
+    """Give what one prints: a round that does not count, and some that do."""
+    lines: list[Line] = [HERE]
+    for number in range(rounds + 1):
+        lines.append(measured("stock", number, 1000 * speed))
+        lines.append(measured("mtcopy", number, 1000))
+    return [*lines, Done(rounds=rounds)]
+
+
+def test_rounds_are_numbered_on() -> None:
+    lines = one_after_the_other([boot(2), boot(4, rounds=3), boot(8)])
+    stock = [line for line in lines if isinstance(line, Timed)][::2]
+    assert [line.round for line in stock] == [0, 1, 2, 0, 3, 4, 5, 0, 6, 7]
+
+
+def test_one_boot_stays_as_it_is() -> None:
+    assert one_after_the_other([boot(2)]) == boot(2)
+
+
+def test_ratios_are_of_rounds_of_the_same_boot() -> None:
+    lines = one_after_the_other([boot(2), boot(4), boot(8)])
+    rows = make_rows([line for line in lines if isinstance(line, Measurement)])
+    (row,) = (row for row in noted(rows, 3) if row.engine == "mtcopy")
+    assert row.layouts == 3
+    # Two of each boot: none is lost, as would be if all had the same numbers.
+    assert row.rounds == 6
+    assert row.ratio_to_stock_spread is not None
+    assert row.ratio_to_stock_spread.min == pytest.approx(2)
+    assert row.ratio_to_stock == pytest.approx(4)
+    assert row.ratio_to_stock_spread.max == pytest.approx(8)
+
+
+def test_one_layout_is_not_mentioned() -> None:
+    rows = make_rows([line for line in boot(2) if isinstance(line, Measurement)])
+    assert [row.layouts for row in noted(rows, 1)] == [None, None]
+
+
+def test_so_many_machines_are_booted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Kernel:
+        release, image, modules = "6.12", tmp_path, tmp_path
+
+    class Outcome:
+        accel = "tcg"
+
+    seen: list[VmRequest] = []
+
+    def run(request: VmRequest, progress: object) -> tuple[list[Line], Outcome]:
+        seen.append(request)
+        return boot(len(seen)), Outcome()
+
+    monkeypatch.setattr(build, "build", lambda arch: tmp_path)
+    monkeypatch.setattr(execute, "build_kernel", lambda request: Kernel())
+    monkeypatch.setattr(execute, "run_vm_lines", run)
+    monkeypatch.setattr(execute, "describe_built", lambda kernel, environment: None)
+    program = execute.Program(name="move_pages", arguments=["--rounds=2"])
+    with execute.shown(24) as progress:
+        lines, _, machine = execute.execute(
+            program, "two-node", BuildRequest(), 10.0, progress, layouts=3
+        )
+    assert len(seen) == 3
+    assert {request.timeout_s for request in seen} == {10.0}
+    rounds = {line.round for line in lines if isinstance(line, Timed)}
+    assert rounds == set(range(7))
+    assert machine.topology == "two-node"
+    assert "booting 6.12, topology two-node, 3 of 3" in capsys.readouterr().err
