@@ -71,6 +71,8 @@ static const char usage_text[] =
 	"  --rounds N              that count; one more comes first (default 5)\n"
 	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
 	"                          (default stock)\n"
+	"  --max-unmapped-us N     how long a folio may be out of reach, 0: without\n"
+	"                          bounds (default: as it is)\n"
 	"  --module FILE           load this kernel module first; may be repeated;\n"
 	"                          'FILE.ko NAME=VALUE' with parameters\n"
 	"  --sabotage content      spoil one byte before the check, which must\n"
@@ -109,6 +111,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "total-bytes", required_argument, NULL, 'b' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "variants", required_argument, NULL, 'v' },
+		{ "max-unmapped-us", required_argument, NULL, 'u' },
 		{ "module", required_argument, NULL, 'm' },
 		{ "sabotage", required_argument, NULL, 'x' },
 		{ "help", no_argument, NULL, 'h' },
@@ -451,7 +454,7 @@ int main(int argc, char **argv)
 		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
 	settings_on_interrupt(let_go);
 	report_environment(&o);
-	engine_prepare();
+	tier_prepare(&o.tier);
 	/* Left by one that was killed. */
 	test_write("free", 1);
 	quieten();

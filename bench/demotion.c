@@ -493,7 +493,7 @@ int main(int argc, char **argv)
 	json_end();
 	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes,
 						 false);
-	engine_prepare();
+	tier_prepare(&o.tier);
 	if (o.reclaim)
 		enable_demotion();
 	if (o.reclaim && o.pressure == PRESSURE_MAX)

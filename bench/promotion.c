@@ -350,7 +350,7 @@ int main(int argc, char **argv)
 	json_end();
 	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes,
 						 false);
-	engine_prepare();
+	tier_prepare(&o.tier);
 	promoted_pages(&o);
 	pin_to_cpu(o.other_cpu);
 	parallel_setup(&o.tier.cpus, o.other_cpu);

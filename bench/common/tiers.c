@@ -54,6 +54,10 @@ void tier_option(struct tier_options *o, int c, const char *value,
 		o->nr_variants = variants_parse(value, o->variants,
 						TIER_VARIANTS);
 		break;
+	case 'u':
+		option_u64("max-unmapped-us", value, 0, UINT32_MAX);
+		o->max_unmapped_us = value;
+		break;
 	case 'm':
 		if (o->nr_modules == TIER_MODULES)
 			bench_die(BENCH_USAGE, "too many --module");
@@ -95,6 +99,14 @@ void tier_start(struct tier_options *o)
 	for (size_t i = 0; i < o->nr_variants; i++)
 		engine_check(&o->variants[i]);
 	o->cpu = caller_cpu(&o->cpus, o->cpu, o->from, o->to);
+}
+
+/* After settings_restore_on_exit(). */
+void tier_prepare(const struct tier_options *o)
+{
+	engine_prepare();
+	if (o->max_unmapped_us)
+		engine_limit(o->max_unmapped_us);
 }
 
 void report_or_null(const char *key, bool known, uint64_t value)
@@ -150,6 +162,8 @@ void tier_environment(const struct tier_options *o, const char *bench,
 	json_u64("caller_cpu", (uint64_t)caller_cpu);
 	json_u64("page_bytes", page_bytes());
 	engine_report();
+	if (o->max_unmapped_us)
+		json_u64("max_unmapped_us", strtoull(o->max_unmapped_us, NULL, 0));
 	machine_quiet();
 	report_tiers();
 	report_found("demotion_enabled_found",

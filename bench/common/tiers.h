@@ -21,6 +21,7 @@ struct tier_options {
 	struct variant variants[TIER_VARIANTS];
 	size_t nr_variants;
 	const char *sabotage;
+	const char *max_unmapped_us;	/* or NULL: as it is */
 	const char *modules[TIER_MODULES];
 	size_t nr_modules;
 	cpu_set_t cpus;
@@ -34,6 +35,7 @@ struct tier_options {
 	{ "total-bytes", required_argument, NULL, 'b' },	\
 	{ "rounds", required_argument, NULL, 'r' },		\
 	{ "variants", required_argument, NULL, 'v' },		\
+	{ "max-unmapped-us", required_argument, NULL, 'u' },	\
 	{ "module", required_argument, NULL, 'm' },		\
 	{ "sabotage", required_argument, NULL, 'x' },		\
 	{ "help", no_argument, NULL, 'h' }
@@ -46,6 +48,8 @@ struct tier_options {
 	"  --rounds N              that count; one more comes first (default 5)\n" \
 	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n" \
 	"                          (default stock)\n"			    \
+	"  --max-unmapped-us N     how long a folio may be out of reach, 0: without\n" \
+	"                          bounds (default: as it is)\n"	    \
 	"  --module FILE           load this kernel module first; may be repeated;\n" \
 	"                          'FILE.ko NAME=VALUE' with parameters\n"  \
 	"  --sabotage content      spoil one byte before the check, which must\n" \
@@ -58,6 +62,7 @@ void tier_option(struct tier_options *o, int c, const char *value,
 		 const char *usage);
 void tier_check(const struct tier_options *o);
 void tier_start(struct tier_options *o);
+void tier_prepare(const struct tier_options *o);
 void tier_environment(const struct tier_options *o, const char *bench,
 		      int caller_cpu);
 

@@ -109,6 +109,8 @@ COMPACTION = ["bench", "compaction"]
         ([*COMPACTION, "--topology", "moebius"], "moebius"),
         ([*COMPACTION, "--timeout", "soon"], "soon"),
         ([*COMPACTION, "--layouts", "0"], "--layouts"),
+        ([*COMPACTION, "--max-unmapped-us", "never"], "never"),
+        ([*PROMOTION, "--max-unmapped-us", "-1"], "--max-unmapped-us"),
         ([*DEMOTION, "--layouts", "101"], "--layouts"),
         ([*HUGETLB, "--live", "--layouts", "2"], "this machine is measured"),
         ([*COST, "--engines", "none"], "none"),
@@ -242,6 +244,16 @@ def test_layouts_are_boots(
     assert ", 3 times in turn" in capsys.readouterr().out
     assert main([*bench, "--vm", "--dry-run"]) == 0
     assert "in turn" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("bench", [MOVE, HUGETLB, DEMOTION, PROMOTION, COMPACTION])
+def test_time_out_of_reach_is_bounded_where_asked(
+    bench: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*bench, "--vm", "--dry-run", "--max-unmapped-us", "0"]) == 0
+    assert " --max-unmapped-us=0" in capsys.readouterr().out
+    assert main([*bench, "--vm", "--dry-run"]) == 0
+    assert "unmapped" not in capsys.readouterr().out
 
 
 def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from pageferry.bench.lines import Compaction, Line
-from pageferry.bench.move_pages import BASE_BYTES, MODULES, PMD_BYTES
+from pageferry.bench.move_pages import BASE_BYTES, MODULES, PMD_BYTES, limit_words
 from pageferry.errors import PageferryError, usage_error
 from pageferry.results.schema import RatioSpread, Row, Spread
 from pageferry.results.stats import round_ratios, spread
@@ -40,6 +40,8 @@ class CompactionPlan:
     cpu: int | None = None
     # Of what stock migrates; with it channel_mbps only holds until that is known.
     channel_percent: int = 0
+    # None: as it is.
+    max_unmapped_us: int | None = None
 
     @property
     def from_node(self) -> int:
@@ -91,6 +93,7 @@ class CompactionPlan:
             "--states=" + ",".join(self.states),
             f"--rounds={self.rounds}",
             "--variants=" + ",".join(self.variants()),
+            *limit_words(self.max_unmapped_us),
         ]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")

@@ -104,11 +104,7 @@ class Plan:
             "--variants=" + ",".join(self.variants()),
             "--limit=" + (",".join(map(str, self.limits())) or "none"),
             f"--busy={self.busy}",
-            *(
-                ()
-                if self.max_unmapped_us is None
-                else (f"--max-unmapped-us={self.max_unmapped_us}",)
-            ),
+            *limit_words(self.max_unmapped_us),
         ]
 
     def measurements(self) -> int:
@@ -116,6 +112,13 @@ class Plan:
         columns = len(self.variants()) + len(self.limits())
         states = 2 if self.busy == "both" else 1
         return columns * states * len(self.sizes) * (self.rounds + 1)
+
+
+def limit_words(max_unmapped_us: int | None) -> list[str]:
+    """Give the option of a program of bench/ for how long folios are out of reach."""
+    if max_unmapped_us is None:
+        return []
+    return [f"--max-unmapped-us={max_unmapped_us}"]
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

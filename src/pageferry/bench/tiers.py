@@ -10,7 +10,7 @@ from typing import Literal
 
 from pageferry.bench.latency_rows import touch_of
 from pageferry.bench.lines import Calls, Demotion, Line, Promotion
-from pageferry.bench.move_pages import BASE_BYTES, MODULES, PMD_BYTES
+from pageferry.bench.move_pages import BASE_BYTES, MODULES, PMD_BYTES, limit_words
 from pageferry.errors import PageferryError, usage_error
 from pageferry.results.schema import Row
 from pageferry.results.stats import round_ratios, spread
@@ -42,6 +42,8 @@ class TierPlan:
     rounds: int
     from_node: int
     to_node: int
+    # None: as it is.
+    max_unmapped_us: int | None = None
     # Of demotion.
     parts: tuple[str, ...] = PARTS
     pressure: Literal["reclaim", "high", "max"] = "reclaim"
@@ -81,6 +83,7 @@ class TierPlan:
             f"--total-bytes={self.total_bytes}",
             f"--rounds={self.rounds}",
             "--variants=" + ",".join(self.variants()),
+            *limit_words(self.max_unmapped_us),
         ]
         if self.bench == PROMOTION:
             return [*words, f"--touch={self.touch}"]

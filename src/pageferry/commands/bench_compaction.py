@@ -10,7 +10,7 @@ from pageferry import output
 from pageferry.bench import compaction, move_pages
 from pageferry.bench.run_compaction import Job, dry_run
 from pageferry.bench.run_compaction import run as measure
-from pageferry.commands.bench_move_pages import add_output_arguments
+from pageferry.commands.bench_move_pages import add_output_arguments, add_reach, reach
 from pageferry.commands.bench_where import add_layouts, choose_topology, layouts_of
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import usage_error
@@ -30,9 +30,8 @@ what a program gets done that shares it. Each copy engine takes turns with stock
 in each round, with memory that is fragmented anew; the first round does not count.
 Every byte that stayed is verified.
 
-Takes most of what is free on the node while it measures, leaves part of it free, and
-gives it back. Runs on this machine when it has pageferry's kernel, else in a virtual
-machine, where DMA channels are simulated."""
+Takes most of what is free on the node meanwhile, and gives it back. Runs on this machine
+when it has pageferry's kernel, else in a VM, where DMA channels are simulated."""
 
 EPILOG = """\
 examples:
@@ -48,6 +47,7 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         compaction.BENCH,
         help="huge pages out of fragmented memory, and what that costs a CPU",
+        usage="pageferry bench compaction [OPTION ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -85,6 +85,7 @@ def add_parser(sub: Subparsers) -> None:
     parser.add_argument(
         "--cpu", metavar="N", help="that allocates (default: the node's first)"
     )
+    add_reach(parser)
     add_layouts(parser)
     parser.add_argument(
         "--timeout", metavar="TIME", help="give up a virtual machine after this"
@@ -107,6 +108,7 @@ def make_plan(args: argparse.Namespace) -> compaction.CompactionPlan:
         rounds=whole("--rounds", args.rounds, 1, 10_000),
         node=whole("--node", args.node, 0, 63),
         channel_percent=whole("--channel-percent", args.channel_percent, 0, 100_000),
+        max_unmapped_us=reach(args),
         cpu=None if args.cpu is None else whole("--cpu", args.cpu, 0, 1023),
     )
 

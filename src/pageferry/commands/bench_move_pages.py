@@ -131,12 +131,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("both", "only"),
         help="measure also, or only, while other work keeps every CPU busy",
     )
-    parser.add_argument(
-        "--max-unmapped-us",
-        metavar="N",
-        help="how long a folio may be out of reach meanwhile, so that slower "
-        "engines are left out; 0: without bounds (default: as it is)",
-    )
+    add_reach(parser)
     parser.add_argument(
         "--no-limit", action="store_true", help="leave out the plain memcpy"
     )
@@ -144,6 +139,22 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="TIME", help="give up a virtual machine after this"
     )
+
+
+def add_reach(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says how long folios may be out of reach."""
+    parser.add_argument(
+        "--max-unmapped-us",
+        metavar="N",
+        help="bound of a folio's time out of reach; 0: none (default: as it is)",
+    )
+
+
+def reach(args: argparse.Namespace) -> int | None:
+    """Read it; None is as it is."""
+    if args.max_unmapped_us is None:
+        return None
+    return whole("--max-unmapped-us", args.max_unmapped_us, 0, 2**32 - 1)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -193,9 +204,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
         "from_node": from_node,
         "to_node": to_node,
         "with_limit": not args.no_limit,
-        "max_unmapped_us": None
-        if args.max_unmapped_us is None
-        else whole("--max-unmapped-us", args.max_unmapped_us, 0, 2**32 - 1),
+        "max_unmapped_us": reach(args),
     }
 
 

@@ -10,7 +10,7 @@ from pageferry import output
 from pageferry.bench import move_pages, tiers
 from pageferry.bench.run_tiers import Job, dry_run
 from pageferry.bench.run_tiers import run as measure
-from pageferry.commands.bench_move_pages import add_output_arguments
+from pageferry.commands.bench_move_pages import add_output_arguments, add_reach, reach
 from pageferry.commands.bench_where import add_layouts, choose_topology, layouts_of
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import usage_error
@@ -54,6 +54,7 @@ def add_arguments(
             metavar="SIZE" if option == "--total" else metavar,
             help=f"{about} (default: %(default)s)",
         )
+    add_reach(parser)
     add_layouts(parser)
     parser.add_argument(
         "--timeout", metavar="TIME", help="give up a virtual machine after this"
@@ -84,6 +85,7 @@ def shared(args: argparse.Namespace) -> dict[str, object]:
         "rounds": whole("--rounds", args.rounds, 1, 10_000),
         "from_node": from_node,
         "to_node": to_node,
+        "max_unmapped_us": reach(args),
     }
 
 
