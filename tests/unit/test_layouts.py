@@ -4,14 +4,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from pageferry.bench import build, execute
+from pageferry.bench import (
+    build,
+    execute,
+    run_compaction,
+    run_move_pages,
+    run_tiers,
+)
 from pageferry.bench.layouts import noted, one_after_the_other
 from pageferry.bench.lines import Done, Environment, Line, Measurement, Timed
 from pageferry.bench.move_pages import make_rows
+from pageferry.bench.target import Place
+from pageferry.cli import main
 from pageferry.kernel.build import BuildRequest
+from pageferry.report.tables import rounds
+from pageferry.results.schema import Kernel, Machine, decode
 from pageferry.vm.run import VmRequest
 
 HERE = Environment(bench="move_pages", release="6.12", version="")
@@ -99,3 +110,40 @@ def test_so_many_machines_are_booted(
     assert rounds == set(range(7))
     assert machine.topology == "two-node"
     assert "booting 6.12, topology two-node, 3 of 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bench", "module"),
+    [
+        ("move-pages", run_move_pages),
+        ("hugetlb", run_move_pages),
+        ("demotion", run_tiers),
+        ("promotion", run_tiers),
+        ("compaction", run_compaction),
+    ],
+)
+def test_every_benchmark_hands_it_on(
+    bench: str, module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    rows = make_rows([line for line in boot(2) if isinstance(line, Measurement)])
+
+    def fake(*args: object) -> tuple[list[Line], Kernel, Machine]:
+        layouts = args[5]
+        assert isinstance(layouts, int)
+        given.append(layouts)
+        return [HERE], Kernel(release="6.12", version=""), Place().describe(HERE)
+
+    monkeypatch.setattr(module, "execute", fake)
+    monkeypatch.setattr(module, "make_rows", lambda *args: rows)
+    output = tmp_path / "result.json"
+    words = ["bench", bench, "--vm", "--layouts", "3", "--json"]
+    assert main([*words, "--output", str(output)]) == 0
+    assert given == [3]
+    assert {row.layouts for row in decode(output.read_bytes()).rows} == {3}
+
+
+def test_the_table_says_how_many() -> None:
+    rows = make_rows([line for line in boot(2) if isinstance(line, Measurement)])
+    assert rounds(rows[0]) == "2 rounds"
+    assert rounds(noted(rows, 3)[0]) == "2 rounds, 3 memory layouts"

@@ -49,7 +49,8 @@ def test_huge_pages_come_out_of_fragments(
 OFFLOAD = "/sys/kernel/mm/migrate_offload"
 # What the program pins, and what it keeps.
 STATE = (
-    f"cat /proc/sys/vm/compaction_proactiveness {OFFLOAD}/engine; "
+    "cat /proc/sys/vm/compaction_proactiveness "
+    f"{OFFLOAD}/engine {OFFLOAD}/max_unmapped_us; "
     "cat /sys/kernel/debug/migrate_compact_test/{allocated,drained}"
 )
 
@@ -70,8 +71,10 @@ def test_whole_blocks_are_taken_and_all_comes_back(
         ({STATE}) >/tmp/before
         {program} {words}=cpu --rounds=2; echo "status $?"
         {program} {words}=cpu --rounds=1 --sabotage=content; echo "status $?"
-        {program} {words}=cpu --rounds=1000 >/tmp/lines & child=$!
+        {program} {words}=cpu --rounds=1000 --max-unmapped-us=4321 >/tmp/lines &
+        child=$!
         until grep -q '"compaction", "engine"' /tmp/lines; do sleep 0.1; done
+        echo "limit $(cat {OFFLOAD}/max_unmapped_us)"
         kill -TERM $child; wait $child; echo "status $?"
         ({STATE}) >/tmp/after
         diff /tmp/before /tmp/after && echo same
@@ -81,6 +84,7 @@ def test_whole_blocks_are_taken_and_all_comes_back(
     assert [line for line in lines if not line.startswith("{")] == [
         "status 0",
         "status 1",
+        "limit 4321",
         "status 143",
         "same",
     ], done.stderr
