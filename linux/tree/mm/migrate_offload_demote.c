@@ -19,8 +19,12 @@
 #include "internal.h"
 #include "migrate_offload.h"
 
-/* What the multi-generational LRU looks at in one go is no more, either. */
-#define MIGRATE_DEMOTE_PAGES (SZ_16M >> PAGE_SHIFT)
+/*
+ * With each list, helpers have to be woken, and have nothing to do while its first
+ * folio is unmapped and its last one is mapped.  The multi-generational LRU looks at
+ * no more than 16 MiB in one go.
+ */
+#define MIGRATE_DEMOTE_PAGES (SZ_64M >> PAGE_SHIFT)
 
 /*
  * For demotion to this node, when up to @most pages are to be reclaimed: how many to
