@@ -46,6 +46,13 @@ struct mtcopy_job {
 	struct mtcopy_pair pairs[MTCOPY_MAX_PAIRS];
 };
 
+/* Chunks of a job that follow each other: what somebody is at. */
+struct mtcopy_share {
+	struct mtcopy_job *job;
+	unsigned int first_chunk;
+	unsigned int nr_chunks;
+};
+
 struct mtcopy_stream;
 
 struct mtcopy_helper {
@@ -81,10 +88,9 @@ struct mtcopy_stream {
 extern struct workqueue_struct *mtcopy_wq;
 
 /* mtcopy_helper.c */
-struct mtcopy_job *mtcopy_take(struct mtcopy_stream *stream,
-			       unsigned int *chunk);
-void mtcopy_copy_chunk(struct mtcopy_stream *stream, struct mtcopy_job *job,
-		       unsigned int chunk);
+bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share);
+void mtcopy_copy_share(struct mtcopy_stream *stream,
+		       const struct mtcopy_share *share);
 void mtcopy_init_helpers(struct mtcopy_stream *stream);
 unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 			      unsigned int wanted);

@@ -20,21 +20,43 @@
 #define MTCOPY_LINGER_MIN_NS (50 * NSEC_PER_USEC)
 #define MTCOPY_LINGER_MAX_NS NSEC_PER_MSEC
 
-/* Take the next chunk of the oldest job.  Returns the job, or NULL. */
-struct mtcopy_job *mtcopy_take(struct mtcopy_stream *stream,
-			       unsigned int *chunk)
+/* A share is no larger than this, unless that is less than a chunk. */
+#define MTCOPY_MAX_SHARE_BYTES SZ_128K
+
+/* A helper says what it has spent whenever so much time is over. */
+#define MTCOPY_NOTE_NS (100 * NSEC_PER_USEC)
+
+/*
+ * How much of a job to take at once: large shares, as each takes some time to
+ * begin and to end, but small ones at the end, when others wait for the last.
+ */
+static unsigned int mtcopy_share_chunks(const struct mtcopy_stream *stream,
+					const struct mtcopy_job *job)
+{
+	unsigned int nr_left = job->nr_chunks - job->next_chunk;
+	unsigned int most = MTCOPY_MAX_SHARE_BYTES / job->chunk_bytes;
+
+	return clamp(nr_left / (2 * (stream->nr_helpers + 1)), 1,
+		     max(most, 1));
+}
+
+/* Take a share of the oldest job.  Returns false when there is nothing to take. */
+bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
 {
 	struct mtcopy_job *job;
 
 	spin_lock(&stream->lock);
 	job = list_first_entry_or_null(&stream->ready, struct mtcopy_job, list);
 	if (job) {
-		*chunk = job->next_chunk++;
-		stream->ready_bytes -= job->chunk_bytes;
+		share->first_chunk = job->next_chunk;
+		share->nr_chunks = mtcopy_share_chunks(stream, job);
+		job->next_chunk += share->nr_chunks;
+		stream->ready_bytes -= share->nr_chunks * job->chunk_bytes;
 		if (job->next_chunk == job->nr_chunks)
 			list_del(&job->list);
 	}
 	spin_unlock(&stream->lock);
+	share->job = job;
 	return job;
 }
 
@@ -52,14 +74,15 @@ static void mtcopy_account(struct mtcopy_stream *stream,
 		wake_up(&stream->wait);
 }
 
-/* Any number of CPUs do this at once, each with a chunk of its own. */
-void mtcopy_copy_chunk(struct mtcopy_stream *stream, struct mtcopy_job *job,
-		       unsigned int chunk)
+/* Any number of CPUs do this at once, each with a share of its own. */
+void mtcopy_copy_share(struct mtcopy_stream *stream,
+		       const struct mtcopy_share *share)
 {
+	struct mtcopy_job *job = share->job;
 	struct migrate_copy_batch *batch = job->batch;
-	struct migrate_copy_pos pos = job->starts[chunk];
+	struct migrate_copy_pos pos = job->starts[share->first_chunk];
 	unsigned int nr_pairs = job->nr_pairs;
-	size_t left = job->chunk_bytes;
+	size_t left = share->nr_chunks * job->chunk_bytes;
 
 	while (left && pos.pair < nr_pairs) {
 		struct mtcopy_pair *pair = &job->pairs[pos.pair];
@@ -104,18 +127,48 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 	return leaves;
 }
 
-/*
- * Note the CPU time since @cpu_ns, and begin anew: not that of others who had the
- * CPU meanwhile, be it for a second.  Returns whether to go on: nobody else wants
- * the CPU, and the caller's limit is not reached.
- */
-static bool mtcopy_note_spent(struct mtcopy_stream *stream, u64 *cpu_ns)
-{
-	u64 now = migrate_helper_cpu_ns();
+/* What a helper has spent: all of it, and when it last said so. */
+struct mtcopy_spent {
+	u64 cpu_ns;
+	u64 noted_ns;
+};
 
-	migrate_copy_note_helpers(stream->core, now - *cpu_ns);
-	*cpu_ns = now;
+/*
+ * Note the CPU time since then, and begin anew: not that of others who had the CPU
+ * meanwhile, be it for a second.
+ */
+static void mtcopy_note_spent(struct mtcopy_stream *stream,
+			      struct mtcopy_spent *spent)
+{
+	u64 cpu_ns = migrate_helper_cpu_ns();
+
+	migrate_copy_note_helpers(stream->core, cpu_ns - spent->cpu_ns);
+	spent->cpu_ns = cpu_ns;
+	spent->noted_ns = local_clock();
+}
+
+/* Nobody else wants the CPU, and the caller's limit is not reached. */
+static bool mtcopy_may_go_on(const struct mtcopy_stream *stream)
+{
 	return single_task_running() && migrate_copy_may_help(stream->core);
+}
+
+/*
+ * Copy until nothing is left, or it is time to go: then returns false.  To note
+ * what was spent takes the lock of the run queue, so not after each share.
+ */
+static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent)
+{
+	struct mtcopy_share share;
+	bool goes_on = true;
+
+	while (goes_on && mtcopy_take(stream, &share)) {
+		mtcopy_copy_share(stream, &share);
+		if (local_clock() - spent->noted_ns >= MTCOPY_NOTE_NS)
+			mtcopy_note_spent(stream, spent);
+		goes_on = mtcopy_may_go_on(stream);
+	}
+	return goes_on;
 }
 
 static void mtcopy_helper_fn(struct work_struct *work)
@@ -124,29 +177,30 @@ static void mtcopy_helper_fn(struct work_struct *work)
 		container_of(work, struct mtcopy_helper, work);
 	struct mtcopy_stream *stream = helper->stream;
 	u64 ns, begin = local_clock();
-	u64 cpu_ns = migrate_helper_cpu_ns();
-	struct mtcopy_job *job;
+	struct mtcopy_spent spent = {
+		.cpu_ns = migrate_helper_cpu_ns(),
+		.noted_ns = begin,
+	};
 	bool goes_on = true;
-	unsigned int chunk;
 
 	for (;;) {
-		while (goes_on && (job = mtcopy_take(stream, &chunk))) {
-			mtcopy_copy_chunk(stream, job, chunk);
-			goes_on = mtcopy_note_spent(stream, &cpu_ns);
-		}
+		if (goes_on)
+			goes_on = mtcopy_help(stream, &spent);
 		ns = clamp(local_clock() - begin, MTCOPY_LINGER_MIN_NS,
 			   MTCOPY_LINGER_MAX_NS);
-		if (goes_on && mtcopy_linger(stream, ns)) {
-			goes_on = mtcopy_note_spent(stream, &cpu_ns);
-			begin = local_clock();
+		goes_on = goes_on && mtcopy_linger(stream, ns);
+		mtcopy_note_spent(stream, &spent);
+		if (goes_on) {
+			goes_on = mtcopy_may_go_on(stream);
+			begin = spent.noted_ns;
 			continue;
 		}
-		goes_on = mtcopy_note_spent(stream, &cpu_ns);
+		goes_on = mtcopy_may_go_on(stream);
 		helper->alone = single_task_running();
 		if (mtcopy_leave(stream, !goes_on))
 			break;
 	}
-	mtcopy_note_spent(stream, &cpu_ns);
+	mtcopy_note_spent(stream, &spent);
 	/* The stream may be gone as soon as the caller sees this. */
 	smp_store_release(&helper->busy, false);
 }

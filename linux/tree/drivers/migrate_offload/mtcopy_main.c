@@ -3,9 +3,9 @@
  * mtcopy: copy migrating folios with several CPUs.
  *
  * A batch is cut into chunks of bytes, so that a single large folio and many
- * small ones spread alike.  Whoever is free takes the next chunk of the oldest
- * batch: helpers, on CPUs that were idle when a batch came, and the caller,
- * when it has nothing better to do.
+ * small ones spread alike.  Whoever is free takes the next share of the oldest
+ * batch, some chunks or, towards its end, one: helpers, on CPUs that were idle
+ * when a batch came, and the caller, when it has nothing better to do.
  *
  * Helpers stay with a stream.  When a batch has no chunk left they go on with
  * the next, and when there is none they linger for a moment, as another one may
@@ -13,8 +13,8 @@
  * else wants their CPU, and when the stream ends.
  *
  * The caller can do it all alone, so it never waits for a helper to start, only
- * for those in the middle of a chunk: first spinning, as that is a moment, and
- * then asleep.  So helpers may go after any chunk, and do so when they and the
+ * for those in the middle of a share: first spinning, as that is a moment, and
+ * then asleep.  So helpers may go after any share, and do so when they and the
  * caller have used up what cpu.max allows its cgroup.  Where helpers would not
  * pay, because there is little to copy or no CPU is idle, a batch is declined and
  * the ordinary path copies it.  Helpers run from a workqueue with a rescuer, and
@@ -22,9 +22,9 @@
  *
  * Who may touch what:
  *
- * - Chunks are handed out under the lock of the stream.  Who has one may touch
+ * - Shares are handed out under the lock of the stream.  Who has one may touch
  *   its job, the batch and the folios until it has accounted for the last byte
- *   of the chunk, as till then a pair of the job is not done; afterwards nothing
+ *   of the share, as till then a pair of the job is not done; afterwards nothing
  *   but the stream.  So the caller may let go of a job when all its pairs are
  *   done, without asking who was at it.
  * - A helper may touch the stream, and the core's, until it clears
@@ -49,17 +49,16 @@
 
 /*
  * Chunks for each thread: enough that a helper which starts late, or is
- * preempted, leaves most of its share to the others.
+ * preempted, leaves most of its part to the others.
  */
 #define MTCOPY_CHUNKS_PER_THREAD 4
 
 /*
  * And no larger than this, as far as MTCOPY_MAX_CHUNKS allows.  When the caller
- * has nothing left to do, it waits for the chunks that helpers are at; if other
- * work comes to a helper's CPU, that is how much is held up.  At 10 GB/s it
- * takes 7 us, against taking a lock that is rarely held.
+ * has nothing left to do, it waits for what helpers are at, which is one chunk
+ * each at the end of a job.  At 10 GB/s that takes 3 us.
  */
-#define MTCOPY_MAX_CHUNK_BYTES SZ_64K
+#define MTCOPY_MAX_CHUNK_BYTES SZ_32K
 
 /*
  * When helpers have left because of other work, and there is much to copy yet, look
@@ -277,16 +276,15 @@ static void mtcopy_ask_again(struct migrate_copy_stream *copy_stream)
 static void mtcopy_reap(struct migrate_copy_stream *copy_stream, u64 wait_ns)
 {
 	struct mtcopy_stream *stream = copy_stream->private;
-	struct mtcopy_job *job;
-	unsigned int chunk;
+	struct mtcopy_share share;
 	u64 begin;
 
 	if (mtcopy_report(stream) || !wait_ns || !stream->nr_pairs)
 		return;
 
 	begin = local_clock();
-	while ((job = mtcopy_take(stream, &chunk))) {
-		mtcopy_copy_chunk(stream, job, chunk);
+	while (mtcopy_take(stream, &share)) {
+		mtcopy_copy_share(stream, &share);
 		if (mtcopy_report(stream) || local_clock() - begin >= wait_ns)
 			return;
 		mtcopy_ask_again(copy_stream);
