@@ -138,11 +138,14 @@ static long long worker_owe(const struct worker *worker)
 	long long helper_ns = mo_counter("helper_ns");
 	long long folios = mo_counter("unmapped_folios");
 	long long sum_ns = mo_counter("unmapped_sum_ns");
+	long long streams = mo_read_number(PATH_TEST "streams");
 	long long us;
 
 	mo_write_number(PATH_TEST "helper_ms", OWED_MS);
 	us = worker_do(worker, MOVE);
-	printf("# moved in %lld us\n", us);
+	/* Who goes on with another list is stopped in the middle of that. */
+	printf("# moved in %lld us, in %lld lists\n", us,
+	       mo_read_number(PATH_TEST "streams") - streams);
 	expect(mo_counter("helper_ns") - helper_ns == OWED_MS * 1000000LL);
 	folios = mo_counter("unmapped_folios") - folios;
 	expect(folios > 0);
