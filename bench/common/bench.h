@@ -61,6 +61,7 @@ bool file_read_u64(const char *path, uint64_t *value);
 void setting_value(const char *path, char *buf, size_t size);
 bool setting_pin(const char *path, const char *value);
 void settings_restore(void);
+void settings_restore_after(void (*let_go)(void));
 void settings_restore_on_exit(void);
 void settings_on_interrupt(void (*cleanup)(void));
 
@@ -100,6 +101,7 @@ bool hugetlb_supported(size_t folio_bytes);
 void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes);
 void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			int node);
+void region_forget_hugetlb(const struct region *r);
 
 /* moving.c: memory that a measurement moves, and the check after it */
 void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,

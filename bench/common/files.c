@@ -21,6 +21,7 @@ static struct setting settings[MAX_SETTINGS];
 /* The signal handler reads it: an entry is complete before it is counted. */
 static volatile sig_atomic_t nr_settings;
 static void (*interrupt_cleanup)(void);
+static void (*let_go_first)(void);
 
 /* Reads a small file and cuts the newline at its end. */
 bool file_read(const char *path, char *buf, size_t size)
@@ -119,9 +120,17 @@ bool setting_pin(const char *path, const char *value)
 	return file_write(path, value);
 }
 
+/* @let_go, async-signal-safe, is called before settings are put back. */
+void settings_restore_after(void (*let_go)(void))
+{
+	let_go_first = let_go;
+}
+
 /* Async-signal-safe; last pinned, first restored. */
 void settings_restore(void)
 {
+	if (let_go_first)
+		let_go_first();
 	while (nr_settings > 0) {
 		struct setting *s = &settings[nr_settings - 1];
 

@@ -12,10 +12,17 @@
 
 #define POOL_TRIES 3
 #define MAX_NODES 1024
+#define MAX_HELD 4
 
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
 #endif
+
+/* Memory from the pools; the signal handler reads it. */
+static struct {
+	void *volatile map;	/* NULL: not in use; set last, cleared first */
+	size_t bytes;
+} held[MAX_HELD];
 
 static void pool_path(char *buf, size_t size, int node, size_t folio_bytes,
 		      const char *name)
@@ -47,8 +54,48 @@ bool hugetlb_supported(size_t folio_bytes)
 }
 
 /*
+ * Async-signal-safe.  A pool gives up only what is free; when more than it is to keep
+ * is in use, on whatever node, the kernel marks free pages as surplus, and those stay
+ * for good (set_max_huge_pages() of 6.12 compares pages in use, surplus or not, with
+ * pages that are no surplus).  A thread that is still at this memory finds other
+ * memory in its place, which nobody looks at any more.
+ */
+static void let_go(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
+		void *map = held[i].map;
+
+		if (map)
+			mmap(map, held[i].bytes, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+				     MAP_FIXED,
+			     -1, 0);
+	}
+}
+
+static void hold(const struct region *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(held); i++) {
+		if (held[i].map)
+			continue;
+		held[i].bytes = r->map_bytes;
+		held[i].map = r->map;
+		return;
+	}
+	bench_die(BENCH_FAILED, "too many regions of huge pages at a time");
+}
+
+/* After it was unmapped. */
+void region_forget_hugetlb(const struct region *r)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(held); i++)
+		if (held[i].map == r->map)
+			held[i].map = NULL;
+}
+
+/*
  * Has the pool of @node grow by as many pages as @bytes are, until the settings are
- * restored: that takes away what is free by then.
+ * restored, before which memory of region_map_hugetlb() is let go.
  */
 void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 {
@@ -56,6 +103,7 @@ void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 	char path[128], number[24];
 	uint64_t before;
 
+	settings_restore_after(let_go);
 	pool_path(path, sizeof(path), node, folio_bytes, "nr_hugepages");
 	before = pool_read(node, folio_bytes, "nr_hugepages");
 	snprintf(number, sizeof(number), "%llu",
@@ -95,6 +143,7 @@ void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 		bench_die(BENCH_LACKING,
 			  "cannot map %zu bytes of huge pages: %s", bytes,
 			  strerror(errno));
+	hold(r);
 	r->base = r->map;
 	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
 	if (syscall(SYS_mbind, r->base, bytes, MPOL_BIND, mask, MAX_NODES, 0))

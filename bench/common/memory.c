@@ -143,6 +143,8 @@ void region_map_shared(struct region *r, size_t bytes, int node)
 void region_unmap(struct region *r)
 {
 	munmap(r->map, r->map_bytes);
+	if (r->hugetlb)
+		region_forget_hugetlb(r);
 	r->map = NULL;
 }
 

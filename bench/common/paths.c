@@ -28,8 +28,6 @@
 #define BALANCING "/proc/sys/kernel/numa_balancing"
 #define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
 #define COMPACT "/sys/devices/system/node/node0/compact"
-#define HUGE_POOL \
-	"/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
 /* Bits of a node mask. */
 #define MASK_BITS 64UL
 /* Half of the pages are given back, and half of the others move: a quarter. */
@@ -148,31 +146,15 @@ static void run_migrate_pages(const struct work *w)
 /* As many on each node, and the memory takes half of them. */
 static void prepare_hugetlb(uint64_t bytes)
 {
-	for (int node = 0; node < 2; node++) {
-		char path[96], number[24], got[24];
-
-		snprintf(path, sizeof(path), HUGE_POOL, node);
-		snprintf(number, sizeof(number), "%llu",
-			 (unsigned long long)(bytes / PMD_BYTES));
-		pin_or_die(path, number);
-		setting_value(path, got, sizeof(got));
-		if (strcmp(got, number))
-			bench_die(BENCH_LACKING,
-				  "node %d gave %s of %s huge pages of 2M",
-				  node, got, number);
-	}
+	for (int node = 0; node < 2; node++)
+		hugetlb_reserve(node, PMD_BYTES, bytes);
 }
 
 static void run_hugetlb(const struct work *w)
 {
-	struct region r = { .bytes = w->bytes, .folio_bytes = PMD_BYTES };
+	struct region r;
 
-	r.base = mmap(NULL, r.bytes, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-	if (r.base == MAP_FAILED)
-		bench_die(BENCH_LACKING, "cannot map %zu bytes of hugetlb: %s",
-			  r.bytes, strerror(errno));
-	policy_set(&r, MPOL_BIND, 0, 0);
+	region_map_hugetlb(&r, w->bytes, PMD_BYTES, 0);
 	region_fill(&r, seed_of(0));
 	for (unsigned int i = 0; i < w->nr; i++) {
 		long ret = region_move(&r, target_of(i), &w->passes[i].ns);
@@ -184,7 +166,7 @@ static void run_hugetlb(const struct work *w)
 		w->passes[i].folios = r.bytes / r.folio_bytes;
 		region_check(&r, target_of(i), seed_of(0), "hugetlb", i);
 	}
-	munmap(r.base, r.bytes);
+	region_unmap(&r);
 }
 
 /* Which frame of memory each page of @r is in. */

@@ -143,17 +143,23 @@ def test_every_engine_copies_all_of_a_gigantic_folio(gigantic: guests.Steps) -> 
 
 _POOLS = "cat /sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages"
 _SMALL = "move_pages --hugetlb --rounds=1 --total-bytes=4M"
-ENDINGS = {"end": 0, "INT": 130}
+ENDINGS = {"end": 0, "spoilt": 1, "INT": 130}
 
 
 def _pools_script(program: Path, ending: str) -> str:
-    """Say whether the pools are as before, however the program ends."""
-    rounds = "1" if ending == "end" else "1000"
+    """Say whether the pools are as before, however the program ends.
+
+    With 32 MiB more is in use on the target, when a page is spoilt, than its pool
+    is to keep; the kernel would leave pages in the other pool.
+    """
+    rounds = "1000" if ending == "INT" else "1"
+    spoil = "--sabotage=content" if ending == "spoilt" else ""
     script = f"""
         echo 3 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages
         {_POOLS} >/tmp/before
-        {program} --hugetlb --total-bytes=4M --rounds={rounds} >/tmp/lines & child=$!
-        if [ {ending} != end ]; then
+        {program} --hugetlb --total-bytes=32M --rounds={rounds} {spoil} >/tmp/lines &
+        child=$!
+        if [ {ending} = INT ]; then
             until grep -q measurement /tmp/lines; do sleep 0.1; done
             kill -{ending} $child
         fi
