@@ -43,6 +43,9 @@ struct worker {
 	int orders, answers;
 };
 
+/* So often for one list. */
+#define MAX_TRIES 3
+
 enum order { MOVE, BURN };
 
 static long long cpu_clock_ns(clockid_t clock)
@@ -132,24 +135,47 @@ static void worker_end(const struct worker *worker)
 	close(worker->answers);
 }
 
-/* Migrate, and owe a lot for it.  Returns how long a folio was unmapped. */
+/* Whose limit is lifted owes nothing any more. */
+static void worker_lift(void)
+{
+	mo_write(group_file(0, "cpu.max"), UNLIMITED);
+	mo_write(group_file(0, "cpu.max"), DEBTS_LIMITED);
+}
+
+/*
+ * Migrate in one list, and owe a lot for it.  A page that cannot be isolated for a
+ * moment makes two lists of one; who goes on with another is stopped in the middle of
+ * it, as is to be, but that is not what is tested.  Returns how long a folio was
+ * unmapped.
+ */
 static long long worker_owe(const struct worker *worker)
 {
-	long long helper_ns = mo_counter("helper_ns");
-	long long folios = mo_counter("unmapped_folios");
-	long long sum_ns = mo_counter("unmapped_sum_ns");
-	long long streams = mo_read_number(PATH_TEST "streams");
-	long long us;
+	long long us, folios, sum_ns, helper_ns, streams;
+	int tries;
 
-	mo_write_number(PATH_TEST "helper_ms", OWED_MS);
-	us = worker_do(worker, MOVE);
-	/* Who goes on with another list is stopped in the middle of that. */
-	printf("# moved in %lld us, in %lld lists\n", us,
-	       mo_read_number(PATH_TEST "streams") - streams);
-	expect(mo_counter("helper_ns") - helper_ns == OWED_MS * 1000000LL);
-	folios = mo_counter("unmapped_folios") - folios;
+	for (tries = 1; ; tries++) {
+		helper_ns = mo_counter("helper_ns");
+		folios = mo_counter("unmapped_folios");
+		sum_ns = mo_counter("unmapped_sum_ns");
+		streams = mo_read_number(PATH_TEST "streams");
+
+		mo_write_number(PATH_TEST "helper_ms", OWED_MS);
+		us = worker_do(worker, MOVE);
+
+		streams = mo_read_number(PATH_TEST "streams") - streams;
+		sum_ns = mo_counter("unmapped_sum_ns") - sum_ns;
+		folios = mo_counter("unmapped_folios") - folios;
+		helper_ns = mo_counter("helper_ns") - helper_ns;
+		printf("# moved %lld folios in %lld us, in %lld lists\n",
+		       folios, us, streams);
+		if (streams == 1 || tries == MAX_TRIES)
+			break;
+		worker_lift();
+	}
+	expect(streams == 1);
+	expect(helper_ns == OWED_MS * 1000000LL);
 	expect(folios > 0);
-	return (mo_counter("unmapped_sum_ns") - sum_ns) / (folios ?: 1) / 1000;
+	return sum_ns / (folios ?: 1) / 1000;
 }
 
 void test_owed_is_paid(void)
@@ -174,8 +200,7 @@ void test_owed_is_paid(void)
 	paid_us = worker_do(&worker, BURN);
 
 	worker_owe(&worker);
-	mo_write(group_file(0, "cpu.max"), UNLIMITED);
-	mo_write(group_file(0, "cpu.max"), DEBTS_LIMITED);
+	worker_lift();
 	lifted_us = worker_do(&worker, BURN);
 
 	mo_write(group_file(0, "cpu.max"), UNLIMITED);
