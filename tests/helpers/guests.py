@@ -33,6 +33,7 @@ KUNIT_SUITES = (
     "migrate_hist",
     "migrate_compact",
     "migrate_limit",
+    "migrate_window",
     "migrate_run",
     "migrate_dcbm",
     "migrate_damon",

@@ -492,3 +492,7 @@ int __migrate_windows_finish(struct migrate_windows *w)
 	w->on = false;
 	return w->nr_failed;
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_window_kunit.c"
+#endif
