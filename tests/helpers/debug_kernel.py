@@ -42,10 +42,11 @@ _STEPS = {
     # An engine with a result per folio and no stream is what hazards use.
     "fallback": "./fallback -v posted -v stream -f streams",
     # Of 1 GiB there is none here.
-    "hugetlb": "./hugetlb -v private",
+    "hugetlb": "./hugetlb -v private -v private_ahead",
+    "hugetlb ahead": "./hugetlb_ahead",
     "hugetlb of files": (
-        "./hugetlb -V private -V private_1g -T declined -T lies_but_is_verified"
-        " -T lies -T is_left_to_the_cpu"
+        "./hugetlb -V private -V private_ahead -V private_1g -T declined"
+        " -T lies_but_is_verified -T lies -T is_left_to_the_cpu"
     ),
     # Each way to be mapped, with few pages and with many; all sizes elsewhere.
     "whole": "./whole -v 16k -v 2m_by_ptes",

@@ -27,9 +27,22 @@ _FILE_CASES = (
     *("moves", "takes_time", "leaves_the_pools_alone"),
     *("one_fails", "moves_while_written"),
 )
+# The next one is unmapped while an engine copies one.
+_AHEAD = (
+    *("moves", "takes_time_once", "comes_in_any_order", "may_fail", "keeps_the_limit"),
+    *("not_where_nothing_overlaps", "not_under_cpu_max", "not_without_a_pool"),
+    "ends_with_its_engine",
+)
 # An engine of each kind; 1 GiB is left out, as there is no memory for it.
 _STEPS = {
-    "hugetlb": {f"hugetlb.private.{case}" for case in _CASES},
+    "hugetlb": {
+        f"hugetlb.{kind}.{case}"
+        for kind in ("private", "private_ahead")
+        for case in _CASES
+    },
+    "hugetlb ahead": {
+        f"ahead.{kind}.{case}" for kind in ("private", "shared") for case in _AHEAD
+    },
     "hugetlb of files": {
         f"hugetlb.{kind}.{case}" for kind in ("shared", "file") for case in _FILE_CASES
     },

@@ -22,24 +22,46 @@
  */
 #define MIGRATE_NR_PACES (NR_PAGE_ORDERS + MIGRATE_NR_HUGE_PACES)
 
+/* Room to describe a folio to an engine: a part with one pair. */
+union migrate_huge_part {
+	struct migrate_part part;
+	u8 room[struct_size_t(struct migrate_part, copy.pairs, 1)];
+};
+
+/*
+ * A folio that is unmapped before its turn comes.  It stays in the list, locked as
+ * its destination is.
+ */
+struct migrate_huge_ahead {
+	struct folio *src;		/* NULL: there is none */
+	struct folio *dst;
+	struct anon_vma *anon_vma;
+};
+
 /*
  * One call of migrate_hugetlbs(), from the first folio on for which an engine is
- * active.  With room to describe a folio to the engine: a part with one pair.
+ * active.
  */
 struct migrate_huge {
 	struct migrate_windows windows;	/* of which none is ever filled */
-	union {
-		struct migrate_part part;
-		u8 room[struct_size_t(struct migrate_part, copy.pairs, 1)];
-	};
+	struct list_head *from;
+	union migrate_huge_part parts[2];	/* of two folios in turn */
+	unsigned int turn;		/* whose part is that of the folio at hand */
+	struct migrate_huge_ahead ahead;
+	bool was_ahead;			/* the folio at hand */
+	bool one_by_one;		/* two at once took too long */
+	u64 done_task_ns;		/* the one before it was copied */
 };
 
 #ifdef CONFIG_MIGRATE_OFFLOAD_HUGETLB
 struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 					  enum migrate_mode mode, int reason);
 void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src);
-enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
-					 struct folio *src, struct folio *dst);
+void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
+			   struct folio *dst);
+struct folio *__migrate_huge_next(struct migrate_huge *huge,
+				  struct folio *src, struct folio *dst);
+enum migrate_content __migrate_huge_copied(struct migrate_huge *huge);
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc);
 void __migrate_huge_finish(struct migrate_huge *huge);
 #else
@@ -54,9 +76,20 @@ static inline void __migrate_huge_admit(struct migrate_huge *huge,
 {
 }
 
+static inline void __migrate_huge_submit(struct migrate_huge *huge,
+					 struct folio *src, struct folio *dst)
+{
+}
+
+static inline struct folio *__migrate_huge_next(struct migrate_huge *huge,
+						struct folio *src,
+						struct folio *dst)
+{
+	return NULL;
+}
+
 static inline enum migrate_content
-__migrate_huge_copy(struct migrate_huge *huge, struct folio *src,
-		    struct folio *dst)
+__migrate_huge_copied(struct migrate_huge *huge)
 {
 	return MIGRATE_CONTENT_SRC;
 }
@@ -96,13 +129,59 @@ static inline void migrate_huge_admit(struct migrate_huge *huge,
 		__migrate_huge_admit(huge, src);
 }
 
-/* It is unmapped, and the TLBs are flushed.  Where is its content now? */
-static inline enum migrate_content migrate_huge_copy(struct migrate_huge *huge,
-						     struct folio *src,
-						     struct folio *dst)
+/* It is unmapped, and the TLBs are flushed: the engine may begin. */
+static inline void migrate_huge_submit(struct migrate_huge *huge,
+				       struct folio *src, struct folio *dst)
 {
 	if (migrate_huge_on(huge))
-		return __migrate_huge_copy(huge, src, dst);
+		__migrate_huge_submit(huge, src, dst);
+}
+
+/* Which folio is to be unmapped while the engine copies @src?  NULL: none. */
+static inline struct folio *migrate_huge_next(struct migrate_huge *huge,
+					      struct folio *src,
+					      struct folio *dst)
+{
+	if (migrate_huge_on(huge))
+		return __migrate_huge_next(huge, src, dst);
+	return NULL;
+}
+
+/* That was done with @src; NULL: it could not be. */
+static inline void migrate_huge_put_ahead(struct migrate_huge *huge,
+					  struct folio *src, struct folio *dst,
+					  struct anon_vma *anon_vma)
+{
+	huge->ahead = (struct migrate_huge_ahead) {
+		.src = src,
+		.dst = dst,
+		.anon_vma = anon_vma,
+	};
+}
+
+/* Was it done with this one, whose turn it is now? */
+static inline bool migrate_huge_take_ahead(struct migrate_huge *huge,
+					   const struct folio *src,
+					   struct folio **dst,
+					   struct anon_vma **anon_vma)
+{
+	if (!migrate_huge_on(huge))
+		return false;
+	huge->was_ahead = huge->ahead.src == src;
+	if (!huge->was_ahead)
+		return false;
+	*dst = huge->ahead.dst;
+	*anon_vma = huge->ahead.anon_vma;
+	huge->ahead.src = NULL;
+	huge->turn = !huge->turn;
+	return true;
+}
+
+/* The engine was to copy it.  Where is its content now? */
+static inline enum migrate_content migrate_huge_copied(struct migrate_huge *huge)
+{
+	if (migrate_huge_on(huge))
+		return __migrate_huge_copied(huge);
 	return MIGRATE_CONTENT_SRC;
 }
 

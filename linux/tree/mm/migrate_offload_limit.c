@@ -302,6 +302,22 @@ u64 migrate_limit_ns(void)
 	return copy_ns + READ_ONCE(usual_rest_ns.ns);
 }
 
+/*
+ * May two folios be out of reach at once that are windows of their own, each of which
+ * takes so long by itself?  0: not known.  Both are for as long as both take.
+ */
+bool migrate_limit_allows_two(u64 own_ns)
+{
+	u64 limit_ns = migrate_limit_ns();
+
+	if (READ_ONCE(max_windows) < 2 || !READ_ONCE(streaming))
+		return false;
+	if (!limit_ns)
+		return true;
+	return own_ns &&
+		2 * own_ns <= div_u64(limit_ns * MIGRATE_LIMIT_PERCENT, 100);
+}
+
 /* Begin while it is at this: some channels are through long before the last. */
 static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
 				 const struct migrate_plan *plan)

@@ -61,6 +61,7 @@ extern const struct attribute_group migrate_limit_group;
 #define MIGRATE_LEFT_WINDOWS 32
 
 u64 migrate_limit_ns(void);
+bool migrate_limit_allows_two(u64 own_ns);
 void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns);
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order);

@@ -45,6 +45,15 @@ FIXTURE_VARIANT_ADD(hugetlb, private)
 	.mode = MO_TEST_PLAIN,
 };
 
+/* The next one is unmapped while one is copied. */
+FIXTURE_VARIANT_ADD(hugetlb, private_ahead)
+{
+	.type = MO_HUGETLB,
+	.folio_bytes = SZ_2M,
+	.nr = 4,
+	.mode = MO_TEST_STREAM,
+};
+
 FIXTURE_VARIANT_ADD(hugetlb, shared)
 {
 	.type = MO_HUGETLB_SHARED,
