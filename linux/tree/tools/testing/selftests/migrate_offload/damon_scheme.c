@@ -25,7 +25,6 @@
 /* Emulated machines, and kernels full of debugging, take their time. */
 #define TIMEOUT 600
 #define BYTES SZ_1M
-#define CGROUP "mo_damon"
 
 /* From <linux/io_uring.h>, which older systems lack. */
 #define URING_PARAMS_BYTES 120
@@ -37,10 +36,20 @@ FIXTURE(scheme)
 	char cgroups[32];
 };
 
+/*
+ * The name of our cgroup: that of the directory where they are mounted, which is
+ * another one in each test.  DAMON looks for the name among those that are removed,
+ * too, as long as anything is charged to them.
+ */
+static const char *cgroup_of(const char *cgroups)
+{
+	return strrchr(cgroups, '/') + 1;
+}
+
 /* Have a cgroup of our own, in which all memory from here on is.  NULL, or why. */
 static const char *enter_cgroup(char *cgroups, size_t size)
 {
-	char path[96];
+	char path[128];
 
 	snprintf(cgroups, size, "/tmp/mo_damon.XXXXXX");
 	if (!mkdtemp(cgroups))
@@ -50,22 +59,23 @@ static const char *enter_cgroup(char *cgroups, size_t size)
 	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", cgroups);
 	if (mo_try_write(path, "+memory"))
 		return "no control of memory by cgroups";
-	snprintf(path, sizeof(path), "%s/" CGROUP, cgroups);
-	if (mkdir(path, 0700) && errno != EEXIST)
+	snprintf(path, sizeof(path), "%s/%s", cgroups, cgroup_of(cgroups));
+	if (mkdir(path, 0700))
 		mo_die("cannot make %s: %m", path);
-	snprintf(path, sizeof(path), "%s/" CGROUP "/cgroup.procs", cgroups);
+	snprintf(path, sizeof(path), "%s/%s/cgroup.procs", cgroups,
+		 cgroup_of(cgroups));
 	mo_write(path, "0");
 	return NULL;
 }
 
 static void leave_cgroup(char *cgroups)
 {
-	char path[96];
+	char path[128];
 
 	snprintf(path, sizeof(path), "%s/cgroup.procs", cgroups);
 	if (mo_exists(path))
 		mo_write(path, "0");
-	snprintf(path, sizeof(path), "%s/" CGROUP, cgroups);
+	snprintf(path, sizeof(path), "%s/%s", cgroups, cgroup_of(cgroups));
 	rmdir(path);
 	umount(cgroups);
 	rmdir(cgroups);
@@ -254,15 +264,24 @@ TEST_F_TIMEOUT(scheme, filters_anonymous_memory, TIMEOUT)
 	EXPECT_THERE(NR_PAGES);
 }
 
+/* The first filter is for our cgroup. */
+static void set_cgroup(const char *cgroups)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/%s", cgroup_of(cgroups));
+	mo_damon_set("filters/0/memcg_path", path);
+}
+
 TEST_F_TIMEOUT(scheme, filters_cgroups, TIMEOUT)
 {
 	mo_damon_set_dests(2, mo_nodes, all_there);
 	add_filter("memcg", "Y");
-	mo_damon_set("filters/0/memcg_path", "/" CGROUP);
+	set_cgroup(self->cgroups);
 	START();
 	EXPECT_TRUE(mo_damon_moves_nothing(BYTES));
 	add_filter("memcg", "N");
-	mo_damon_set("filters/0/memcg_path", "/" CGROUP);
+	set_cgroup(self->cgroups);
 	COMMIT();
 	EXPECT_THERE(NR_PAGES);
 }
@@ -428,7 +447,7 @@ TEST_F_TIMEOUT(scheme, takes_physical_addresses, TIMEOUT)
 	mo_damon_setup("paddr", "migrate_hot", start & -SZ_4K, end);
 	mo_damon_set("filters/nr_filters", "2");
 	mo_damon_set("filters/0/type", "memcg");
-	mo_damon_set("filters/0/memcg_path", "/" CGROUP);
+	set_cgroup(self->cgroups);
 	mo_damon_set("filters/0/matching", "N");
 	mo_damon_set("filters/1/type", "addr");
 	mo_damon_set_number("filters/1/addr_start", start & -SZ_4K);

@@ -172,10 +172,16 @@ bool mo_damon_settles(size_t bytes)
 bool mo_damon_moves_nothing(size_t bytes)
 {
 	struct mo_damon_stats since, now;
+	bool settled;
 
 	mo_damon_stats(&since);
-	return mo_damon_settles_at(bytes, &now) &&
-	       now.sz_applied == since.sz_applied;
+	settled = mo_damon_settles_at(bytes, &now);
+	if (settled && now.sz_applied == since.sz_applied)
+		return true;
+	printf("# %s: of %lld bytes %lld were moved\n",
+	       settled ? "settled" : "not settled",
+	       now.sz_tried - since.sz_tried, now.sz_applied - since.sz_applied);
+	return false;
 }
 
 void mo_damon_remove(void)
