@@ -62,6 +62,7 @@ void setting_value(const char *path, char *buf, size_t size);
 bool setting_pin(const char *path, const char *value);
 void settings_restore(void);
 void settings_restore_after(void (*let_go)(void));
+void settings_restore_without(pid_t child);
 void settings_restore_on_exit(void);
 void settings_on_interrupt(void (*cleanup)(void));
 

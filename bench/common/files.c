@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -22,6 +23,7 @@ static struct setting settings[MAX_SETTINGS];
 static volatile sig_atomic_t nr_settings;
 static void (*interrupt_cleanup)(void);
 static void (*let_go_first)(void);
+static volatile pid_t end_first;
 
 /* Reads a small file and cuts the newline at its end. */
 bool file_read(const char *path, char *buf, size_t size)
@@ -126,9 +128,19 @@ void settings_restore_after(void (*let_go)(void))
 	let_go_first = let_go;
 }
 
+/* As does a child that has memory: it is killed before.  0: there is none. */
+void settings_restore_without(pid_t child)
+{
+	end_first = child;
+}
+
 /* Async-signal-safe; last pinned, first restored. */
 void settings_restore(void)
 {
+	if (end_first > 0) {
+		kill(end_first, SIGKILL);
+		waitpid(end_first, NULL, 0);
+	}
 	if (let_go_first)
 		let_go_first();
 	while (nr_settings > 0) {

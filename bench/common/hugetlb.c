@@ -2,6 +2,7 @@
 /* Memory of hugetlb, and the pools that it comes from. */
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +21,7 @@
 
 /* Memory from the pools; the signal handler reads it. */
 static struct {
-	void *volatile map;	/* NULL: not in use; set last, cleared first */
+	void *volatile map;	/* NULL: not in use; set last */
 	size_t bytes;
 } held[MAX_HELD];
 
@@ -79,6 +80,7 @@ static void hold(const struct region *r)
 		if (held[i].map)
 			continue;
 		held[i].bytes = r->map_bytes;
+		atomic_signal_fence(memory_order_seq_cst);
 		held[i].map = r->map;
 		return;
 	}

@@ -435,9 +435,18 @@ uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr)
 /* In a child, and the end of the program where that fails. */
 static void child_run(void (*run)(const struct work *w), const struct work *w)
 {
-	pid_t pid = fork();
+	sigset_t all, old;
+	siginfo_t ended;
 	int status;
+	pid_t pid;
 
+	/* No interrupt may find a child that is not known yet. */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pid = fork();
+	if (pid > 0)
+		settings_restore_without(pid);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (pid < 0)
 		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
 	if (!pid) {
@@ -446,6 +455,9 @@ static void child_run(void (*run)(const struct work *w), const struct work *w)
 		/* What was pinned, the parent puts back. */
 		_exit(BENCH_OK);
 	}
+	/* Until it is forgotten, its number is to be nobody else's. */
+	waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT);
+	settings_restore_without(0);
 	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
 		bench_die(BENCH_FAILED, "a child was killed");
 	/* It has said why. */
