@@ -36,8 +36,8 @@
  * is no longer than for a THP: a gigantic folio comes from the pool or not at all.
  * Before each folio is unmapped we ask whether somebody wants the engine to go.
  *
- * A limit in time cannot be kept by having fewer folios out of reach.  An engine
- * that is too slow for it is left out only if the CPU is sooner.
+ * Of one alone, a limit in time cannot be kept by having fewer folios out of reach.
+ * An engine that is too slow for it is left out only if the CPU is sooner.
  *
  * Everything is done by the task that migrates: there is no lock.
  */
@@ -261,6 +261,9 @@ void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
 	/* It was, before its turn came. */
 	if (huge->was_ahead && huge->ahead.src != src)
 		return;
+	/* The time of the engine ends when it is seen to be done. */
+	if (huge->ahead.src == src)
+		migrate_huge_reap(w, &huge->parts[huge->turn].part, 0);
 	migrate_windows_clock(w);
 	part->full_ns = w->now_ns;
 	part->flushed_ns = w->now_ns;
@@ -274,9 +277,6 @@ void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
 	migrate_huge_offer(w, part);
 	list_move(&src->lru, before);
 	list_del_init(&dst->lru);
-	/* The time of the engine ends when it is seen to be done. */
-	if (huge->ahead.src == src)
-		migrate_huge_reap(w, &huge->parts[huge->turn].part, 0);
 }
 
 static bool migrate_huge_two_in_time(const struct migrate_huge *huge,
@@ -360,7 +360,8 @@ enum migrate_content __migrate_huge_copied(struct migrate_huge *huge)
 /*
  * How long did it take?  The next one of this size will take as long.  One that was
  * unmapped ahead of its turn was out of reach for longer, but that is not how long one
- * takes by itself: that begins when the one before it was copied.
+ * takes by itself: that begins when the one before it was copied.  As it was unmapped
+ * by then, it is half of all the time at least.
  */
 static void migrate_huge_learn(struct migrate_huge *huge,
 			       struct migrate_part *part, struct folio *src,
@@ -371,11 +372,13 @@ static void migrate_huge_learn(struct migrate_huge *huge,
 	u64 limit_ns = migrate_limit_ns();
 	struct migrate_pace *pace;
 
-	if (huge->was_ahead) {
-		if (limit_ns && unmapped_ns > limit_ns)
-			huge->one_by_one = true;
-		unmapped_ns = min(unmapped_ns, w->task_ns - huge->done_task_ns);
-	}
+	if ((huge->was_ahead || huge->ahead.src) && limit_ns &&
+	    unmapped_ns > limit_ns)
+		huge->one_by_one = true;
+	if (huge->was_ahead)
+		unmapped_ns = max(unmapped_ns / 2,
+				  min(unmapped_ns,
+				      w->task_ns - huge->done_task_ns));
 	pace = migrate_pace_of(part->by_engine ? w->paces : NULL, kind);
 	migrate_rate_note(&pace->own, unmapped_ns);
 	if (limit_ns && unmapped_ns > limit_ns)
