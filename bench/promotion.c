@@ -30,6 +30,7 @@
 #define BALANCING "/proc/sys/kernel/numa_balancing"
 #define SCAN_DIR "/sys/kernel/debug/sched/numa_balancing"
 #define TIERING_MODE "2"
+#define QUEUE "/sys/kernel/mm/migrate_offload/promotion"
 #define POLL_NS 500000L
 /* So long without a promotion, and it is taken to be over. */
 #define STILL_NS 3000000000ULL
@@ -198,6 +199,32 @@ static void watch(const struct options *o, struct sample *s, uint64_t first)
 	s->promoted_pages = pages;
 }
 
+static uint64_t queue_folios(const char *what)
+{
+	uint64_t nr = 0;
+	char path[96];
+
+	snprintf(path, sizeof(path), QUEUE "/%s_folios", what);
+	/* Where promotions do not gather there is none. */
+	file_read_u64(path, &nr);
+	return nr;
+}
+
+/*
+ * What waits when the engine is switched off would be moved without it.  Nothing is
+ * put on the queue any more.
+ */
+static void let_queue_drain(void)
+{
+	const struct timespec poll = { .tv_nsec = POLL_NS };
+	uint64_t begin = bench_now_ns();
+
+	while (queue_folios("queued") >
+		       queue_folios("moved") + queue_folios("returned") &&
+	       bench_now_ns() - begin < STILL_NS)
+		nanosleep(&poll, NULL);
+}
+
 /*
  * While the clock ran.  The counter is that of the node: pages of others, and of
  * this program's stacks, are among them.
@@ -259,6 +286,7 @@ static void measure(const struct options *o, struct sample *s)
 	watch(o, s, first);
 	toucher_stop(&s->toucher);
 	balancing_set("0");
+	let_queue_drain();
 	engine_select(&off);
 	offloaded_read("numa_misplaced", &s->after);
 	placement_read(&r, t, &s->placement);
