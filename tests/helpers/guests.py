@@ -34,6 +34,7 @@ KUNIT_SUITES = (
     "migrate_compact",
     "migrate_limit",
     "migrate_window",
+    "migrate_huge",
     "migrate_run",
     "migrate_dcbm",
     "migrate_damon",

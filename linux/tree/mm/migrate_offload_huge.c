@@ -358,11 +358,16 @@ enum migrate_content __migrate_huge_copied(struct migrate_huge *huge)
 }
 
 /*
- * How long did it take?  The next one of this size will take as long.  One that was
- * unmapped ahead of its turn was out of reach for longer, but that is not how long one
- * takes by itself: that begins when the one before it was copied.  As it was unmapped
- * by then, it is half of all the time at least.
+ * One that was unmapped ahead of its turn was out of reach for longer than it takes by
+ * itself: that begins when the one before it was copied, @since_ns ago.  As it was
+ * unmapped by then, it is half of all the time at least.
  */
+static u64 migrate_huge_own_ns(u64 unmapped_ns, u64 since_ns)
+{
+	return max(unmapped_ns / 2, min(unmapped_ns, since_ns));
+}
+
+/* How long did it take?  The next one of this size will take as long. */
 static void migrate_huge_learn(struct migrate_huge *huge,
 			       struct migrate_part *part, struct folio *src,
 			       u64 unmapped_ns)
@@ -376,9 +381,9 @@ static void migrate_huge_learn(struct migrate_huge *huge,
 	    unmapped_ns > limit_ns)
 		huge->one_by_one = true;
 	if (huge->was_ahead)
-		unmapped_ns = max(unmapped_ns / 2,
-				  min(unmapped_ns,
-				      w->task_ns - huge->done_task_ns));
+		unmapped_ns = migrate_huge_own_ns(unmapped_ns,
+						  w->task_ns -
+						  huge->done_task_ns);
 	pace = migrate_pace_of(part->by_engine ? w->paces : NULL, kind);
 	migrate_rate_note(&pace->own, unmapped_ns);
 	if (limit_ns && unmapped_ns > limit_ns)
@@ -434,3 +439,7 @@ void __migrate_huge_finish(struct migrate_huge *huge)
 	}
 	kfree(huge);
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_huge_kunit.c"
+#endif
