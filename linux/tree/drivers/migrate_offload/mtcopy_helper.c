@@ -21,23 +21,24 @@
 #define MTCOPY_LINGER_MAX_NS NSEC_PER_MSEC
 
 /* A share is no larger than this, unless that is less than a chunk. */
-#define MTCOPY_MAX_SHARE_BYTES SZ_128K
+#define MTCOPY_MAX_SHARE_BYTES SZ_256K
 
 /* A helper says what it has spent whenever so much time is over. */
 #define MTCOPY_NOTE_NS (100 * NSEC_PER_USEC)
 
 /*
  * How much of a job to take at once: large shares, as each takes some time to
- * begin and to end, but small ones at the end, when others wait for the last.
+ * begin and to end, but small ones at the end, when others wait for the last.  As
+ * long as there is another job, nobody has to wait.
  */
 static unsigned int mtcopy_share_chunks(const struct mtcopy_stream *stream,
 					const struct mtcopy_job *job)
 {
+	size_t bytes = stream->ready_bytes / (2 * (stream->nr_helpers + 1));
 	unsigned int nr_left = job->nr_chunks - job->next_chunk;
-	unsigned int most = MTCOPY_MAX_SHARE_BYTES / job->chunk_bytes;
 
-	return clamp(nr_left / (2 * (stream->nr_helpers + 1)), 1,
-		     max(most, 1));
+	bytes = min(bytes, MTCOPY_MAX_SHARE_BYTES);
+	return clamp(bytes / job->chunk_bytes, 1, nr_left);
 }
 
 /* Take a share of the oldest job.  Returns false when there is nothing to take. */

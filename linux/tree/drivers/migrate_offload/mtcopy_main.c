@@ -4,7 +4,7 @@
  *
  * A batch is cut into chunks of bytes, so that a single large folio and many
  * small ones spread alike.  Whoever is free takes the next share of the oldest
- * batch, some chunks or, towards its end, one: helpers, on CPUs that were idle
+ * batch, some chunks or, when little is left, one: helpers, on CPUs that were idle
  * when a batch came, and the caller, when it has nothing better to do.
  *
  * Helpers stay with a stream.  When a batch has no chunk left they go on with
