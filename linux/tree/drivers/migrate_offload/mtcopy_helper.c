@@ -23,8 +23,12 @@
 /* A share is no larger than this, unless that is less than a chunk. */
 #define MTCOPY_MAX_SHARE_BYTES SZ_256K
 
-/* A helper says what it has spent whenever so much time is over. */
+/*
+ * A helper says what it has spent whenever so much time is over: where there is a
+ * limit to it, and where there was none when it last did so.
+ */
 #define MTCOPY_NOTE_NS (100 * NSEC_PER_USEC)
+#define MTCOPY_NOTE_UNLIMITED_NS NSEC_PER_MSEC
 
 /*
  * How much of a job to take at once: large shares, as each takes some time to
@@ -132,6 +136,7 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 struct mtcopy_spent {
 	u64 cpu_ns;
 	u64 noted_ns;
+	u64 note_ns;		/* so much later it will again */
 };
 
 /*
@@ -146,6 +151,8 @@ static void mtcopy_note_spent(struct mtcopy_stream *stream,
 	migrate_copy_note_helpers(stream->core, cpu_ns - spent->cpu_ns);
 	spent->cpu_ns = cpu_ns;
 	spent->noted_ns = local_clock();
+	spent->note_ns = migrate_copy_is_limited(stream->core) ?
+		MTCOPY_NOTE_NS : MTCOPY_NOTE_UNLIMITED_NS;
 }
 
 /* Nobody else wants the CPU, and the caller's limit is not reached. */
@@ -165,7 +172,7 @@ static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent
 
 	while (goes_on && mtcopy_take(stream, &share)) {
 		mtcopy_copy_share(stream, &share);
-		if (local_clock() - spent->noted_ns >= MTCOPY_NOTE_NS)
+		if (local_clock() - spent->noted_ns >= spent->note_ns)
 			mtcopy_note_spent(stream, spent);
 		goes_on = mtcopy_may_go_on(stream);
 	}
@@ -181,6 +188,7 @@ static void mtcopy_helper_fn(struct work_struct *work)
 	struct mtcopy_spent spent = {
 		.cpu_ns = migrate_helper_cpu_ns(),
 		.noted_ns = begin,
+		.note_ns = MTCOPY_NOTE_NS,
 	};
 	bool goes_on = true;
 
