@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/latency.h"
+#include "common/tracing.h"
 
 #define MAX_CASES 256
 #define MAX_ROUNDS 10000
@@ -302,7 +303,7 @@ static long move(const struct options *o, struct sample *s, struct region *r)
 	}
 	if (o->has_times)
 		unmapped_read(&before);
-	first_arm();
+	tracing_empty();
 	if (t->touch != TOUCH_NONE)
 		toucher_moving(toucher);
 	ret = region_move(r, o->to, &s->elapsed_ns);
@@ -455,7 +456,7 @@ static void choose_other_cpu(struct options *o)
 static void on_interrupt(void)
 {
 	rate_restore();
-	first_close();
+	tracing_close();
 }
 
 int main(int argc, char **argv)

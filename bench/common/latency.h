@@ -47,9 +47,7 @@ bool unmapped_progress(uint64_t *folios, uint64_t *windows);
 
 /* first.c: the tracepoint of the first folio, in an instance of its own */
 bool first_open(void);
-void first_arm(void);
 bool first_read(uint64_t *since_start_ns);
-void first_close(void);
 
 /* touch.c: a thread that keeps touching the memory that moves */
 enum touch_mode { TOUCH_NONE, TOUCH_READ, TOUCH_WRITE };

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* One event of the kernel, in an instance of tracefs that nobody else uses. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "tracing.h"
+
+static char instance[64];
+static const char *event;
+
+/* Of the instance.  False also where there is none. */
+bool tracing_set(const char *name, const char *value)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/%s", instance, name);
+	return instance[0] && file_write(path, value);
+}
+
+/* Of the event: its filter, and whether it is enabled. */
+bool tracing_set_event(const char *name, const char *value)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "events/%s/%s", event, name);
+	return tracing_set(path, value);
+}
+
+/* Async-signal-safe. */
+void tracing_close(void)
+{
+	if (!instance[0])
+		return;
+	rmdir(instance);
+	instance[0] = '\0';
+}
+
+/*
+ * An instance made while record-cmd is off never learns the names of tasks, for
+ * which tracing would look on at every task switch.
+ */
+static bool instance_make(const char *place)
+{
+	char option[64], value[8];
+	bool was_on, ok;
+
+	snprintf(option, sizeof(option), "%s/options/record-cmd", place);
+	was_on = file_read(option, value, sizeof(value)) &&
+		 !strcmp(value, "1") && file_write(option, "0");
+	snprintf(instance, sizeof(instance), "%s/instances/pageferry-%d", place,
+		 getpid());
+	ok = !mkdir(instance, 0700);
+	if (was_on)
+		file_write(option, "1");
+	if (!ok)
+		instance[0] = '\0';
+	return ok;
+}
+
+/*
+ * For an event such as "migrate/mm_migrate_pages", which is not enabled yet.  It
+ * gets a small buffer: of many events, only the first or the last count here.
+ * False where this cannot be traced.
+ */
+bool tracing_open(const char *name)
+{
+	static const char *const places[] = { "/sys/kernel/tracing",
+					      "/sys/kernel/debug/tracing" };
+
+	if (!instance_make(places[0]) && !instance_make(places[1]))
+		return false;
+	event = name;
+	if (atexit(tracing_close))
+		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+	if (tracing_set("buffer_size_kb", "16") && tracing_set_event("enable", "0"))
+		return true;
+	tracing_close();
+	return false;
+}
+
+/* Forget what was traced so far. */
+void tracing_empty(void)
+{
+	char path[160];
+	FILE *f;
+
+	if (!instance[0])
+		return;
+	/* Opening it for writing empties it. */
+	snprintf(path, sizeof(path), "%s/trace", instance);
+	f = fopen(path, "we");
+	if (f)
+		fclose(f);
+}
+
+/* What was traced, the oldest first, or NULL. */
+FILE *tracing_read(void)
+{
+	char path[160];
+
+	if (!instance[0])
+		return NULL;
+	snprintf(path, sizeof(path), "%s/trace", instance);
+	return fopen(path, "re");
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* One event of the kernel, in an instance of tracefs that nobody else uses. */
+#ifndef PF_BENCH_TRACING_H
+#define PF_BENCH_TRACING_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+bool tracing_open(const char *event);
+bool tracing_set(const char *name, const char *value);
+bool tracing_set_event(const char *name, const char *value);
+void tracing_empty(void);
+FILE *tracing_read(void);
+void tracing_close(void);
+
+#endif /* PF_BENCH_TRACING_H */
