@@ -11,6 +11,7 @@
  * of them is satisfied by demotion: a limit goes on until nothing is left on the
  * node, and memory.max then kills.  Here that is a child that was made for it.
  * Nobody is said to stall who writes the files, only who needs memory: the child.
+ * What a limit tries after the last page has moved is not demotion, and told apart.
  *
  * Everything takes turns within each round.  The nodes of all pages are counted
  * afterwards and every byte is compared.
@@ -28,6 +29,7 @@
 #include <unistd.h>
 
 #include "common/tiers.h"
+#include "common/tracing.h"
 
 #define LIST_PAGES 512U
 #define VMSTAT "/proc/vmstat"
@@ -220,7 +222,10 @@ struct sample {
 	const struct variant *variant;
 	size_t folio_bytes;
 	unsigned int round;	/* 0 warms up and does not count */
-	uint64_t elapsed_ns;
+	uint64_t start_ns;
+	uint64_t elapsed_ns;	/* of all that was done for it */
+	uint64_t moving_ns;	/* until the last of it had moved */
+	bool moving_known;
 	bool complete;		/* the kernel did all that it was asked for */
 	bool stall_known, split_known;
 	struct stall stall;
@@ -288,18 +293,29 @@ static pid_t victim_start(const struct region *r, int *go)
 	_exit(BENCH_OK);
 }
 
+/* With no limit in force: who is above it is made to sleep. */
+static void moving_read(struct sample *s)
+{
+	uint64_t at_ns;
+
+	s->moving_known = last_move_read("demotion", &at_ns) &&
+			  at_ns > s->start_ns;
+	s->moving_ns = s->moving_known ? at_ns - s->start_ns : 0;
+}
+
 /*
  * In one of its page faults the child demotes all that can be, as none of that is
  * uncharged, and is killed when nothing is left.  True when it was.
  */
-static bool demote_by_max(const struct region *r, uint64_t *elapsed_ns)
+static bool demote_by_max(const struct region *r, struct sample *s)
 {
-	uint64_t current, start;
+	uint64_t current;
 	char number[32];
 	int go, status;
 	pid_t pid;
 
 	pid = victim_start(r, &go);
+	last_move_arm(pid);
 	if (!cgroup_read_u64("memory.current", &current))
 		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
 			  strerror(errno));
@@ -308,11 +324,11 @@ static bool demote_by_max(const struct region *r, uint64_t *elapsed_ns)
 	if (!cgroup_write("memory.max", number))
 		bench_die(BENCH_FAILED, "cannot write %s to memory.max: %s",
 			  number, strerror(errno));
-	start = bench_now_ns();
+	s->start_ns = bench_now_ns();
 	if (write(go, "", 1) != 1 || waitpid(pid, &status, 0) != pid)
 		bench_die(BENCH_FAILED, "the child is not there: %s",
 			  strerror(errno));
-	*elapsed_ns = bench_now_ns() - start;
+	s->elapsed_ns = bench_now_ns() - s->start_ns;
 	cgroup_write("memory.max", "max");
 	close(go);
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -376,6 +392,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_u64("left_bytes", s->placement.from_bytes);
 	json_bool("complete", s->complete);
 	json_u64("elapsed_ns", s->elapsed_ns);
+	report_or_null("moving_ns", s->moving_known, s->moving_ns);
 	report_or_null("stall_some_us", s->stall_known, s->stall.some_us);
 	report_or_null("stall_full_us", s->stall_known, s->stall.full_us);
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
@@ -389,7 +406,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 static void measure_reclaim(const struct options *o, struct sample *s)
 {
 	const struct tier_options *t = &o->tier;
-	uint64_t seed = next_seed(), start;
+	uint64_t seed = next_seed();
 	struct stall before;
 	struct region r, spacer;
 
@@ -400,15 +417,17 @@ static void measure_reclaim(const struct options *o, struct sample *s)
 	counters_read(s, false);
 	offloaded_read("demotion", &s->before);
 	s->stall_known = cgroup_stall(&before);
-	start = bench_now_ns();
 	if (o->pressure == PRESSURE_MAX) {
-		s->complete = demote_by_max(&r, &s->elapsed_ns);
+		s->complete = demote_by_max(&r, s);
 	} else {
+		last_move_arm(getpid());
+		s->start_ns = bench_now_ns();
 		s->complete = demote(o);
-		s->elapsed_ns = bench_now_ns() - start;
+		s->elapsed_ns = bench_now_ns() - s->start_ns;
 	}
 	if (o->pressure == PRESSURE_HIGH)
 		cgroup_write("memory.high", "max");
+	moving_read(s);
 	s->stall_known = s->stall_known && cgroup_stall(&s->stall);
 	if (s->stall_known) {
 		s->stall.some_us -= before.some_us;
@@ -469,6 +488,12 @@ static void enable_demotion(void)
 			  DEMOTION_ENABLED, strerror(errno));
 }
 
+static void on_interrupt(void)
+{
+	tracing_close();
+	cgroup_close();
+}
+
 int main(int argc, char **argv)
 {
 	static struct options o = {
@@ -485,9 +510,11 @@ int main(int argc, char **argv)
 	node_check_free(o.tier.to, o.call_bytes);
 	tier_start(&o.tier);
 	settings_restore_on_exit();
-	settings_on_interrupt(cgroup_close);
-	if (o.reclaim)
+	settings_on_interrupt(on_interrupt);
+	if (o.reclaim) {
 		cgroup_open();
+		last_move_open();
+	}
 	tier_environment(&o.tier, "demotion", o.tier.cpu);
 	json_bool("psi", o.reclaim && cgroup_stall(&stall));
 	json_end();

@@ -287,6 +287,31 @@ static void test_stalls(void)
 	      !stall_parse("", "some ", &us), "stall: not there");
 }
 
+static void test_last_moves(void)
+{
+	static const char line[] =
+		"           <...>-77      [001] .....    12.345678: "
+		"mm_migrate_pages: nr_succeeded=512 nr_failed=0 "
+		"mode=MIGRATE_ASYNC reason=demotion\n";
+	static const char other[] =
+		"  a: b-77 [001] ..... 12.345678: mm_migrate_pages_start: "
+		"mode=MIGRATE_ASYNC reason=demotion\n";
+	uint64_t ns;
+
+	check(last_move_parse(line, "demotion", &ns) && ns == 12345678000ULL,
+	      "last move: when it was");
+	check(!last_move_parse(line, "compaction", &ns) &&
+		      !last_move_parse(line, "demo", &ns),
+	      "last move: not for another reason");
+	check(!last_move_parse(other, "demotion", &ns) &&
+		      !last_move_parse("# tracer: nop\n", "demotion", &ns) &&
+		      !last_move_parse("", "demotion", &ns),
+	      "last move: not of another event");
+	check(!last_move_parse("x-1 [0] . 12: mm_migrate_pages: reason=demotion",
+			       "demotion", &ns),
+	      "last move: not by a clock that counts something else");
+}
+
 static void test_cpu_time(void)
 {
 	static const char text[] =
@@ -350,6 +375,7 @@ int main(void)
 	test_settings();
 	test_limit();
 	test_stalls();
+	test_last_moves();
 	test_cpu_time();
 	test_fragments();
 	printf("1..%d\n", nr_tests);

@@ -90,6 +90,12 @@ void variant_report(const struct variant *v);
 void report_or_null(const char *key, bool known, uint64_t value);
 void report_found(const char *key, const char *path);
 
+/* last_move.c */
+bool last_move_open(void);
+void last_move_arm(pid_t pid);
+bool last_move_read(const char *reason, uint64_t *at_ns);
+bool last_move_parse(const char *line, const char *reason, uint64_t *at_ns);
+
 /* cgroup.c */
 struct stall {
 	uint64_t some_us, full_us;

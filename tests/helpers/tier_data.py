@@ -39,6 +39,7 @@ def demotion(engine: str, elapsed_ns: int, **changes: Any) -> Demotion:  # noqa:
         "left_bytes": 0,
         "complete": True,
         "elapsed_ns": elapsed_ns,
+        "moving_ns": elapsed_ns,
         "pgdemote_kswapd": 0,
         "pgdemote_direct": 64 * MIB // 4096,
         "pgdemote_khugepaged": 0,

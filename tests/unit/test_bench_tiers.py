@@ -164,6 +164,31 @@ def test_stalls_are_known_or_null() -> None:
     assert row.stall_some_us.median == 2
 
 
+def test_what_was_tried_in_vain_is_not_demotion() -> None:
+    tried = [
+        demotion("stock", 150, moving_ns=100),
+        demotion("mtcopy", 100, moving_ns=50),
+    ]
+    rows = by_engine(make_rows("demotion", tried))
+    assert rows["mtcopy"].ratio_to_stock == 2
+    for row in rows.values():
+        assert row.futile_ns is not None
+        assert row.futile_ns.median == 50
+
+
+def test_times_of_one_kind_are_compared() -> None:
+    """Where one is not known, all that reclaim did counts, of everybody."""
+    tried = [
+        demotion("stock", 150, moving_ns=100),
+        demotion("mtcopy", 100, moving_ns=None),
+    ]
+    rows = make_rows("demotion", tried)
+    mtcopy = by_engine(rows)["mtcopy"]
+    assert mtcopy.ratio_to_stock == 1.5
+    assert mtcopy.futile_ns is None
+    assert "mm_migrate_pages cannot be traced" in render(result(rows))
+
+
 def test_what_a_thread_lost() -> None:
     (row,) = make_rows("promotion", [promotion("stock", 100)])
     assert row.touch is not None
@@ -195,7 +220,9 @@ def test_demotion_tables() -> None:
                 lines.append(
                     call(engine, method, elapsed * 10**7 * factor + number, **at)
                 )
-            lines.append(demotion(engine, factor * 10**8 + number, **given, **at))
+            moving = factor * 10**8 + number
+            given = {**given, "moving_ns": moving}
+            lines.append(demotion(engine, moving + 5 * 10**6, **given, **at))
     rows = make_rows("demotion", lines)
     assert moved_pages(rows) == 3 * 2 * (3 * 1024 + 16384)
     text = render(result(rows)) + "\n\n" + render_published()

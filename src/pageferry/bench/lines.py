@@ -199,6 +199,8 @@ class Demotion(Tiering, tag_field="type", tag="demotion", kw_only=True):
     """Memory that reclaim moved to a slower node."""
 
     complete: bool
+    # Until the last page had moved; not where the kernel does not let itself be traced.
+    moving_ns: int | None = None
     # Without CONFIG_PSI nobody knows.
     stall_some_us: int | None = None
     stall_full_us: int | None = None

@@ -147,16 +147,32 @@ def _key(sample: Sample) -> Key:
     )
 
 
+def _moving_ns(samples: Sequence[Sample]) -> list[int]:
+    """Say how long each one moved something, or all of them took in all.
+
+    Reclaim for a limit goes on when nothing is left to demote. In one result all
+    times are of the same kind, or their ratios would mean nothing.
+    """
+    moving = [
+        sample.moving_ns if isinstance(sample, Demotion) else sample.elapsed_ns
+        for sample in samples
+    ]
+    known = [ns for ns in moving if ns is not None]
+    if len(known) == len(samples):
+        return known
+    return [sample.elapsed_ns for sample in samples]
+
+
 def _rates(samples: Sequence[Sample]) -> dict[Key, dict[int, float]]:
     """Sort bytes per second by what was done, and by round."""
     found: dict[Key, dict[int, float]] = {}
-    for sample in samples:
-        if sample.elapsed_ns <= 0:
+    for sample, moving_ns in zip(samples, _moving_ns(samples), strict=True):
+        if moving_ns <= 0:
             raise PageferryError(
                 "the clock stood still during a move",
                 value=f"{sample.engine}, {format_size(sample.folio_bytes)}",
             )
-        rate = sample.moved_bytes * 1e9 / sample.elapsed_ns
+        rate = sample.moved_bytes * 1e9 / moving_ns
         found.setdefault(_key(sample), {})[sample.round] = rate
     return found
 
@@ -194,6 +210,7 @@ def _row(
     promoted = [sample for sample in mine if isinstance(sample, Promotion)]
     some = [s.stall_some_us for s in demoted if s.stall_some_us is not None]
     full = [s.stall_full_us for s in demoted if s.stall_full_us is not None]
+    futile = [s.elapsed_ns - s.moving_ns for s in demoted if s.moving_ns is not None]
     engine_bytes = (
         None if _no_engine(engine) else _total([s.engine_bytes for s in mine])
     )
@@ -215,6 +232,7 @@ def _row(
         cpu_bytes=None if _no_engine(engine) else _total([s.cpu_bytes for s in kernel]),
         share_offloaded=_share(engine_bytes, kernel),
         folios_per_batch=_per_batch(kernel),
+        futile_ns=spread(futile) if futile and len(futile) == len(demoted) else None,
         stall_some_us=spread(some) if some else None,
         stall_full_us=spread(full) if full else None,
         pgdemote_kswapd=_total([s.pgdemote_kswapd for s in demoted]),

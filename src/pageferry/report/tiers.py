@@ -43,6 +43,10 @@ def _us(spread: Spread | None) -> str:
     return UNKNOWN if spread is None else f"{spread.median:,}"
 
 
+def _futile(spread: Spread | None) -> str:
+    return UNKNOWN if spread is None else f"{spread.median / 1e3:,.0f}"
+
+
 def _offloaded(row: Row) -> str:
     if row.share_offloaded is None:
         return "-"
@@ -75,7 +79,7 @@ def calls(rows: Sequence[Row]) -> str:
 
 def demotion(rows: Sequence[Row]) -> str:
     """Lay out what reclaim did, by folio size and engine."""
-    header = ["folio", "engine", "MB/s", "spread", "to stock", "stall us"]
+    header = ["folio", "engine", "MB/s", "spread", "to stock", "futile us", "stall us"]
     header += ["offloaded", "folios/batch", "left"]
     cells = [
         [
@@ -83,6 +87,7 @@ def demotion(rows: Sequence[Row]) -> str:
             _engine(row),
             *_rate(row),
             _ratio(row.ratio_to_stock_spread, base=row.engine == "stock"),
+            _futile(row.futile_ns),
             _us(row.stall_some_us),
             _offloaded(row),
             _folios(row),
@@ -168,6 +173,11 @@ def _moved(result: Result, rows: Sequence[Row]) -> str:
         f"{_nodes(result)}, median of {rounds(first)}"
     )
     text = f"{about}\n\n{demotion(rows)}"
+    if any(row.futile_ns is None for row in rows):
+        text += (
+            "\n\nThis kernel's mm_migrate_pages cannot be traced: MB/s are of all that "
+            "reclaim\ndid, also of what it tried when nothing was left to demote."
+        )
     if all(row.stall_some_us is None for row in rows):
         text += "\n\nThis kernel does not count stalls: it lacks CONFIG_PSI."
     return text

@@ -191,6 +191,13 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     folios_per_batch: Annotated[
         float | None, Meta(description="mean of all that were looked at for an engine")
     ] = None
+    futile_ns: Annotated[
+        Spread | None,
+        Meta(
+            description="what reclaim went on for when the last page had been demoted; "
+            "not in bytes_per_s, unless null: not known"
+        ),
+    ] = None
     # In each round, of the cgroup; null without CONFIG_PSI.
     stall_some_us: Spread | None = None
     stall_full_us: Spread | None = None

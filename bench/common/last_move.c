@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * When a task had moved the last of its folios, by the tracepoint
+ * mm_migrate_pages, which any kernel has: once for each list.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers.h"
+#include "tracing.h"
+
+#define EVENT "mm_migrate_pages"
+#define NS_PER_US 1000ULL
+#define US_PER_S 1000000ULL
+
+/* False where this cannot be traced: then nobody knows. */
+bool last_move_open(void)
+{
+	if (!tracing_open("migrate/" EVENT))
+		return false;
+	/* The clock of bench_now_ns(), and of many events the latest. */
+	if (tracing_set("trace_clock", "mono") &&
+	    tracing_set("options/overwrite", "1") &&
+	    tracing_set_event("enable", "1"))
+		return true;
+	tracing_close();
+	return false;
+}
+
+/* From now on, for what this task moves; not when it tried in vain. */
+void last_move_arm(pid_t pid)
+{
+	char filter[64];
+
+	snprintf(filter, sizeof(filter), "common_pid == %d && succeeded > 0",
+		 pid);
+	/* Without it, all that anybody moves would count. */
+	if (!tracing_set_event("filter", filter))
+		tracing_close();
+	tracing_empty();
+}
+
+/*
+ * "<...>-77 [000] ..... 12.345678: mm_migrate_pages: nr_succeeded=512 ...
+ * reason=demotion": the time in front of the colon, to a microsecond.
+ */
+bool last_move_parse(const char *line, const char *reason, uint64_t *at_ns)
+{
+	const char *name = strstr(line, ": " EVENT ": "), *begin = name;
+	const char *last = strstr(line, " reason=");
+	unsigned long long s, us;
+	size_t len = strlen(reason);
+	int used = 0;
+
+	if (!name || !last)
+		return false;
+	last += strlen(" reason=");
+	if (strncmp(last, reason, len) || !strchr(" \n", last[len]))
+		return false;
+	while (begin > line && begin[-1] != ' ')
+		begin--;
+	if (sscanf(begin, "%llu.%6llu%n", &s, &us, &used) != 2 ||
+	    begin + used != name)
+		return false;
+	*at_ns = (s * US_PER_S + us) * NS_PER_US;
+	return true;
+}
+
+/* When the task had moved the last list for this reason, by bench_now_ns(). */
+bool last_move_read(const char *reason, uint64_t *at_ns)
+{
+	FILE *f = tracing_read();
+	bool found = false;
+	char line[512];
+
+	/* The lines of all CPUs are in order of time. */
+	while (f && fgets(line, sizeof(line), f))
+		found |= last_move_parse(line, reason, at_ns);
+	if (f)
+		fclose(f);
+	return found;
+}
