@@ -86,7 +86,7 @@ def test_several_huge_pages_are_demoted_at_once(
     """From either LRU, for an engine that would take them, if so much is asked for.
 
     memory.reclaim has a quarter of what is left reclaimed at a time: of 4 MiB that is
-    less than two huge pages from the beginning, of 32 MiB only in the end. Small pages
+    less than one huge page from the beginning, of 32 MiB only in the end. Small pages
     come by as many as ever. memory.high has all reclaimed that is above it.
     """
     demotion = build.build() / "demotion"
@@ -120,8 +120,41 @@ def test_several_huge_pages_are_demoted_at_once(
         assert 16 < small <= 64, per_batch
         assert 1.3 < much <= 8, per_batch
     taken = [int(pages) for pages in re.findall(r"nr_taken=(\d+)", done.stderr)]
-    # Besides there are a few small ones, of the program itself.
-    assert 8 * 512 < max(taken) <= 16 * 512, taken
+    # All, though a few small ones, of the program itself, have gone before.
+    assert 16 * 512 <= max(taken) < 17 * 512, taken
+
+
+def test_no_more_is_demoted_than_without_an_engine(
+    in_vm: RunInVm, kernel_vm: BuiltKernel
+) -> None:
+    """The last huge page is demoted whole, and nothing beyond it."""
+    hold = build.build() / "hold"
+    # It needs some pages itself, small ones, which reclaim may take first.
+    script = f"""
+        echo true >/sys/kernel/mm/numa/demotion_enabled
+        echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+        echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{OFFLOAD}/max_batch_pages
+        group=/sys/fs/cgroup/held
+        for engine in none cpu; do
+            echo $engine >{OFFLOAD}/engine
+            mkdir $group; mkfifo /tmp/$engine
+            (echo $BASHPID >$group/cgroup.procs
+             exec {hold} -b 64M -s 2M -n 0 </tmp/$engine >/tmp/said) &
+            exec 3>/tmp/$engine
+            until grep -q ready /tmp/said; do sleep 0.1; done
+            echo 25M >$group/memory.reclaim || exit
+            echo nodes >&3; exec 3>&-; wait $!; tail -n 1 /tmp/said; rmdir $group
+        done
+    """
+    done = in_vm(kernel_vm, "bash", "-c", script, topology="tiered")
+    assert done.exit_code == 0, done.stderr
+    pages = [
+        [int(number) for number in re.findall(r"\d+", line)]
+        for line in done.stdout.splitlines()
+    ]
+    # 25 MiB are no whole number of huge pages.
+    assert pages[0][1] == 26 * MIB // 4096
+    assert pages[1] == pages[0]
 
 
 def test_hot_memory_is_promoted_through_an_engine(
@@ -148,7 +181,7 @@ def test_hot_memory_is_promoted_through_an_engine(
 STATE = (
     "cat /sys/kernel/mm/numa/demotion_enabled /proc/sys/kernel/numa_balancing "
     "/sys/kernel/mm/migrate_offload/engine /sys/fs/cgroup/cgroup.subtree_control; "
-    "ls -d /sys/fs/cgroup/pageferry-* 2>&1"
+    "ls -d /sys/fs/cgroup/pageferry-* 2>&1; ls /sys/kernel/tracing/instances"
 )
 
 

@@ -12,6 +12,7 @@
  * the middle of the list cannot be demoted, and are reclaimed in the ordinary way.
  */
 
+#include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/sizes.h>
@@ -27,13 +28,14 @@
 #define MIGRATE_DEMOTE_PAGES (SZ_64M >> PAGE_SHIFT)
 
 /*
- * For demotion to this node, when up to @most pages are to be reclaimed: how many to
- * isolate at once.  0: as many as ever.  Takes no lock, and does not sleep.
+ * For demotion to this node, when @most pages are to be reclaimed: how many to isolate
+ * at once, and the rest of a huge page with them.  0: as many as ever.  Takes no lock,
+ * and does not sleep.
  */
 unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most)
 {
 	unsigned long nr = min(most, MIGRATE_DEMOTE_PAGES), wanted = 0;
-	size_t bytes = (size_t)nr << PAGE_SHIFT;
+	size_t bytes = round_up((size_t)nr << PAGE_SHIFT, SZ_2M);
 	struct migrate_engine *engine;
 	int idx;
 
