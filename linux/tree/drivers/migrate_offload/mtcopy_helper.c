@@ -20,30 +20,12 @@
 #define MTCOPY_LINGER_MIN_NS (50 * NSEC_PER_USEC)
 #define MTCOPY_LINGER_MAX_NS NSEC_PER_MSEC
 
-/* A share is no larger than this, unless that is less than a chunk. */
-#define MTCOPY_MAX_SHARE_BYTES SZ_256K
-
 /*
  * A helper says what it has spent whenever so much time is over: where there is a
  * limit to it, and where there was none when it last did so.
  */
 #define MTCOPY_NOTE_NS (100 * NSEC_PER_USEC)
 #define MTCOPY_NOTE_UNLIMITED_NS NSEC_PER_MSEC
-
-/*
- * How much of a job to take at once: large shares, as each takes some time to
- * begin and to end, but small ones at the end, when others wait for the last.  As
- * long as there is another job, nobody has to wait.
- */
-static unsigned int mtcopy_share_chunks(const struct mtcopy_stream *stream,
-					const struct mtcopy_job *job)
-{
-	size_t bytes = stream->ready_bytes / (2 * (stream->nr_helpers + 1));
-	unsigned int nr_left = job->nr_chunks - job->next_chunk;
-
-	bytes = min(bytes, MTCOPY_MAX_SHARE_BYTES);
-	return clamp(bytes / job->chunk_bytes, 1, nr_left);
-}
 
 /* Take a share of the oldest job.  Returns false when there is nothing to take. */
 bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
