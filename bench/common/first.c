@@ -47,6 +47,6 @@ bool first_read(uint64_t *since_start_ns)
 		found = parse_u64(value, since_start_ns);
 	}
 	if (f)
-		fclose(f);
+		tracing_read_done(f);
 	return found;
 }

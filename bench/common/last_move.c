@@ -78,6 +78,6 @@ bool last_move_read(const char *reason, uint64_t *at_ns)
 	while (f && fgets(line, sizeof(line), f))
 		found |= last_move_parse(line, reason, at_ns);
 	if (f)
-		fclose(f);
+		tracing_read_done(f);
 	return found;
 }

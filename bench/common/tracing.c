@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* One event of the kernel, in an instance of tracefs that nobody else uses. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -13,13 +15,38 @@
 static char instance[64];
 static const char *event;
 
+/*
+ * An instance cannot be removed while one of its files is open, so no signal may
+ * end this thread then.
+ */
+static sigset_t mask_was;
+
+static void hold_signals(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &mask_was);
+}
+
+static void let_signals(void)
+{
+	pthread_sigmask(SIG_SETMASK, &mask_was, NULL);
+}
+
 /* Of the instance.  False also where there is none. */
 bool tracing_set(const char *name, const char *value)
 {
 	char path[160];
+	bool ok;
 
 	snprintf(path, sizeof(path), "%s/%s", instance, name);
-	return instance[0] && file_write(path, value);
+	if (!instance[0])
+		return false;
+	hold_signals();
+	ok = file_write(path, value);
+	let_signals();
+	return ok;
 }
 
 /* Of the event: its filter, and whether it is enabled. */
@@ -31,12 +58,21 @@ bool tracing_set_event(const char *name, const char *value)
 	return tracing_set(path, value);
 }
 
-/* Async-signal-safe. */
+/*
+ * Async-signal-safe.  Another thread may get the signal, and wait here for the one
+ * that has a file open, for a second at most.
+ */
 void tracing_close(void)
 {
+	const struct timespec pause = { .tv_nsec = 10000000 };
+
 	if (!instance[0])
 		return;
-	rmdir(instance);
+	for (int tries = 0; tries < 100; tries++) {
+		if (!rmdir(instance) || errno != EBUSY)
+			break;
+		nanosleep(&pause, NULL);
+	}
 	instance[0] = '\0';
 }
 
@@ -93,18 +129,34 @@ void tracing_empty(void)
 		return;
 	/* Opening it for writing empties it. */
 	snprintf(path, sizeof(path), "%s/trace", instance);
+	hold_signals();
 	f = fopen(path, "we");
 	if (f)
 		fclose(f);
+	let_signals();
 }
 
-/* What was traced, the oldest first, or NULL. */
+/*
+ * What was traced, the oldest first, or NULL.  Until tracing_read_done() no signal
+ * comes through.
+ */
 FILE *tracing_read(void)
 {
 	char path[160];
+	FILE *f;
 
 	if (!instance[0])
 		return NULL;
 	snprintf(path, sizeof(path), "%s/trace", instance);
-	return fopen(path, "re");
+	hold_signals();
+	f = fopen(path, "re");
+	if (!f)
+		let_signals();
+	return f;
+}
+
+void tracing_read_done(FILE *f)
+{
+	fclose(f);
+	let_signals();
 }

@@ -11,6 +11,7 @@ bool tracing_set(const char *name, const char *value);
 bool tracing_set_event(const char *name, const char *value);
 void tracing_empty(void);
 FILE *tracing_read(void);
+void tracing_read_done(FILE *f);
 void tracing_close(void);
 
 #endif /* PF_BENCH_TRACING_H */
