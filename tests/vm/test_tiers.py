@@ -139,11 +139,11 @@ def test_no_more_is_demoted_than_without_an_engine(
             echo $engine >{OFFLOAD}/engine
             mkdir $group; mkfifo /tmp/$engine
             (echo $BASHPID >$group/cgroup.procs
-             exec {hold} -b 64M -s 2M -n 0 </tmp/$engine >/tmp/said) &
+             exec {hold} -b 64M -s 2M -n 0 </tmp/$engine >/tmp/said-$engine) &
             exec 3>/tmp/$engine
-            until grep -q ready /tmp/said; do sleep 0.1; done
+            until grep -qs ready /tmp/said-$engine; do sleep 0.1; done
             echo 25M >$group/memory.reclaim || exit
-            echo nodes >&3; exec 3>&-; wait $!; tail -n 1 /tmp/said; rmdir $group
+            echo nodes >&3; exec 3>&-; wait $!; tail -n 1 /tmp/said-$engine; rmdir $group
         done
     """
     done = in_vm(kernel_vm, "bash", "-c", script, topology="tiered")
