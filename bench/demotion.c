@@ -257,6 +257,9 @@ static void make_cold(const struct region *r)
 			  strerror(errno));
 }
 
+/* The child, for who is interrupted: its cgroup is in use as long as it lives. */
+static volatile pid_t victim;
+
 /* A child that waits for a byte, and then wants more than there may be. */
 static pid_t victim_start(const struct region *r, int *go)
 {
@@ -315,7 +318,8 @@ static bool demote_by_max(const struct region *r, struct sample *s)
 	pid_t pid;
 
 	pid = victim_start(r, &go);
-	last_move_arm(pid);
+	victim = pid;
+	last_move_arm(pid, r->folio_bytes == PMD_BYTES);
 	if (!cgroup_read_u64("memory.current", &current))
 		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
 			  strerror(errno));
@@ -329,6 +333,7 @@ static bool demote_by_max(const struct region *r, struct sample *s)
 		bench_die(BENCH_FAILED, "the child is not there: %s",
 			  strerror(errno));
 	s->elapsed_ns = bench_now_ns() - s->start_ns;
+	victim = 0;
 	cgroup_write("memory.max", "max");
 	close(go);
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -420,7 +425,7 @@ static void measure_reclaim(const struct options *o, struct sample *s)
 	if (o->pressure == PRESSURE_MAX) {
 		s->complete = demote_by_max(&r, s);
 	} else {
-		last_move_arm(getpid());
+		last_move_arm(getpid(), s->folio_bytes == PMD_BYTES);
 		s->start_ns = bench_now_ns();
 		s->complete = demote(o);
 		s->elapsed_ns = bench_now_ns() - s->start_ns;
@@ -490,6 +495,8 @@ static void enable_demotion(void)
 
 static void on_interrupt(void)
 {
+	if (victim && !kill(victim, SIGKILL))
+		waitpid(victim, NULL, 0);
 	tracing_close();
 	cgroup_close();
 }

@@ -28,13 +28,16 @@ bool last_move_open(void)
 	return false;
 }
 
-/* From now on, for what this task moves; not when it tried in vain. */
-void last_move_arm(pid_t pid)
+/*
+ * From now on, for what this task moves; not when it tried in vain.  Among @huge
+ * pages its own small ones do not count, which may go later.
+ */
+void last_move_arm(pid_t pid, bool huge)
 {
 	char filter[64];
 
-	snprintf(filter, sizeof(filter), "common_pid == %d && succeeded > 0",
-		 pid);
+	snprintf(filter, sizeof(filter), "common_pid == %d && %s > 0", pid,
+		 huge ? "thp_succeeded" : "succeeded");
 	/* Without it, all that anybody moves would count. */
 	if (!tracing_set_event("filter", filter))
 		tracing_close();

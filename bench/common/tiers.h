@@ -92,7 +92,7 @@ void report_found(const char *key, const char *path);
 
 /* last_move.c */
 bool last_move_open(void);
-void last_move_arm(pid_t pid);
+void last_move_arm(pid_t pid, bool huge);
 bool last_move_read(const char *reason, uint64_t *at_ns);
 bool last_move_parse(const char *line, const char *reason, uint64_t *at_ns);
 
