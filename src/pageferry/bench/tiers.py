@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+import msgspec
+
 from pageferry.bench.latency_rows import touch_of
 from pageferry.bench.lines import Calls, Demotion, Line, Promotion
 from pageferry.bench.move_pages import BASE_BYTES, MODULES, PMD_BYTES, limit_words
@@ -147,26 +149,31 @@ def _key(sample: Sample) -> Key:
     )
 
 
-def _moving_ns(samples: Sequence[Sample]) -> list[int]:
-    """Say how long each one moved something, or all of them took in all.
+def _all_traced(samples: Sequence[Sample]) -> bool:
+    """Say whether it is known, of each demotion, until when something moved.
 
     Reclaim for a limit goes on when nothing is left to demote. In one result all
     times are of the same kind, or their ratios would mean nothing.
     """
-    moving = [
-        sample.moving_ns if isinstance(sample, Demotion) else sample.elapsed_ns
+    return all(
+        sample.moving_ns is not None
         for sample in samples
-    ]
-    known = [ns for ns in moving if ns is not None]
-    if len(known) == len(samples):
-        return known
-    return [sample.elapsed_ns for sample in samples]
+        if isinstance(sample, Demotion)
+    )
+
+
+def _moving_ns(sample: Sample, *, traced: bool) -> int:
+    if traced and isinstance(sample, Demotion) and sample.moving_ns is not None:
+        return sample.moving_ns
+    return sample.elapsed_ns
 
 
 def _rates(samples: Sequence[Sample]) -> dict[Key, dict[int, float]]:
     """Sort bytes per second by what was done, and by round."""
     found: dict[Key, dict[int, float]] = {}
-    for sample, moving_ns in zip(samples, _moving_ns(samples), strict=True):
+    traced = _all_traced(samples)
+    for sample in samples:
+        moving_ns = _moving_ns(sample, traced=traced)
         if moving_ns <= 0:
             raise PageferryError(
                 "the clock stood still during a move",
@@ -191,6 +198,8 @@ def make_rows(bench: str, lines: Sequence[Line]) -> list[Row]:
     for key, series in rates.items():
         mine = [sample for sample in samples if _key(sample) == key]
         rows.append(_row(bench, key, mine, rates, series))
+    if not _all_traced(samples):
+        rows = [msgspec.structs.replace(row, futile_ns=None) for row in rows]
     return sorted(rows, key=_order)
 
 
@@ -232,7 +241,7 @@ def _row(
         cpu_bytes=None if _no_engine(engine) else _total([s.cpu_bytes for s in kernel]),
         share_offloaded=_share(engine_bytes, kernel),
         folios_per_batch=_per_batch(kernel),
-        futile_ns=spread(futile) if futile and len(futile) == len(demoted) else None,
+        futile_ns=spread(futile) if futile else None,
         stall_some_us=spread(some) if some else None,
         stall_full_us=spread(full) if full else None,
         pgdemote_kswapd=_total([s.pgdemote_kswapd for s in demoted]),

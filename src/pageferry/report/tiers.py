@@ -175,7 +175,7 @@ def _moved(result: Result, rows: Sequence[Row]) -> str:
     text = f"{about}\n\n{demotion(rows)}"
     if any(row.futile_ns is None for row in rows):
         text += (
-            "\n\nThis kernel's mm_migrate_pages cannot be traced: MB/s are of all that "
+            "\n\nIt was not traced when the last page had moved: MB/s are of all that "
             "reclaim\ndid, also of what it tried when nothing was left to demote."
         )
     if all(row.stall_some_us is None for row in rows):
