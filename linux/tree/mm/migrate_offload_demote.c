@@ -22,8 +22,7 @@
 
 /*
  * With each list, helpers have to be woken, and have nothing to do while its first
- * folio is unmapped and its last one is mapped.  The multi-generational LRU looks at
- * no more than 16 MiB in one go.
+ * folio is unmapped and its last one is mapped.
  */
 #define MIGRATE_DEMOTE_PAGES (SZ_64M >> PAGE_SHIFT)
 
@@ -35,12 +34,12 @@
 unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most)
 {
 	unsigned long nr = min(most, MIGRATE_DEMOTE_PAGES), wanted = 0;
-	size_t bytes = round_up((size_t)nr << PAGE_SHIFT, SZ_2M);
+	size_t bytes = round_up((size_t)nr << PAGE_SHIFT, PMD_SIZE);
 	struct migrate_engine *engine;
 	int idx;
 
 	/* Of one there is no question. */
-	if (bytes < 2 * SZ_2M)
+	if (bytes < 2 * PMD_SIZE)
 		return 0;
 	engine = migrate_engine_enter(MR_DEMOTION, &idx);
 	if (engine && READ_ONCE(migrate_offload_reasons) & BIT(MR_DEMOTION) &&
