@@ -4,6 +4,7 @@
  * proves nothing, so each one is shown something wrong.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +232,28 @@ static void test_settings(void)
 	unlink(path);
 }
 
+static void *take_signal(void *arg)
+{
+	sigset_t mask;
+	bool *any = arg;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	*any = !sigismember(&mask, SIGTERM) || !sigismember(&mask, SIGPIPE);
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	bool thread_does = true, main_does;
+	pthread_t thread;
+
+	check(thread_start(&thread, take_signal, &thread_does) &&
+		      !pthread_join(thread, NULL) && !thread_does,
+	      "thread: no signal ends up in it");
+	take_signal(&main_does);
+	check(main_does, "thread: signals still end up in the main thread");
+}
+
 /* Works on one node as well: the limit copies whatever it is given. */
 static void test_limit(void)
 {
@@ -373,6 +396,7 @@ int main(void)
 	test_histograms();
 	test_touching();
 	test_settings();
+	test_threads();
 	test_limit();
 	test_stalls();
 	test_last_moves();

@@ -10,6 +10,7 @@
 #ifndef PF_BENCH_H
 #define PF_BENCH_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,6 +66,7 @@ void settings_restore_after(void (*let_go)(void));
 void settings_restore_without(pid_t child);
 void settings_restore_on_exit(void);
 void settings_on_interrupt(void (*cleanup)(void));
+void settings_no_interrupt(void);
 
 /* memory.c: memory of a wanted folio size on a wanted node */
 #define PMD_BYTES (2UL << 20)
@@ -153,7 +155,8 @@ void module_load(const char *module);
 void machine_report(void);
 void machine_quiet(void);
 
-/* parallel.c: the work of filling and verifying, on every CPU */
+/* parallel.c: threads, and the work of filling and verifying, on every CPU */
+bool thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 void parallel_setup(const cpu_set_t *cpus, int caller_cpu);
 void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 		  void *arg);

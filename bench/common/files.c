@@ -167,16 +167,25 @@ static void on_interrupt(int sig)
 	_exit(128 + sig);
 }
 
+/* The last is for when nobody reads any longer what is written. */
+static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+
 void settings_on_interrupt(void (*cleanup)(void))
 {
 	struct sigaction sa = { .sa_handler = on_interrupt };
-	static const int sigs[] = { SIGINT, SIGTERM, SIGHUP };
 
 	interrupt_cleanup = cleanup;
 	/* A second signal must not cut the restoring short. */
 	sigfillset(&sa.sa_mask);
 	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)
 		sigaction(sigs[i], &sa, NULL);
+}
+
+/* In a child: what its parent pinned is not for it to put back. */
+void settings_no_interrupt(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)
+		signal(sigs[i], SIG_DFL);
 }
 
 void settings_restore_on_exit(void)

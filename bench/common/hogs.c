@@ -27,10 +27,7 @@ static _Noreturn void hog_main(int cpu, volatile uint64_t *counter,
 {
 	cpu_set_t cpus;
 
-	/* The parent's handlers would restore the parent's settings. */
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGHUP, SIG_DFL);
+	settings_no_interrupt();
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)

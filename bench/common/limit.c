@@ -154,8 +154,7 @@ uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 			.go = &go,
 			.nr_ready = &nr_ready,
 		};
-		if (i && pthread_create(&copiers[i].thread, NULL, copier_main,
-					&copiers[i]))
+		if (i && !thread_start(&copiers[i].thread, copier_main, &copiers[i]))
 			bench_die(BENCH_LACKING, "cannot start thread %u", i);
 	}
 	while (atomic_load(&nr_ready) != nr_threads - 1)

@@ -9,6 +9,7 @@
  * several times more slowly than the one that has filled the memory.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <sched.h>
 
 #include "bench.h"
@@ -35,6 +36,22 @@ void parallel_setup(const cpu_set_t *cpus, int caller_cpu)
 			worker_cpus[nr_workers++] = cpu;
 }
 
+/*
+ * A thread that no signal of the process ends up in: who handles it puts back
+ * what the main thread has pinned, and must not do so while that goes on.
+ */
+bool thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, old;
+	bool ok;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ok = !pthread_create(thread, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return ok;
+}
+
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
@@ -58,8 +75,7 @@ void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 			.index = i,
 			.nr = nr_workers,
 		};
-		if (pthread_create(&workers[i].thread, NULL, worker_main,
-				   &workers[i]))
+		if (!thread_start(&workers[i].thread, worker_main, &workers[i]))
 			bench_die(BENCH_LACKING, "cannot start thread %u", i);
 	}
 	work(arg, 0, nr_workers);

@@ -145,7 +145,7 @@ void toucher_start(struct toucher *t)
 	atomic_store(&t->phase, QUIET);
 	t->written = calloc(t->region->bytes / page_bytes(),
 			    sizeof(*t->written));
-	if (!t->written || pthread_create(&t->thread, NULL, toucher_main, t))
+	if (!t->written || !thread_start(&t->thread, toucher_main, t))
 		bench_die(BENCH_LACKING, "cannot start the thread that touches");
 	while (atomic_load(&t->phase) == QUIET)
 		sleep_ns(1000000);

@@ -59,7 +59,7 @@ bool tracing_set_event(const char *name, const char *value)
 }
 
 /*
- * Async-signal-safe.  Another thread may get the signal, and wait here for the one
+ * Async-signal-safe.  Another thread may end the program, and wait here for the one
  * that has a file open, for a second at most.
  */
 void tracing_close(void)

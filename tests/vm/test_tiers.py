@@ -238,7 +238,7 @@ STATE = (
 def test_settings_come_back_and_spoilt_bytes_are_found(
     in_vm: RunInVm, kernel_vm: BuiltKernel
 ) -> None:
-    """At the end, after a failed check and after a signal: one boot for all."""
+    """At the end, after a failed check and after signals: one boot for all."""
     demotion = build.build() / "demotion"
     words = "--total-bytes=2M --call-bytes=2M --parts=reclaim --sizes=4K --variants=cpu"
     script = f"""
@@ -248,6 +248,11 @@ def test_settings_come_back_and_spoilt_bytes_are_found(
         {demotion} {words} --rounds=1000 >/tmp/lines & child=$!
         until grep -q '"demotion", "engine"' /tmp/lines; do sleep 0.1; done
         kill -TERM $child; wait $child; echo "status $?"
+        {demotion} {words} --rounds=1000 >/tmp/lines & child=$!
+        until grep -q '"demotion", "engine"' /tmp/lines; do sleep 0.1; done
+        kill -QUIT $child; wait $child; echo "status $?"
+        {demotion} {words} --rounds=1000 | head -n 3 >/tmp/lines
+        echo "status ${{PIPESTATUS[0]}}"
         {demotion} {words} --rounds=1000 --pressure=max >/tmp/lines & child=$!
         until [ "$(cat /sys/fs/cgroup/pageferry-*/cgroup.procs 2>/dev/null |
                    wc -l)" = 2 ]; do :; done
@@ -260,6 +265,8 @@ def test_settings_come_back_and_spoilt_bytes_are_found(
     assert [line for line in lines if not line.startswith("{")] == [
         "status 1",
         "status 143",
+        "status 131",
+        "status 141",
         "status 143",
         "same",
     ], done.stderr
