@@ -15,6 +15,7 @@
 #include "common/latency.h"
 #include "common/limit.h"
 #include "common/tiers.h"
+#include "common/tracing.h"
 
 #define PAGE 4096
 
@@ -227,6 +228,9 @@ static void test_settings(void)
 	settings_restore();
 	setting_value(path, value, sizeof(value));
 	check(!strcmp(value, "12"), "setting: the first value comes back");
+	check(!tracing_knows_pids("/proc/self/ns/mnt") &&
+		      tracing_knows_pids("/nonexistent/file"),
+	      "tracing: only the first namespace has numbers for filters");
 	check(!setting_pin("/nonexistent/file", "1"),
 	      "setting: a missing file is reported");
 	unlink(path);

@@ -98,6 +98,22 @@ static bool instance_make(const char *place)
 	return ok;
 }
 
+/* The kernel's PROC_PID_INIT_INO, for the first namespace. */
+#define FIRST_PID_NS 0xeffffffcUL
+
+/*
+ * Filters take a task by its number there, which it only knows if it is there: by
+ * @path, its link to a namespace, or where the kernel has no others.
+ */
+bool tracing_knows_pids(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return errno == ENOENT;
+	return st.st_ino == FIRST_PID_NS;
+}
+
 /*
  * For an event such as "migrate/mm_migrate_pages", which is not enabled yet.  It
  * gets a small buffer: of many events, only the first or the last count here.
@@ -108,7 +124,8 @@ bool tracing_open(const char *name)
 	static const char *const places[] = { "/sys/kernel/tracing",
 					      "/sys/kernel/debug/tracing" };
 
-	if (!instance_make(places[0]) && !instance_make(places[1]))
+	if (!tracing_knows_pids("/proc/self/ns/pid") ||
+	    (!instance_make(places[0]) && !instance_make(places[1])))
 		return false;
 	event = name;
 	if (atexit(tracing_close))

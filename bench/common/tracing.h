@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+bool tracing_knows_pids(const char *path);
 bool tracing_open(const char *event);
 bool tracing_set(const char *name, const char *value);
 bool tracing_set_event(const char *name, const char *value);
