@@ -85,27 +85,6 @@ static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
 #define MIGRATE_EARLY_LESS 24
 
 /*
- * When two samples in a row are longer than expected, the shorter of them is
- * what is expected from now on: so that something has become slower is noticed
- * at once, and a single one that was held up by something else does not count.
- * Shorter ones count for a quarter.  Lost updates do no harm.
- */
-void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
-{
-	u64 old_ns = READ_ONCE(rate->ns);
-	u64 last_ns = READ_ONCE(rate->last_ns);
-
-	sample_ns = max(sample_ns, 1ULL);
-	WRITE_ONCE(rate->last_ns, sample_ns);
-	if (!old_ns)
-		WRITE_ONCE(rate->ns, sample_ns);
-	else if (sample_ns < old_ns)
-		WRITE_ONCE(rate->ns, old_ns - DIV_ROUND_UP(old_ns - sample_ns, 4));
-	else if (last_ns > old_ns)
-		WRITE_ONCE(rate->ns, min(sample_ns, last_ns));
-}
-
-/*
  * What is known of windows of folios of this order.  When somebody sets the limit,
  * all of it is forgotten: an engine that was left out is tried again.
  */

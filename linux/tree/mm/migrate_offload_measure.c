@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the CPU takes to copy a 2M folio: what is usual without any engine, and
- * with that the larger part of the default limit in time.
+ * What is expected, by what was timed.  And what the CPU takes to copy a 2M folio:
+ * what is usual without any engine, and with that the larger part of the default
+ * limit in time.
  */
 
 #include <linux/gfp.h>
 #include <linux/ktime.h>
+#include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/nodemask.h>
@@ -15,6 +17,27 @@
 #include "migrate_offload.h"
 
 #define MIGRATE_MEASURE_ROUNDS 7
+
+/*
+ * When two samples in a row are longer than expected, the shorter of them is
+ * what is expected from now on: so that something has become slower is noticed
+ * at once, and a single one that was held up by something else does not count.
+ * Shorter ones count for a quarter.  Lost updates do no harm.
+ */
+void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
+{
+	u64 old_ns = READ_ONCE(rate->ns);
+	u64 last_ns = READ_ONCE(rate->last_ns);
+
+	sample_ns = max(sample_ns, 1ULL);
+	WRITE_ONCE(rate->last_ns, sample_ns);
+	if (!old_ns)
+		WRITE_ONCE(rate->ns, sample_ns);
+	else if (sample_ns < old_ns)
+		WRITE_ONCE(rate->ns, old_ns - DIV_ROUND_UP(old_ns - sample_ns, 4));
+	else if (last_ns > old_ns)
+		WRITE_ONCE(rate->ns, min(sample_ns, last_ns));
+}
 
 /* The time that the CPU takes to copy a folio of this order, once. */
 static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
