@@ -472,6 +472,7 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst);
 /* mm/migrate_offload_helpers.c */
 unsigned long migrate_copy_nr_held(void);
 void migrate_copy_release(struct folio *src, struct folio *dst);
+bool migrate_on_any_cpu(void);
 
 /* mm/migrate_offload_hist.c */
 extern const struct attribute_group migrate_hist_group;

@@ -164,6 +164,30 @@ void migrate_allowed_cpus(struct cpumask *allowed)
 }
 EXPORT_SYMBOL_GPL(migrate_allowed_cpus);
 
+/*
+ * May somebody do the work of the current task who runs on any CPU?  Not if its
+ * cpuset leaves some out, nor if there is no memory to find out.  What the task
+ * was bound to, by sched_setaffinity(), does not bind others: but if it is on all
+ * CPUs so is its cpuset, and nobody has to wait for a lock to know.
+ *
+ * Context: task; takes a spinlock of cpusets.  The result is a hint.
+ */
+bool migrate_on_any_cpu(void)
+{
+	cpumask_var_t allowed;
+	bool all;
+
+	if (cpumask_subset(cpu_online_mask, &current->cpus_mask))
+		return true;
+	/* As the caller may hold locks, and is not to use up what is short. */
+	if (!alloc_cpumask_var(&allowed, __GFP_NOWARN | __GFP_NOMEMALLOC))
+		return false;
+	migrate_allowed_cpus(allowed);
+	all = cpumask_subset(cpu_online_mask, allowed);
+	free_cpumask_var(allowed);
+	return all;
+}
+
 /**
  * migrate_may_use_helpers - may others spend CPU time for the current task?
  *

@@ -16,9 +16,10 @@
  *
  * The worker does what the task would have done, so it must be allowed to: the
  * node is one that the task's cpuset has, its memory policy was asked before
- * the folio was isolated (mpol_misplaced()), and its CPU time is not limited,
- * as that of the worker is not.  It does not allocate where the task would not
- * have isolated, that is below the high watermark, and never reclaims.
+ * the folio was isolated (mpol_misplaced()), and neither its CPU time nor its
+ * CPUs are limited, as those of the worker are not.  It does not allocate where
+ * the task would not have isolated, that is below the high watermark, and never
+ * reclaims.
  *
  * Locks: that of a queue nests in those of page tables, and nothing in it.
  * Only tasks take it.
@@ -148,7 +149,7 @@ static bool migrate_promote_may_defer(const struct folio *folio, int nid)
 	if (folio_nr_pages(folio) >= MIGRATE_PROMOTE_BATCH_PAGES)
 		return false;
 	return node_isset(nid, cpuset_current_mems_allowed) &&
-		!cfs_bandwidth_limits(current);
+		!cfs_bandwidth_limits(current) && migrate_on_any_cpu();
 }
 
 /*

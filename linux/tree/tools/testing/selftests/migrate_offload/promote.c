@@ -303,6 +303,25 @@ TEST_F_TIMEOUT(promote, keeps_to_the_cpuset, TIMEOUT)
 	EXPECT_EQ(self->writer.lost, 0);
 }
 
+/* Who may not use all CPUs does all of it itself. */
+TEST_F_TIMEOUT(promote, works_for_itself_without_all_cpus, TIMEOUT)
+{
+	long long queued = promotion("queued_folios");
+	const char *why_not;
+	char cpu[16];
+
+	snprintf(cpu, sizeof(cpu), "%d", self->writer.cpu);
+	why_not = mo_cgroup_enter(self->cgroups, "+cpuset", "cpuset.cpus", cpu);
+	if (why_not)
+		SKIP(return, "%s", why_not);
+	writer_start(&self->writer);
+	EXPECT_LE(wait_for_promotion(&self->area, AREA_PAGES / 10),
+		  AREA_PAGES / 10);
+	writer_stop(&self->writer);
+	EXPECT_EQ(promotion("queued_folios"), queued);
+	EXPECT_EQ(self->writer.lost, 0);
+}
+
 /* A task whose CPU time is limited does all of it itself. */
 TEST_F_TIMEOUT(promote, works_for_itself_under_cpu_max, TIMEOUT)
 {
