@@ -226,6 +226,7 @@ static void learn_default_limit(struct options *o)
 			  o->cases[i].limit_us == LIMIT_DEFAULT;
 	if (!wanted)
 		return;
+	engine_limit_keep();
 	pin("max_unmapped_us", "default");
 	setting_value(OFFLOAD_DIR "/max_unmapped_us", o->default_limit,
 		      sizeof(o->default_limit));
@@ -262,6 +263,7 @@ static void apply(const struct options *o, const struct test_case *t)
 			  strerror(errno));
 	if (is_stock(&t->variant))
 		return;
+	engine_limit_keep();
 	if (t->limit_us == LIMIT_DEFAULT)
 		pin("max_unmapped_us", o->default_limit);
 	else

@@ -61,6 +61,7 @@ bool file_write(const char *path, const char *value);
 bool file_read_u64(const char *path, uint64_t *value);
 void setting_value(const char *path, char *buf, size_t size);
 bool setting_pin(const char *path, const char *value);
+void setting_keep(const char *path, const char *old);
 void settings_restore(void);
 void settings_restore_after(void (*let_go)(void));
 void settings_restore_without(pid_t child);

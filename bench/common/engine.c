@@ -2,6 +2,7 @@
 /* The kernel's choice of copy engine, through sysfs. */
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -118,18 +119,49 @@ static void pin_if_there(const char *path, const char *value)
 }
 
 /*
+ * One engine for all reasons, or none.  To choose the general one forgets those of
+ * reasons, so they are remembered first, and put back last.
+ */
+static void engines_of_reasons(void)
+{
+	glob_t files;
+
+	if (glob(OFFLOAD_DIR "/engine_of/*", 0, NULL, &files))
+		return;
+	for (size_t i = 0; i < files.gl_pathc; i++)
+		pin_if_there(files.gl_pathv[i], "default");
+	globfree(&files);
+}
+
+/*
  * What every variant needs: move_pages(2) among the reasons, and no second
  * look at each page, which is a test mode that costs time.
  */
 void engine_prepare(void)
 {
+	engines_of_reasons();
 	pin_if_there(OFFLOAD_DIR "/reasons", "all");
 	pin_if_there(OFFLOAD_DIR "/verify", "false");
+}
+
+/*
+ * Have the limit put back that is there now.  The number of the default would be a
+ * fixed limit from then on.
+ */
+void engine_limit_keep(void)
+{
+	char is_default[8];
+
+	setting_value(OFFLOAD_DIR "/max_unmapped_is_default", is_default,
+		      sizeof(is_default));
+	if (!strcmp(is_default, "true"))
+		setting_keep(OFFLOAD_DIR "/max_unmapped_us", "default");
 }
 
 /* For how long a folio may be out of reach; "0": for as long as it takes. */
 void engine_limit(const char *us)
 {
+	engine_limit_keep();
 	pin_if_there(OFFLOAD_DIR "/max_unmapped_us", us);
 }
 

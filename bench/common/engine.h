@@ -24,6 +24,7 @@ bool is_stock(const struct variant *v);
 void engine_check(const struct variant *v);
 void engine_prepare(void);
 void engine_allow_large(void);
+void engine_limit_keep(void);
 void engine_limit(const char *us);
 void engine_select(const struct variant *v);
 bool engine_copied_bytes(const struct variant *v, uint64_t *bytes);

@@ -11,7 +11,7 @@
 
 #include "bench.h"
 
-#define MAX_SETTINGS 48
+#define MAX_SETTINGS 64
 
 struct setting {
 	char path[128];
@@ -88,7 +88,8 @@ void setting_value(const char *path, char *buf, size_t size)
 	}
 }
 
-static bool setting_remember(const char *path)
+/* @old, or what is there now if that is NULL. */
+static bool setting_remember(const char *path, const char *old)
 {
 	struct setting *s = &settings[nr_settings];
 
@@ -99,7 +100,10 @@ static bool setting_remember(const char *path)
 		bench_die(BENCH_FAILED, "too many settings to put back at %s",
 			  path);
 	strcpy(s->path, path);
-	setting_value(path, s->old, sizeof(s->old));
+	if (old)
+		snprintf(s->old, sizeof(s->old), "%s", old);
+	else
+		setting_value(path, s->old, sizeof(s->old));
 	if (!s->old[0])
 		return false;
 	nr_settings++;
@@ -114,12 +118,18 @@ bool setting_pin(const char *path, const char *value)
 {
 	char now[sizeof(settings[0].old)];
 
-	if (!setting_remember(path))
+	if (!setting_remember(path, NULL))
 		return false;
 	setting_value(path, now, sizeof(now));
 	if (!strcmp(now, value))
 		return true;
 	return file_write(path, value);
+}
+
+/* When settings are put back this one gets @old, whatever is there now. */
+void setting_keep(const char *path, const char *old)
+{
+	setting_remember(path, old);
 }
 
 /* @let_go, async-signal-safe, is called before settings are put back. */

@@ -50,7 +50,7 @@ OFFLOAD = "/sys/kernel/mm/migrate_offload"
 # What the program pins, and what it keeps.
 STATE = (
     "cat /proc/sys/vm/compaction_proactiveness "
-    f"{OFFLOAD}/engine {OFFLOAD}/max_unmapped_us; "
+    f"{OFFLOAD}/engine {OFFLOAD}/max_unmapped_is_default; "
     "cat /sys/kernel/debug/migrate_compact_test/{allocated,drained}"
 )
 

@@ -207,6 +207,48 @@ def test_no_more_is_demoted_than_without_an_engine(
     assert set(moved) <= {24 * MIB // 4096, 26 * MIB // 4096}
 
 
+_COUNTED = ("kswapd", "direct", "by the engine", "by the CPU")
+
+
+@pytest.mark.parametrize("lru", ["n", "y"])
+def test_a_node_that_is_full_is_demoted_through_an_engine(
+    in_vm: RunInVm, kernel_vm: BuiltKernel, lru: str
+) -> None:
+    """By kswapd, and by tasks that cannot wait for it."""
+    hold = build.build() / "hold"
+    reasons = f"{OFFLOAD}/stats/reasons/demotion"
+    script = f"""
+        echo true >/sys/kernel/mm/numa/demotion_enabled
+        echo {lru} >{LRU_GEN}; echo cpu >{OFFLOAD}/engine
+        count() {{
+            awk '/pgdemote_(kswapd|direct)/ {{ print $2 }}' /proc/vmstat
+            cat {reasons}/engine_bytes {reasons}/cpu_bytes
+        }}
+        free=$(awk '/MemFree/ {{ print int($4 / 1024) }}' \
+               /sys/devices/system/node/node0/meminfo)
+        mkfifo /tmp/words
+        {hold} -b $(((free - 96) / 2 * 2))M -s 2M -n 0 </tmp/words >/tmp/said & first=$!
+        exec 3>/tmp/words
+        until grep -qs ready /tmp/said; do kill -0 $first || exit; sleep 0.1; done
+        count >/tmp/before
+        {hold} -b 128M -s 4K -n 0 </dev/null >/tmp/said-other || exit
+        count | paste -d' ' - /tmp/before
+        echo verify >&3; exec 3>&-; wait $first; echo "status $?"; cat /tmp/said
+    """
+    done = in_vm(kernel_vm, "bash", "-c", script, topology="tiered")
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    rows = [line.split() for line in lines[: len(_COUNTED)]]
+    counted = {
+        name: int(after) - int(before)
+        for name, (after, before) in zip(_COUNTED, rows, strict=True)
+    }
+    assert "status 0" in lines, lines
+    assert counted["kswapd"] > 0, counted
+    assert counted["by the engine"] >= 32 * MIB, counted
+    assert counted["by the CPU"] < counted["by the engine"] / 10, counted
+
+
 def test_hot_memory_is_promoted_through_an_engine(
     kernel_vm: BuiltKernel, tmp_path: Path
 ) -> None:
@@ -230,7 +272,8 @@ def test_hot_memory_is_promoted_through_an_engine(
 # What the programs pin, and what they make.
 STATE = (
     "cat /sys/kernel/mm/numa/demotion_enabled /proc/sys/kernel/numa_balancing "
-    "/sys/kernel/mm/migrate_offload/engine /sys/fs/cgroup/cgroup.subtree_control; "
+    f"{OFFLOAD}/engine {OFFLOAD}/engine_of/demotion "
+    f"{OFFLOAD}/max_unmapped_is_default /sys/fs/cgroup/cgroup.subtree_control; "
     "ls -d /sys/fs/cgroup/pageferry-* 2>&1; ls /sys/kernel/tracing/instances"
 )
 
@@ -240,10 +283,15 @@ def test_settings_come_back_and_spoilt_bytes_are_found(
 ) -> None:
     """At the end, after a failed check and after signals: one boot for all."""
     demotion = build.build() / "demotion"
-    words = "--total-bytes=2M --call-bytes=2M --parts=reclaim --sizes=4K --variants=cpu"
+    words = "--total-bytes=2M --call-bytes=2M --parts=reclaim --sizes=4K --variants"
+    stock = f"{words}=stock"
+    words += "=cpu"
     script = f"""
         echo 1 >/proc/sys/kernel/numa_balancing
+        echo cpu >{OFFLOAD}/engine_of/demotion
         ({STATE}) >/tmp/before
+        {demotion} {stock} --rounds=1 --max-unmapped-us=4321; echo "status $?"
+        echo "by an engine: $(cat {OFFLOAD}/stats/reasons/demotion/engine_folios)"
         {demotion} {words} --rounds=1 --sabotage=content; echo "status $?"
         {demotion} {words} --rounds=1000 >/tmp/lines & child=$!
         until grep -q '"demotion", "engine"' /tmp/lines; do sleep 0.1; done
@@ -263,6 +311,8 @@ def test_settings_come_back_and_spoilt_bytes_are_found(
     done = in_vm(kernel_vm, "bash", "-mc", script, topology="tiered")
     lines = done.stdout.splitlines()
     assert [line for line in lines if not line.startswith("{")] == [
+        "status 0",
+        "by an engine: 0",
         "status 1",
         "status 143",
         "status 131",

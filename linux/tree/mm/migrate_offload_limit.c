@@ -488,6 +488,18 @@ static ssize_t max_unmapped_us_store(struct kobject *kobj,
 static struct kobj_attribute max_unmapped_us_attr =
 	__ATTR_RW(max_unmapped_us);
 
+static ssize_t max_unmapped_is_default_show(struct kobject *kobj,
+					    struct kobj_attribute *attr,
+					    char *buf)
+{
+	migrate_limit_prepare();
+	return sysfs_emit(buf, "%s\n",
+			  READ_ONCE(usual_copy_ns) ? "true" : "false");
+}
+
+static struct kobj_attribute max_unmapped_is_default_attr =
+	__ATTR_RO(max_unmapped_is_default);
+
 static ssize_t store_uint(const char *buf, size_t count, unsigned int *value,
 			  unsigned int max)
 {
@@ -557,6 +569,7 @@ static struct kobj_attribute streaming_attr = __ATTR_RW(streaming);
 
 static struct attribute *migrate_limit_attrs[] = {
 	&max_unmapped_us_attr.attr,
+	&max_unmapped_is_default_attr.attr,
 	&max_batch_pages_attr.attr,
 	&max_windows_attr.attr,
 	&streaming_attr.attr,
