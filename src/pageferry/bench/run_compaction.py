@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pageferry import __version__, output
+from pageferry.bench import writes
 from pageferry.bench.compaction import CompactionPlan, describe_size, make_rows
 from pageferry.bench.execute import Program, execute, shown
 from pageferry.bench.layouts import boots, noted
@@ -24,14 +25,11 @@ _MEASUREMENT_S = 60.0
 _TIMEOUT_BASE_S = 300.0
 
 _WRITES = (
-    "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine,batch_ptes}",
-    "write /sys/module/mtcopy/parameters/max_threads",
-    "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
-    "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
+    *writes.ENGINES,
+    writes.OTHER_MIGRATION,
     "write /proc/sys/vm/{compaction_proactiveness,percpu_pagelist_high_fraction}",
-    "restore all of them",
-    "write /sys/kernel/debug/migrate_compact_test/{node,count,drain,run,free}",
 )
+_MODULE = "write /sys/kernel/debug/migrate_compact_test/{node,count,drain,run,free}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,10 @@ def dry_run(job: Job) -> list[str]:
     takes = f"map {describe_size(plan)} on node {plan.node}, and free every other page"
     steps = ["build the programs in bench/"]
     if job.topology is None:
-        steps += ["on this machine: " + shlex.join(program), *_WRITES, takes]
+        steps += ["on this machine: " + shlex.join(program), *_WRITES]
+        steps += writes.of_limit(plan.max_unmapped_us)
+        steps += writes.of_rate(plan.channel_percent)
+        steps += ["restore all of them", _MODULE, takes]
         steps.append("take all free blocks of 2M there, for the time of a measurement")
     else:
         steps += describe(plan_build(job.kernel))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pageferry import __version__, output
-from pageferry.bench import latency_checks, latency_plans
+from pageferry.bench import latency_checks, latency_plans, writes
 from pageferry.bench.execute import Program, execute, shown
 from pageferry.bench.latency import Plan
 from pageferry.bench.latency_plans import CheckPlan
@@ -55,16 +55,15 @@ def dry_run(job: Job) -> list[str]:
     if job.topology is None:
         steps.append("on this machine: " + shlex.join(program))
         steps += [
-            "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine,measure}",
+            *writes.ENGINES,
+            "write /sys/kernel/mm/migrate_offload/measure",
             "write /sys/kernel/mm/migrate_offload/"
             "{max_unmapped_us,max_batch_pages,max_windows,streaming}",
-            "write /sys/module/mtcopy/parameters/max_threads",
-            "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
             "write /sys/module/dcbm/parameters/timeout_ms, where channels get slow",
-            "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
-            "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
+            writes.FOLIO_SIZES,
+            writes.OTHER_MIGRATION,
             "restore all of them",
-            "trace mm_migrate_first_folio in an instance of tracefs of its own",
+            writes.TRACING,
         ]
     else:
         steps += describe(plan_build(job.kernel))

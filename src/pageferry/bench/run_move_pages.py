@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from pageferry import __version__, output
+from pageferry.bench import writes
 from pageferry.bench.execute import Program, execute, shown
 from pageferry.bench.layouts import boots, noted
 from pageferry.bench.lines import Measurement, settings
@@ -55,11 +56,10 @@ def dry_run(job: Job) -> list[str]:
     if job.topology is None:
         steps.append("on this machine: " + shlex.join(program))
         steps += [
-            "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine}",
-            "write /sys/module/mtcopy/parameters/max_threads",
-            "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
-            "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
-            "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
+            *writes.ENGINES,
+            writes.FOLIO_SIZES,
+            writes.OTHER_MIGRATION,
+            *writes.of_limit(job.plan.max_unmapped_us),
             *(_POOLS if job.plan.bench == HUGETLB else ()),
             *(_TIMEOUT if max(job.plan.sizes) > PMD_BYTES else ()),
             "restore all of them",

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from pageferry import __version__, output
+from pageferry.bench import writes
 from pageferry.bench.execute import Program, execute, shown
 from pageferry.bench.layouts import boots, noted
 from pageferry.bench.lines import (
@@ -26,16 +27,11 @@ _TIMEOUT_BASE_S = 300.0
 # Each measurement of promotion waits until the kernel has looked at the memory.
 _PROMOTION_S = 60.0
 
-_WRITES = (
-    "write /sys/kernel/mm/migrate_offload/{reasons,verify,engine,batch_ptes}",
-    "write /sys/module/mtcopy/parameters/max_threads",
-    "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
-    "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled",
-    "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag",
-)
+_WRITES = (*writes.ENGINES, writes.FOLIO_SIZES, writes.OTHER_MIGRATION)
 _WRITES_DEMOTION = (
     "write /sys/kernel/mm/numa/demotion_enabled",
     "make a cgroup /sys/fs/cgroup/pageferry-PID, and remove it",
+    writes.TRACING,
     "with --pressure max: write /proc/sys/kernel/printk, and have the kernel kill",
     "children of the benchmark for want of memory in that cgroup",
 )
@@ -76,7 +72,8 @@ def dry_run(job: Job) -> list[str]:
     if job.topology is None:
         own = _WRITES_PROMOTION if plan.bench == PROMOTION else _WRITES_DEMOTION
         steps.append("on this machine: " + shlex.join(program))
-        steps += [*_WRITES, *own, "restore all of them"]
+        steps += [*_WRITES, *writes.of_limit(plan.max_unmapped_us), *own]
+        steps.append("restore all of them")
     else:
         steps += describe(plan_build(job.kernel))
         steps.append(boots(job.topology, job.layouts))

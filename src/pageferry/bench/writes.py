@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the programs of bench/ write on a live machine, for --dry-run."""
+
+from __future__ import annotations
+
+_OFFLOAD = "write /sys/kernel/mm/migrate_offload"
+
+# With whatever engines a plan has.
+ENGINES = (
+    f"{_OFFLOAD}/{{reasons,verify,engine,batch_ptes}}, engine_of/*",
+    "write /sys/module/mtcopy/parameters/max_threads",
+    "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
+)
+FOLIO_SIZES = "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled"
+OTHER_MIGRATION = "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag"
+# Where a tracepoint is read: see bench/common/tracing.c.
+TRACING = "make an instance of tracefs, with options/record-cmd off, and remove it"
+
+
+def of_limit(max_unmapped_us: int | None) -> list[str]:
+    """Say what is written for --max-unmapped-us."""
+    return [] if max_unmapped_us is None else [f"{_OFFLOAD}/max_unmapped_us"]
+
+
+def of_rate(channel_percent: int) -> list[str]:
+    """Say what is written for --channel-percent."""
+    if not channel_percent:
+        return []
+    return ["write /sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps"]
