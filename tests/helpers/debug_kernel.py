@@ -98,6 +98,7 @@ _CALLERS = {
     "mtcopy": "modprobe mtcopy && ENGINE=mtcopy ./callers; rmmod mtcopy",
     # Late ones would count as failed, too, and a busy host can make any of them late.
     "dcbm": _FAILING_DCBM.format(command="./callers", more=" timeout_ms=20000"),
+    "all faults": str(_SUITE / "callers_faults.sh"),
 }
 
 _POSTED = """\

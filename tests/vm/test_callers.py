@@ -7,6 +7,8 @@ descriptor in seven fails.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from helpers import guests
@@ -17,7 +19,14 @@ _ENGINES = ("mtcopy", "dcbm")
 # All that this machine has; nothing of it may be skipped. DAMON has its own tests.
 _CALLERS = (
     *("move_pages", "mbind", "migrate_pages", "cpuset", "demotion"),
-    *("numa_balancing", "compaction", "hot_unplug", "longterm_pin", "contig_alloc"),
+    *(
+        "demotion_other_lru",
+        "numa_balancing",
+        "compaction",
+        "hot_unplug",
+        "longterm_pin",
+        "contig_alloc",
+    ),
 )
 _OFFLOADED = tuple(f"caller.{caller}.is_offloaded" for caller in _CALLERS)
 _TESTS = (
@@ -55,6 +64,28 @@ def test_some_descriptors_failed_and_most_did_not(tiered_run: guests.Steps) -> N
     (counts,) = [line for line in lines if line.startswith("COUNTS ")]
     migrated, failed = (int(number) for number in counts.split()[1:])
     assert migrated > failed > 0
+
+
+@pytest.mark.parametrize("name", _OFFLOADED)
+def test_no_fault_of_a_channel_loses_anything(
+    tiered_run: guests.Steps, name: str
+) -> None:
+    tiered_run.passes("all faults", name)
+
+
+_HITS = (
+    *("by the engine", "not by it", "errors", "late", "interrupts lost"),
+    *("terminated", "refused"),
+)
+
+
+@pytest.mark.parametrize("what", _HITS)
+def test_faults_of_all_kinds_hit(tiered_run: guests.Steps, what: str) -> None:
+    said = tiered_run.text("all faults")
+    (count,) = re.findall(rf"^# (?:.*, )?{what} (\d+)", said, re.MULTILINE)
+    assert int(count) > 0
+    (times,) = re.findall(r"^# the second device went (\d+) times", said, re.MULTILINE)
+    assert int(times) > 0
 
 
 def test_the_kernel_had_nothing_to_complain_about(tiered_run: guests.Steps) -> None:

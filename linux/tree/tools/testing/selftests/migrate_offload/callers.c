@@ -68,6 +68,11 @@ FIXTURE_VARIANT_ADD(caller, demotion)
 	.caller = &mo_demotion,
 };
 
+FIXTURE_VARIANT_ADD(caller, demotion_other_lru)
+{
+	.caller = &mo_demotion_other_lru,
+};
+
 FIXTURE_VARIANT_ADD(caller, numa_balancing)
 {
 	.caller = &mo_numa_balancing,

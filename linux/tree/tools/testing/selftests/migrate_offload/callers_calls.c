@@ -25,10 +25,13 @@
 
 #define PATH_CGROUP "/sys/fs/cgroup"
 #define PATH_DEMOTION "/sys/kernel/mm/numa/demotion_enabled"
+#define PATH_LRU_GEN "/sys/kernel/mm/lru_gen/enabled"
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
 
 #define SMALL_BYTES (SZ_1M / 2)
 #define NR_LARGE 2
+/* Enough for an engine to be given several at once. */
+#define NR_DEMOTED 8
 /* A page may have a reference more for a moment. */
 #define MAX_TRIES 20
 #define BALANCING_LIMIT_S 120
@@ -47,14 +50,19 @@ static struct node_mask mask_of(int node)
 }
 
 /* Small folios and large ones, all of which have to move to the second node. */
-static const char *map_both(struct mo_trip *trip)
+static const char *map_so_many(struct mo_trip *trip, unsigned int nr_large)
 {
 	const char *why_not = mo_trip_map(trip, SMALL_BYTES, SZ_4K);
 
 	if (!why_not)
-		why_not = mo_trip_map(trip, NR_LARGE * SZ_2M, SZ_2M);
+		why_not = mo_trip_map(trip, nr_large * SZ_2M, SZ_2M);
 	trip->to = mo_nodes[1];
 	return why_not;
+}
+
+static const char *map_both(struct mo_trip *trip)
+{
+	return map_so_many(trip, NR_LARGE);
 }
 
 static void go_by_move_pages(struct mo_trip *trip)
@@ -228,7 +236,7 @@ static const char *prepare_demotion(struct mo_trip *trip)
 	if (has_word("/proc/swaps", "/"))
 		group_write("memory.swap.max", "0");
 	group_write("cgroup.procs", "0");
-	why_not = map_both(trip);
+	why_not = map_so_many(trip, NR_DEMOTED);
 	/* What is written to all the time is not cold. */
 	trip->must_move /= 2;
 	return why_not;
@@ -236,7 +244,7 @@ static const char *prepare_demotion(struct mo_trip *trip)
 
 static void go_by_reclaim(struct mo_trip *trip)
 {
-	unsigned long pages = (SMALL_BYTES + NR_LARGE * SZ_2M) / SZ_4K;
+	unsigned long pages = (SMALL_BYTES + NR_DEMOTED * SZ_2M) / SZ_4K;
 	unsigned int n, tries;
 	char path[128];
 
@@ -248,8 +256,11 @@ static void go_by_reclaim(struct mo_trip *trip)
 		for (n = 0; n < trip->nr_areas; n++)
 			madvise(trip->areas[n].mem, trip->areas[n].bytes,
 				MADV_COLD);
-		/* -EAGAIN: not as much as that. */
-		mo_try_write(path, "4M");
+		/*
+		 * A quarter at a time, which is more than there is, so all large
+		 * folios at once, with an engine.  -EAGAIN: not as much as that.
+		 */
+		mo_try_write(path, "128M");
 	}
 	mo_write(PATH_DEMOTION, demotion_was);
 }
@@ -259,6 +270,33 @@ const struct mo_caller mo_demotion = {
 	.prepare = prepare_demotion,
 	.go = go_by_reclaim,
 	.finish = leave_group,
+};
+
+static char lru_gen_was[16];
+
+/* The same with the other kind of LRU lists, whichever this kernel has now. */
+static const char *prepare_other_lru(struct mo_trip *trip)
+{
+	if (!mo_exists(PATH_LRU_GEN))
+		return "only one kind of LRU lists in this kernel";
+	mo_read(PATH_LRU_GEN, lru_gen_was, sizeof(lru_gen_was));
+	mo_write(PATH_LRU_GEN, strtoul(lru_gen_was, NULL, 0) ? "n" : "y");
+	return prepare_demotion(trip);
+}
+
+static void leave_other_lru(struct mo_trip *trip)
+{
+	leave_group(trip);
+	if (lru_gen_was[0])
+		mo_write(PATH_LRU_GEN, lru_gen_was);
+	lru_gen_was[0] = '\0';
+}
+
+const struct mo_caller mo_demotion_other_lru = {
+	.reason = "demotion",
+	.prepare = prepare_other_lru,
+	.go = go_by_reclaim,
+	.finish = leave_other_lru,
 };
 
 /* On which of them is a fault to say that memory should be on the first node? */

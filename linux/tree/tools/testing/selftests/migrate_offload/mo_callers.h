@@ -85,6 +85,7 @@ extern const struct mo_caller mo_mbind_call;
 extern const struct mo_caller mo_migrate_pages_call;
 extern const struct mo_caller mo_cpuset;
 extern const struct mo_caller mo_demotion;
+extern const struct mo_caller mo_demotion_other_lru;
 extern const struct mo_caller mo_numa_balancing;
 
 /* For the sake of physical memory: callers_zones.c. */

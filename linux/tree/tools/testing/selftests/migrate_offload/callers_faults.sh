@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Everybody who has memory migrate, with DMA channels that fail in all ways that
+# dmasim knows: descriptors fail, stall, are late, lose their interrupt or are
+# refused, a channel is dead now and then, and one of two devices comes and goes.
+# Channels that dcbm has given up are put to use again.  No byte may be wrong.
+#
+#	callers_faults.sh [TEST...]	as "callers" takes them
+#
+# To be run where "callers" is.  The modules dmasim and dcbm must not be loaded.
+
+dcbm=/sys/module/dcbm
+dmasim=/sys/kernel/debug/dmasim
+driver=/sys/bus/platform/drivers/dmasim
+timeout_ms=400
+stop=$(mktemp)
+
+# set_chan CHANNEL FILE NUMBER [FILE NUMBER...]
+set_chan()
+{
+	chan=$dmasim/$1
+	shift
+	while [ $# -ge 2 ]; do
+		echo "$2" >"$chan/$1"
+		shift 2
+	done
+}
+
+arm_first()
+{
+	set_chan dmasim.0/chan0 fail_every 7 stall_every 23
+	set_chan dmasim.0/chan1 late_ms $((3 * timeout_ms)) late_every 19 \
+		lose_irq_every 11 refuse_every 5
+}
+
+arm_second()
+{
+	set_chan dmasim.1/chan0 fail_every 5
+}
+
+# All that was given up may copy again: what these channels are told, they do.
+reuse_channels()
+{
+	for chan in $dcbm/channels/*; do
+		read -r state <"$chan/state" || continue
+		case $state in
+		retired*) echo 1 >"$chan/reset" ;;
+		esac
+	done 2>/dev/null
+}
+
+# In the middle of whatever it is at.
+second_comes_and_goes()
+{
+	echo 1 >$dmasim/dmasim.1/vanish
+	sleep 0.1
+	echo dmasim.1 >$driver/unbind
+	echo dmasim.1 >$driver/bind
+	arm_second
+	# dcbm takes channels when it is told how many.
+	echo 16 >$dcbm/nr_dma_chan
+}
+
+# Until the file is gone.
+keep_going()
+{
+	turn=0
+	while [ -e "$stop" ]; do
+		sleep 0.3
+		reuse_channels
+		turn=$((turn + 1))
+		[ $((turn % 4)) -ne 0 ] || set_chan dmasim.0/chan0 dead 1
+		[ $((turn % 4)) -ne 1 ] || set_chan dmasim.0/chan0 dead 0
+		[ $((turn % 8)) -ne 0 ] || second_comes_and_goes
+	done
+	set_chan dmasim.0/chan0 dead 0
+	echo "# the second device went $((turn / 8)) times"
+}
+
+# sum FILE...: of what these contain.
+sum()
+{
+	total=0
+	for file in "$@"; do
+		read -r number <"$file" && total=$((total + number))
+	done
+	echo $total
+}
+
+modprobe dmasim devices=2 channels=2 && modprobe dcbm trust_terminate=dmasim \
+	max_failures=1000000 timeout_ms=$timeout_ms || {
+	echo "1..0 # SKIP needs the modules dmasim and dcbm"
+	exit 4
+}
+echo 1 >$dcbm/threshold
+echo 1 >$dcbm/offloading
+arm_first
+arm_second
+keep_going &
+if [ $# -gt 0 ]; then
+	ENGINE=dcbm ./callers "$@"
+else
+	ENGINE=dcbm ./callers -t is_offloaded
+fi
+status=$?
+rm "$stop"
+wait
+first=$dmasim/dmasim.0
+echo "# by the engine $(sum $dcbm/folios_migrated), not by it" \
+	"$(sum $dcbm/folios_failures), held $(sum $dcbm/held_folios)"
+echo "# errors $(sum $first/chan*/errors), late $(sum $first/chan*/late)," \
+	"interrupts lost $(sum $first/chan*/lost_irqs)," \
+	"terminated $(sum $first/chan*/terminated)," \
+	"refused $(sum $first/chan*/refused)"
+echo none >/sys/kernel/mm/migrate_offload/engine
+rmmod dcbm dmasim || status=1
+exit $status
