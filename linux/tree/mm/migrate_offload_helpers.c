@@ -165,17 +165,19 @@ void migrate_allowed_cpus(struct cpumask *allowed)
 EXPORT_SYMBOL_GPL(migrate_allowed_cpus);
 
 /*
- * May somebody do the work of the current task who runs on any CPU?  Not if its
- * cpuset leaves some out, nor if there is no memory to find out.  What the task
- * was bound to, by sched_setaffinity(), does not bind others: but if it is on all
- * CPUs so is its cpuset, and nobody has to wait for a lock to know.
+ * May somebody do the work of the current task who runs on any CPU, but for
+ * isolated ones?  Not if its cpuset leaves some out, nor if there is no memory to
+ * find out.  What the task was bound to, by sched_setaffinity(), does not bind
+ * others: but if it is on all CPUs so is its cpuset, and nobody has to wait for a
+ * lock to know.
  *
  * Context: task; takes a spinlock of cpusets.  The result is a hint.
  */
 bool migrate_on_any_cpu(void)
 {
 	cpumask_var_t allowed;
-	bool all;
+	bool all = true;
+	int cpu;
 
 	if (cpumask_subset(cpu_online_mask, &current->cpus_mask))
 		return true;
@@ -183,7 +185,9 @@ bool migrate_on_any_cpu(void)
 	if (!alloc_cpumask_var(&allowed, __GFP_NOWARN | __GFP_NOMEMALLOC))
 		return false;
 	migrate_allowed_cpus(allowed);
-	all = cpumask_subset(cpu_online_mask, allowed);
+	/* In the mask of who is in no partition there are no CPUs of partitions. */
+	for_each_cpu_andnot(cpu, cpu_online_mask, allowed)
+		all &= cpu_is_isolated(cpu);
 	free_cpumask_var(allowed);
 	return all;
 }

@@ -149,7 +149,7 @@ static bool migrate_promote_may_defer(const struct folio *folio, int nid)
 	if (folio_nr_pages(folio) >= MIGRATE_PROMOTE_BATCH_PAGES)
 		return false;
 	return node_isset(nid, cpuset_current_mems_allowed) &&
-		!cfs_bandwidth_limits(current) && migrate_on_any_cpu();
+		!cfs_bandwidth_limits(current);
 }
 
 /*
@@ -224,7 +224,8 @@ bool __migrate_promote_defer(struct folio *folio, int nid)
 	engine = migrate_engine_enter(MR_NUMA_MISPLACED, &idx);
 	if (engine &&
 	    (READ_ONCE(migrate_offload_reasons) & BIT(MR_NUMA_MISPLACED)) &&
-	    migrate_promote_pays(q, engine, batch_pages))
+	    migrate_promote_pays(q, engine, batch_pages) &&
+	    migrate_on_any_cpu())
 		deferred = migrate_promote_add(q, folio, batch_pages);
 	migrate_engine_exit(idx);
 	return deferred;
