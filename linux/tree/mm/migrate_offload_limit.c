@@ -470,19 +470,27 @@ static ssize_t max_unmapped_us_store(struct kobject *kobj,
 {
 	bool measured = sysfs_streq(buf, "default");
 	unsigned int us = 0;
+	u64 usual_ns = 0;
 	int ret;
 
 	ret = measured ? 0 : kstrtouint(buf, 0, &us);
 	if (ret)
 		return ret;
 	mutex_lock(&limit_lock);
-	if (!measured)
+	if (measured)
+		usual_ns = migrate_measure_usual_ns();
+	else
 		WRITE_ONCE(max_unmapped_us, us);
-	WRITE_ONCE(usual_copy_ns, measured ? migrate_measure_usual_ns() : 0);
-	limit_is_set = true;
-	WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
+	/* Without memory to find out everything stays as it is. */
+	if (measured && !usual_ns) {
+		ret = -ENOMEM;
+	} else {
+		WRITE_ONCE(usual_copy_ns, usual_ns);
+		limit_is_set = true;
+		WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
+	}
 	mutex_unlock(&limit_lock);
-	return count;
+	return ret ?: count;
 }
 
 static struct kobj_attribute max_unmapped_us_attr =
