@@ -263,6 +263,7 @@ static volatile pid_t victim;
 /* A child that waits for a byte, and then wants more than there may be. */
 static pid_t victim_start(const struct region *r, int *go)
 {
+	sigset_t all, old;
 	int ends[2];
 	pid_t pid;
 	char *area;
@@ -274,7 +275,14 @@ static pid_t victim_start(const struct region *r, int *go)
 			  strerror(errno));
 	if (pipe(ends))
 		bench_die(BENCH_FAILED, "pipe: %s", strerror(errno));
+	/* No interrupt may find a child that is not known yet. */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
 	pid = fork();
+	if (!pid)
+		settings_no_interrupt();
+	victim = pid > 0 ? pid : 0;
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (pid < 0)
 		bench_die(BENCH_FAILED, "fork: %s", strerror(errno));
 	if (pid) {
@@ -318,7 +326,6 @@ static bool demote_by_max(const struct region *r, struct sample *s)
 	pid_t pid;
 
 	pid = victim_start(r, &go);
-	victim = pid;
 	last_move_arm(pid, r->folio_bytes == PMD_BYTES);
 	if (!cgroup_read_u64("memory.current", &current))
 		bench_die(BENCH_FAILED, "cannot read memory.current: %s",

@@ -140,6 +140,8 @@ static void engines_of_reasons(void)
 void engine_prepare(void)
 {
 	engines_of_reasons();
+	/* To put back dcbm's settings may choose it. */
+	setting_keep(OFFLOAD_DIR "/engine", NULL);
 	pin_if_there(OFFLOAD_DIR "/reasons", "all");
 	pin_if_there(OFFLOAD_DIR "/verify", "false");
 }

@@ -126,7 +126,7 @@ bool setting_pin(const char *path, const char *value)
 	return file_write(path, value);
 }
 
-/* When settings are put back this one gets @old, whatever is there now. */
+/* When settings are put back this one gets @old, or if NULL what is there now. */
 void setting_keep(const char *path, const char *old)
 {
 	setting_remember(path, old);

@@ -47,6 +47,8 @@ static pid_t share_with_child(void)
 
 	if (pid < 0)
 		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
+	if (!pid)
+		settings_no_interrupt();
 	while (!pid)
 		pause();
 	return pid;
