@@ -14,6 +14,7 @@ import pytest
 from helpers.bench_data import result
 from helpers.compaction_data import busy, compaction
 from helpers.golden_files import check_golden
+from pageferry.bench import run_compaction
 from pageferry.bench.compaction import (
     CompactionPlan,
     make_rows,
@@ -23,6 +24,7 @@ from pageferry.bench.compaction import (
 from pageferry.bench.lines import Compaction, Line, parse_line
 from pageferry.bench.run_compaction import warn_of_few
 from pageferry.errors import PageferryError
+from pageferry.kernel.build import BuildRequest
 from pageferry.report.compaction import render, render_published
 from pageferry.results.schema import Row
 
@@ -267,3 +269,17 @@ def test_table() -> None:
     text = render(msgspec.structs.replace(drawn, settings=settings))
     text += "\n\n" + render_published()
     check_golden(GOLDEN / "bench-compaction.txt", text + "\n")
+
+
+def test_what_is_written_on_a_live_machine_is_said() -> None:
+    job = run_compaction.Job(
+        plan=plan(max_unmapped_us=4000, channel_percent=175),
+        topology=None,
+        kernel=BuildRequest(),
+        command=(),
+    )
+    said = "\n".join(run_compaction.dry_run(job))
+    for written in ("engine_of/*", "max_unmapped_us", "chan*/bandwidth_mbps"):
+        assert written in said
+    # These get what dmasim was loaded with.
+    assert said.index("restore all of them") < said.index("bandwidth_mbps")

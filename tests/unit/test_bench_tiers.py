@@ -14,6 +14,7 @@ import pytest
 from helpers.bench_data import result
 from helpers.golden_files import check_golden
 from helpers.tier_data import MIB, call, demotion, promotion
+from pageferry.bench import run_tiers
 from pageferry.bench.lines import Demotion, Environment, Line, parse_line
 from pageferry.bench.tiers import (
     METHODS,
@@ -25,6 +26,7 @@ from pageferry.bench.tiers import (
     parse_parts,
 )
 from pageferry.errors import PageferryError
+from pageferry.kernel.build import BuildRequest
 from pageferry.report.tiers import render, render_published
 from pageferry.results.schema import Row
 
@@ -241,3 +243,19 @@ def test_promotion_table() -> None:
     ]
     text = render(result(make_rows("promotion", lines)))
     check_golden(GOLDEN / "bench-promotion.txt", text + "\n")
+
+
+@pytest.mark.parametrize("bench", ["demotion", "promotion"])
+def test_what_is_written_on_a_live_machine_is_said(bench: str) -> None:
+    job = run_tiers.Job(
+        plan=plan(bench=bench, max_unmapped_us=0),
+        topology=None,
+        kernel=BuildRequest(),
+        command=(),
+    )
+    said = "\n".join(run_tiers.dry_run(job))
+    for written in ("engine_of/*", "max_unmapped_us", "compact_memory"):
+        assert written in said
+    assert ("tracefs" in said) == ("cgroup.subtree_control" in said)
+    assert ("tracefs" in said) == (bench == "demotion")
+    assert said.index("max_unmapped_us") < said.index("restore all of them")

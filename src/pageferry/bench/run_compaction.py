@@ -59,9 +59,8 @@ def dry_run(job: Job) -> list[str]:
     steps = ["build the programs in bench/"]
     if job.topology is None:
         steps += ["on this machine: " + shlex.join(program), *_WRITES]
-        steps += writes.of_limit(plan.max_unmapped_us)
-        steps += writes.of_rate(plan.channel_percent)
-        steps += ["restore all of them", _MODULE, takes]
+        steps += [*writes.of_limit(plan.max_unmapped_us), "restore all of them"]
+        steps += [*writes.of_rate(plan.channel_percent), _MODULE, takes]
         steps.append("take all free blocks of 2M there, for the time of a measurement")
     else:
         steps += describe(plan_build(job.kernel))

@@ -63,6 +63,7 @@ def dry_run(job: Job) -> list[str]:
             writes.FOLIO_SIZES,
             writes.OTHER_MIGRATION,
             "restore all of them",
+            writes.COMPACTED,
             writes.TRACING,
         ]
     else:

@@ -63,6 +63,7 @@ def dry_run(job: Job) -> list[str]:
             *(_POOLS if job.plan.bench == HUGETLB else ()),
             *(_TIMEOUT if max(job.plan.sizes) > PMD_BYTES else ()),
             "restore all of them",
+            writes.COMPACTED,
         ]
     else:
         steps += describe(plan_build(job.kernel))

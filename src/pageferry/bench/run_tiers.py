@@ -30,6 +30,7 @@ _PROMOTION_S = 60.0
 _WRITES = (*writes.ENGINES, writes.FOLIO_SIZES, writes.OTHER_MIGRATION)
 _WRITES_DEMOTION = (
     "write /sys/kernel/mm/numa/demotion_enabled",
+    "write /sys/fs/cgroup/cgroup.subtree_control",
     "make a cgroup /sys/fs/cgroup/pageferry-PID, and remove it",
     writes.TRACING,
     "with --pressure max: write /proc/sys/kernel/printk, and have the kernel kill",
@@ -73,7 +74,7 @@ def dry_run(job: Job) -> list[str]:
         own = _WRITES_PROMOTION if plan.bench == PROMOTION else _WRITES_DEMOTION
         steps.append("on this machine: " + shlex.join(program))
         steps += [*_WRITES, *writes.of_limit(plan.max_unmapped_us), *own]
-        steps.append("restore all of them")
+        steps += ["restore all of them", writes.COMPACTED]
     else:
         steps += describe(plan_build(job.kernel))
         steps.append(boots(job.topology, job.layouts))

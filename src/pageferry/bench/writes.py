@@ -13,6 +13,8 @@ ENGINES = (
 )
 FOLIO_SIZES = "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled"
 OTHER_MIGRATION = "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag"
+# Where huge pages are wanted and there are none: nothing to put back.
+COMPACTED = "write 1 to /proc/sys/vm/compact_memory, if memory is fragmented"
 # Where a tracepoint is read: see bench/common/tracing.c.
 TRACING = "make an instance of tracefs, with options/record-cmd off, and remove it"
 
@@ -26,4 +28,7 @@ def of_rate(channel_percent: int) -> list[str]:
     """Say what is written for --channel-percent."""
     if not channel_percent:
         return []
-    return ["write /sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps"]
+    return [
+        "write /sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps, in the end what dmasim"
+        " was loaded with"
+    ]
