@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -231,9 +232,10 @@ def test_a_node_that_is_full_is_demoted_through_an_engine(
         exec 3>/tmp/words
         until grep -qs ready /tmp/said; do kill -0 $first || exit; sleep 0.1; done
         count >/tmp/before
-        {hold} -b 128M -s 4K -n 0 </dev/null >/tmp/said-other || exit
+        echo verify | {hold} -b 128M -s 4K -n 0 >/tmp/said-other || exit
         count | paste -d' ' - /tmp/before
-        echo verify >&3; exec 3>&-; wait $first; echo "status $?"; cat /tmp/said
+        echo verify >&3; exec 3>&-; wait $first; echo "status $?"
+        cat /tmp/said /tmp/said-other
     """
     done = in_vm(kernel_vm, "bash", "-c", script, topology="tiered")
     assert done.exit_code == 0, done.stderr
@@ -244,6 +246,10 @@ def test_a_node_that_is_full_is_demoted_through_an_engine(
         for name, (after, before) in zip(_COUNTED, rows, strict=True)
     }
     assert "status 0" in lines, lines
+    assert [json.loads(line)["ok"] for line in lines if '"verified"' in line] == [
+        True,
+        True,
+    ], lines
     assert counted["kswapd"] > 0, counted
     assert counted["by the engine"] >= 32 * MIB, counted
     assert counted["by the CPU"] < counted["by the engine"] / 10, counted
@@ -296,8 +302,8 @@ def test_settings_come_back_and_spoilt_bytes_are_found(
         {demotion} {words} --rounds=1000 >/tmp/lines & child=$!
         until grep -q '"demotion", "engine"' /tmp/lines; do sleep 0.1; done
         kill -TERM $child; wait $child; echo "status $?"
-        {demotion} {words} --rounds=1000 >/tmp/lines & child=$!
-        until grep -q '"demotion", "engine"' /tmp/lines; do sleep 0.1; done
+        {demotion} {words} --rounds=1000 >/tmp/others & child=$!
+        until grep -qs '"demotion", "engine"' /tmp/others; do sleep 0.1; done
         kill -QUIT $child; wait $child; echo "status $?"
         {demotion} {words} --rounds=1000 | head -n 3 >/tmp/lines
         echo "status ${{PIPESTATUS[0]}}"

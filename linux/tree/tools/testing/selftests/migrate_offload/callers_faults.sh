@@ -30,7 +30,7 @@ set_chan()
 arm_first()
 {
 	set_chan dmasim.0/chan0 fail_every 7 stall_every 23
-	set_chan dmasim.0/chan1 late_ms $((3 * timeout_ms)) late_every 19 \
+	set_chan dmasim.0/chan1 late_ms $((timeout_ms / 2)) late_every 19 \
 		lose_irq_every 11 refuse_every 5
 }
 
@@ -88,8 +88,11 @@ sum()
 	echo $total
 }
 
+trap 'rm -f "$stop"' EXIT
+trap 'exit 1' INT TERM HUP
 modprobe dmasim devices=2 channels=2 && modprobe dcbm trust_terminate=dmasim \
 	max_failures=1000000 timeout_ms=$timeout_ms || {
+	modprobe -r dmasim
 	echo "1..0 # SKIP needs the modules dmasim and dcbm"
 	exit 4
 }
