@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Everybody who has memory migrate, with DMA channels that fail in all ways that
-# dmasim knows: descriptors fail, stall, are late, lose their interrupt or are
+# Everybody who has memory migrate, with DMA channels that fail: descriptors fail, stall, are late, lose their interrupt or are
 # refused, a channel is dead now and then, and one of two devices comes and goes.
 # Channels that dcbm has given up are put to use again.  No byte may be wrong.
 #
@@ -92,7 +91,7 @@ trap 'rm -f "$stop"' EXIT
 trap 'exit 1' INT TERM HUP
 modprobe dmasim devices=2 channels=2 && modprobe dcbm trust_terminate=dmasim \
 	max_failures=1000000 timeout_ms=$timeout_ms || {
-	modprobe -r dmasim
+	modprobe -q -r dmasim
 	echo "1..0 # SKIP needs the modules dmasim and dcbm"
 	exit 4
 }
