@@ -57,25 +57,6 @@ def test_hugetlb_is_faster_with_two_cpus(
     assert too_slow(result, {2 << 20: WITH_TWO_CPUS[2 << 20]}, busy=False) == []
 
 
-@pytest.mark.parametrize("bench", ["move-pages", "hugetlb"])
-def test_channels_add_up(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], bench: str
-) -> None:
-    """Of huge pages, hugetlb or not: simulated channels of 10 MB/s each."""
-    channels = ("--engines", "dcbm", "--channels", "1,2,4", "--channel-mbps", "10")
-    argv = (*channels, "--sizes", "2M", "--total", "32M", "--rounds", "3")
-    result = measure(
-        tmp_path, capsys, bench, *argv, "--max-unmapped-us", "0", "--no-limit"
-    )
-    rates = {
-        row.channels: row.bytes_per_s.median
-        for row in result.rows
-        if row.engine == "dcbm" and row.bytes_per_s is not None
-    }
-    assert rates[2] >= 1.9 * rates[1]
-    assert rates[4] >= 3.8 * rates[1]
-
-
 def test_not_slower_where_cpus_are_busy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -215,7 +215,7 @@ _COUNTED = ("kswapd", "direct", "by the engine", "by the CPU")
 def test_a_node_that_is_full_is_demoted_through_an_engine(
     in_vm: RunInVm, kernel_vm: BuiltKernel, lru: str
 ) -> None:
-    """By kswapd, and by tasks that cannot wait for it."""
+    """By kswapd, and by tasks where they cannot wait for it, which is a matter of time."""
     hold = build.build() / "hold"
     reasons = f"{OFFLOAD}/stats/reasons/demotion"
     script = f"""
