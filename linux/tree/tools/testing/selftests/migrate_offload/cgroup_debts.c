@@ -31,6 +31,12 @@
 #define OWED_MS 1000
 #define OWED_US (OWED_MS * 1000LL * DEBTS_PERIOD_US / DEBTS_QUOTA_US)
 
+/*
+ * So little that moving it takes less CPU time than a period has, also in a slow
+ * guest: who uses up what it has itself is stopped while folios are unmapped, too.
+ */
+#define WORKER_BYTES (16 * SZ_4K)
+
 /* How long the engine lets the worker wait. */
 #define DELAY_US 20000
 
@@ -67,7 +73,7 @@ static void burn(long long ns)
 
 static void work(int orders, int answers)
 {
-	struct mo_area *area = child_map(0, MO_ANON, SZ_2M, SZ_4K);
+	struct mo_area *area = child_map(0, MO_ANON, WORKER_BYTES, SZ_4K);
 	long long us = 0;
 	int to = 1;
 	char order;
