@@ -10,7 +10,7 @@
  *   decline	refuse every batch
  *   unwilling	say beforehand that no batch is wanted; not with the parameters
  *		below
- *   delay_us	sleep this long after copying a batch
+ *   delay_us	sleep this long after copying a batch, or until this is less
  *   fail_nth	fail the nth folio from now on with -EIO
  *   lie_nth	say that the nth folio from now on was copied, but do not copy
  *   hold_nth	give up on the nth folio from now on, as on a device that cannot
@@ -64,6 +64,7 @@
 #include <linux/fs.h>
 #include <linux/highmem.h>
 #include <linux/kstrtox.h>
+#include <linux/ktime.h>
 #include <linux/migrate_copy_offload.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -81,6 +82,9 @@ MODULE_PARM_DESC(posted, "register as a struct migrator, with one result for a b
 static bool stream;
 module_param(stream, bool, 0444);
 MODULE_PARM_DESC(stream, "copy batches side by side, and later");
+
+/* How soon a delay is seen to be less. */
+#define TEST_DELAY_STEP_US 1000
 
 static struct dentry *test_dir;
 
@@ -180,12 +184,21 @@ void test_pair_copied(struct folio *src, bool first, bool of_many)
 		finish_bh();
 }
 
+static void test_delay(void)
+{
+	ktime_t begin = ktime_get();
+	s64 left_us;
+
+	while ((left_us = READ_ONCE(test_delay_us) -
+			  ktime_us_delta(ktime_get(), begin)) > 0)
+		fsleep(min_t(s64, left_us, TEST_DELAY_STEP_US));
+}
+
 static void test_copied(struct folio *first, unsigned int nr_folios)
 {
 	test_grab(first, nr_folios > 1);
 	test_batch_copied();
-	if (READ_ONCE(test_delay_us))
-		fsleep(READ_ONCE(test_delay_us));
+	test_delay();
 }
 
 /* Some memory, such as that of memfd_secret(2), has no kernel mapping. */

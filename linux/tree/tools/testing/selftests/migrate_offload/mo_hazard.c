@@ -47,18 +47,6 @@ int mo_hold(const char *file, const char *text)
 	return fd;
 }
 
-void mo_wait_until_copying(void)
-{
-	int tries;
-
-	for (tries = 0; tries < 10000; tries++) {
-		if (mo_read_number(PATH_TEST "in_copy"))
-			return;
-		usleep(1000);
-	}
-	mo_die("the engine is not being used");
-}
-
 static sigjmp_buf on_sigbus;
 static atomic_bool sigbus_jumps;
 

@@ -50,8 +50,6 @@ int mo_skip(const char *why);
 int mo_hold(const char *file, const char *text);
 /* Wait until the test engine has written to what it held, more often than before. */
 void mo_wait_for_late_write(long long before);
-/* Wait, not too long, until the test engine is in the middle of a copy. */
-void mo_wait_until_copying(void);
 
 /* Have a page of this process poisoned, until the case has ended. */
 void mo_poison(void *page);

@@ -18,8 +18,8 @@
 #define MPOL_MF_MOVE_ALL 4
 #define PATH_BATCH PATH_OFFLOAD "batch_ptes"
 #define PATH_IDLE "/sys/kernel/mm/page_idle/bitmap"
-/* Long enough to do something meanwhile, in a kernel that is full of checks. */
-#define FLIGHT_US 2000000
+/* More than it takes to do something meanwhile, which ends it. */
+#define FLIGHT_US 60000000
 
 /* Bits of /proc/self/pagemap. */
 static const __u64 pm_exclusive = 1ULL << 56;
@@ -121,6 +121,7 @@ static void *act_in_flight(void *arg)
 	act->act(act->area);
 	if (!mo_read_number(PATH_TEST "in_copy"))
 		mo_die("the pages had arrived before this was done");
+	mo_write(PATH_TEST "delay_us", "0");
 	return NULL;
 }
 

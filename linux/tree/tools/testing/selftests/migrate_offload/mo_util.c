@@ -158,6 +158,18 @@ static enum mo_test_mode test_engine_mode(void)
 	return MO_TEST_PLAIN;
 }
 
+void mo_wait_until_copying(void)
+{
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		if (mo_read_number(PATH_TEST "in_copy"))
+			return;
+		usleep(1000);
+	}
+	mo_die("the engine is not being used");
+}
+
 bool mo_load_test_engine(enum mo_test_mode mode)
 {
 	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",

@@ -68,6 +68,8 @@ enum mo_test_mode {
 
 /* Have the test engine there, and none active.  False if it cannot be. */
 bool mo_load_test_engine(enum mo_test_mode mode);
+/* Wait, not too long, until the test engine is in the middle of a copy. */
+void mo_wait_until_copying(void);
 /* Set one of the limits of windows, where there are any. */
 void mo_set_limit(const char *name, long long number);
 /* Settings as after boot, but small batches go to mtcopy too. */

@@ -349,9 +349,11 @@ static void *unmap_a_half(void *arg)
 {
 	struct mo_area *area = arg;
 
-	/* While the engine is at it. */
-	usleep(300000);
+	mo_wait_until_copying();
 	madvise(area->mem, area->folio_bytes / 2, MADV_DONTNEED);
+	if (!mo_read_number(PATH_TEST "in_copy"))
+		mo_die("the folio had arrived before a half was unmapped");
+	mo_write(PATH_TEST "delay_us", "0");
 	return NULL;
 }
 
@@ -366,7 +368,7 @@ TEST_F_TIMEOUT(whole, is_seen_to_be_unmapped_meanwhile, TIMEOUT)
 
 	if (!mo_load_test_engine(MO_TEST_PLAIN))
 		SKIP(return, "no migrate_offload_test");
-	mo_write(PATH_TEST "delay_us", "900000");
+	mo_write(PATH_TEST "delay_us", "60000000");
 	mo_select("test");
 	/* All of it in one window. */
 	mo_set_limit("max_unmapped_us", 0);
