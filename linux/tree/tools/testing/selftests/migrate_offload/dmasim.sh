@@ -142,7 +142,7 @@ dmatest_passes()
 dmatest_fault()
 {
 	echo 2 >"$faults/chan0/$1_nth"
-	dmatest_start '*chan0' iterations=2 timeout=300
+	dmatest_start '*chan0' iterations=2 timeout=1000
 	dmatest_end
 	dmatest_result "fault $1" 1 1 "$2"
 }
@@ -185,7 +185,7 @@ unit_tests "shared"
 dmatest_fault fail "completion error status"
 dmatest_fault refuse "prep error"
 dmatest_fault stall "test timed out"
-echo 1000 >$faults/chan0/late_ms
+echo 3000 >$faults/chan0/late_ms
 dmatest_fault late "test timed out"
 dmatest_fault lose_irq "test timed out"
 dmatest_passes "shared: dmatest after faults" '*' 2

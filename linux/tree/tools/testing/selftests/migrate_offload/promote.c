@@ -27,6 +27,8 @@
 #define TIMEOUT 600
 #define WAIT_S 120
 #define ROUNDS 4
+/* Whoever waits for the worker gives up after that: MIGRATE_PROMOTE_FLUSH_MS. */
+#define FLUSH_MS 2000
 
 #define PATH_PROMOTION PATH_OFFLOAD "promotion/"
 #define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
@@ -123,12 +125,23 @@ static long long wait_for_isolated(void)
 	return nr;
 }
 
-static time_t now_s(void)
+static long long now_ms(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static time_t now_s(void)
+{
+	return now_ms() / 1000;
+}
+
+/* Is another round wanted: so many, and one at least that took no more than it may? */
+static bool goes_on(unsigned int rounds, unsigned int in_time)
+{
+	return rounds < ROUNDS || (!in_time && rounds < 4 * ROUNDS);
 }
 
 /* Until no more than @left pages are elsewhere.  Returns how many are. */
@@ -350,26 +363,31 @@ TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
 	long long queued = promotion("queued_folios");
 	const char *engine = getenv("ENGINE") ?: "cpu";
 	time_t until = now_s() + WAIT_S;
-	unsigned int rounds = 0;
+	unsigned int rounds = 0, in_time = 0;
 
 	writer_start(&self->writer);
-	while (rounds < ROUNDS && now_s() < until) {
-		long long before = promotion("queued_folios");
+	while (goes_on(rounds, in_time) && now_s() < until) {
+		long long before = promotion("queued_folios"), begin_ms;
 
 		mo_select(engine);
 		mo_write(PATH_ENGINE_OF, "default");
 		while (promotion("queued_folios") == before && now_s() < until)
 			usleep(500);
+		begin_ms = now_ms();
 		if (rounds % 2)
 			mo_write(PATH_ENGINE_OF, "none");
 		else
 			mo_select("none");
-		EXPECT_EQ(not_settled(), self->freed);
+		if (now_ms() - begin_ms < FLUSH_MS) {
+			EXPECT_EQ(not_settled(), self->freed);
+			in_time++;
+		}
 		mo_move_once(&self->area, mo_nodes[0]);
 		rounds++;
 	}
 	writer_stop(&self->writer);
-	EXPECT_EQ(rounds, ROUNDS);
+	EXPECT_GE(rounds, ROUNDS);
+	EXPECT_GT(in_time, 0);
 	EXPECT_GT(promotion("queued_folios"), queued);
 	EXPECT_EQ(self->writer.lost, 0);
 	EXPECT_TRUE(mo_content_ok(&self->area));
@@ -379,23 +397,30 @@ TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
 /* So it is for whoever has all CPUs empty their caches of LRU lists. */
 TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
 {
+	unsigned int rounds, in_time = 0;
 	struct mo_area other;
-	unsigned int rounds;
 
 	ASSERT_EQ(mo_map(&other, MO_ANON, SZ_2M, SZ_4K), NULL);
-	for (rounds = 0; rounds < ROUNDS; rounds++) {
-		long long queued = promotion("queued_folios");
+	for (rounds = 0; goes_on(rounds, in_time); rounds++) {
+		long long queued = promotion("queued_folios"), begin_ms;
 
 		writer_start(&self->writer);
 		while (promotion("queued_folios") == queued)
 			usleep(500);
 		writer_stop(&self->writer);
+		begin_ms = now_ms();
 		mo_move_once(&other, mo_nodes[0]);
+		if (now_ms() - begin_ms >= FLUSH_MS) {
+			mo_move_once(&self->area, mo_nodes[0]);
+			continue;
+		}
+		in_time++;
 		EXPECT_EQ(not_settled(), self->freed);
 		/* What was on its way has arrived, and can be moved again. */
 		EXPECT_EQ(mo_move_once(&self->area, mo_nodes[0]), 0);
 		EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[0]), 0);
 	}
+	EXPECT_GT(in_time, 0);
 	EXPECT_EQ(self->writer.lost, 0);
 	EXPECT_TRUE(mo_content_ok(&self->area));
 	EXPECT_EQ(wait_for_isolated(), 0);
