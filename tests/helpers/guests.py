@@ -22,7 +22,7 @@ _WORDS = (
     # Each disk takes a moment, and the tests use two.
     "brd.rd_nr=2",
 )
-_TIMEOUT_S = 2400.0
+_TIMEOUT_S = 3600.0
 _BOOTS = 3
 # Of what a guest said, so much is shown when something fails.
 _TAIL_LINES = 30

@@ -81,13 +81,14 @@ def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -
             *("bench", "latency", "--vm", "--engines", "dcbm", "--limits-us", "0"),
             # So slow that what else it takes for each folio hardly counts.
             *("--channels", "1,2,4,8", "--channel-mbps", "5", "--sizes", "2M"),
-            *("--total", "8M", "--rounds", "3", "--output", str(output)),
+            *("--total", "8M", "--rounds", "5", "--output", str(output)),
             *("--windows", "2"),
         ]
     )
     assert code == 0
     rows = [row for row in decode(output.read_bytes()).rows if row.engine == "dcbm"]
-    rates = {row.channels: row.bytes_per_s.median for row in rows if row.bytes_per_s}
+    # A host with other work to do makes a round slower, and none faster.
+    rates = {row.channels: row.bytes_per_s.max for row in rows if row.bytes_per_s}
     assert all(row.engine_bytes == row.moved_bytes * row.rounds for row in rows)
     for channels in (2, 4, 8):
         assert rates[channels] >= 0.9 * channels * rates[1]

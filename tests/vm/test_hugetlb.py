@@ -92,19 +92,18 @@ def test_bench_verifies_and_every_engine_copies_all(
 def test_channels_add_up(kernel_vm: BuiltKernel, tmp_path: Path, bench: str) -> None:
     """Of huge pages, hugetlb or not: simulated channels of 10 MB/s each."""
     path = tmp_path / "result.json"
-    argv = ("bench", bench, "--vm", "--sizes", "2M", "--total", "16M", "--rounds", "1")
+    argv = ("bench", bench, "--vm", "--sizes", "2M", "--total", "16M", "--rounds", "3")
     words = ("--engines", "dcbm", "--channels", "1,2,4", "--channel-mbps", "10")
     limits = ("--no-limit", "--max-unmapped-us", "0", "--output", str(path))
     assert main([*argv, *words, *limits]) == 0
     rates = {
-        row.channels: row.bytes_per_s.median / 1e6
+        # A host with other work to do makes a round slower, and none faster.
+        row.channels: row.bytes_per_s.max / 1e6
         for row in decode(path.read_bytes()).rows
         if row.engine == "dcbm" and row.bytes_per_s is not None
     }
-    assert 8 < rates[1] <= 10.1, rates
-    # A host with other work to do may be late with what a channel has done.
-    assert 1.8 < rates[2] / rates[1] <= 2.1, rates
-    assert 3.4 < rates[4] / rates[1] <= 4.2, rates
+    for channels in (1, 2, 4):
+        assert 9 * channels < rates[channels] <= 10.1 * channels, rates
 
 
 # Of 1 GiB each test has one, which takes its time.
