@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Everybody who has memory migrate, with DMA channels that fail: descriptors fail, stall, are late, lose their interrupt or are
-# refused, a channel is dead now and then, and one of two devices comes and goes.
-# Channels that dcbm has given up are put to use again.  No byte may be wrong.
+# Everybody who has memory migrate, with DMA channels that fail: descriptors
+# fail, stall, are late, lose their interrupt or are refused, a channel is
+# dead now and then, and one of two devices comes and goes. Channels that
+# dcbm has given up are put to use again.  No byte may be wrong.
 #
 #	callers_faults.sh [TEST...]	as "callers" takes them
 #
