@@ -81,13 +81,13 @@ struct dmasim_stats {
 	u64 late;		/* completed or written late */
 	u64 lost_irqs;
 	u64 unheard;		/* written after they had been terminated */
+	u64 interrupts;
 	u32 in_flight;		/* submitted, not completed or taken back */
 };
 
 /*
- * A descriptor is on one list of its channel, or ->copying.  All of it is under
- * ->lock, which clients' interrupt handlers may take; the copying itself and
- * callbacks are not.
+ * A descriptor is on one list of its channel.  All of it is under ->lock, which
+ * clients' interrupt handlers may take; the copying itself and callbacks are not.
  */
 struct dmasim_chan {
 	struct dma_chan chan;
@@ -97,13 +97,14 @@ struct dmasim_chan {
 	struct list_head submitted;
 	struct list_head active;
 	struct list_head done;
-	struct dmasim_desc *copying;
+	struct list_head copying;	/* changed only by whoever copies */
 	struct dmasim_desc *descs;
 	ktime_t busy_until;	/* when all that is active has been transferred */
 	bool gone;		/* the device has vanished */
 	bool dead;
 	u32 bandwidth_mbps;	/* 0: as fast as the CPU copies */
 	u32 latency_us;
+	u32 coalesce_us;
 	u32 terminate;		/* enum dmasim_terminate */
 	u32 late_ms;
 	struct dmasim_trigger triggers[DMASIM_NR_FAULTS];

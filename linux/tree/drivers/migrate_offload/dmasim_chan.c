@@ -255,10 +255,10 @@ static void dmasim_take_back(struct dmasim_chan *c, bool unheard)
 	LIST_HEAD(list);
 
 	spin_lock_irqsave(&c->lock, flags);
-	if (c->copying) {
-		c->copying->terminated = true;
+	list_for_each_entry(desc, &c->copying, node) {
+		desc->terminated = true;
 		if (!unheard)
-			WRITE_ONCE(c->copying->stop, true);
+			WRITE_ONCE(desc->stop, true);
 	}
 	list_for_each_entry_safe(desc, next, &c->active, node) {
 		desc->terminated = true;
@@ -293,7 +293,7 @@ static void dmasim_synchronize(struct dma_chan *chan)
 	struct dmasim_chan *c = to_dmasim_chan(chan);
 	unsigned long flags;
 
-	/* Waits for a copy that is under way, and for callbacks. */
+	/* Waits for copies that are under way, and for callbacks. */
 	dmasim_disarm(c);
 	tasklet_kill(&c->tasklet);
 
@@ -328,10 +328,12 @@ static void dmasim_free_chan_resources(struct dma_chan *chan)
 /* The device is no more.  Clients may still hold the channel. */
 void dmasim_chan_vanish(struct dmasim_chan *c)
 {
+	struct dmasim_desc *desc;
+
 	spin_lock_irq(&c->lock);
 	c->gone = true;
-	if (c->copying)
-		WRITE_ONCE(c->copying->stop, true);
+	list_for_each_entry(desc, &c->copying, node)
+		WRITE_ONCE(desc->stop, true);
 	spin_unlock_irq(&c->lock);
 
 	dmasim_disarm(c);
@@ -364,6 +366,7 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 	INIT_LIST_HEAD(&c->prepared);
 	INIT_LIST_HEAD(&c->submitted);
 	INIT_LIST_HEAD(&c->active);
+	INIT_LIST_HEAD(&c->copying);
 	INIT_LIST_HEAD(&c->done);
 	hrtimer_init(&c->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	c->timer.function = dmasim_timer;

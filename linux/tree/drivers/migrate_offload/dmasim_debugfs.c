@@ -116,6 +116,7 @@ static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 	}
 	debugfs_create_u32("bandwidth_mbps", 0600, dir, &c->bandwidth_mbps);
 	debugfs_create_u32("latency_us", 0600, dir, &c->latency_us);
+	debugfs_create_u32("coalesce_us", 0600, dir, &c->coalesce_us);
 	debugfs_create_u32("late_ms", 0600, dir, &c->late_ms);
 	debugfs_create_file("terminate", 0600, dir, c, &terminate_fops);
 	debugfs_create_file_unsafe("dead", 0600, dir, c, &dead_fops);
@@ -128,6 +129,7 @@ static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 	debugfs_create_u64("late", 0400, dir, &s->late);
 	debugfs_create_u64("lost_irqs", 0400, dir, &s->lost_irqs);
 	debugfs_create_u64("unheard", 0400, dir, &s->unheard);
+	debugfs_create_u64("interrupts", 0400, dir, &s->interrupts);
 	debugfs_create_u32("in_flight", 0400, dir, &s->in_flight);
 }
 

@@ -18,6 +18,11 @@
  * there is a CPU to spare, the parameter "cpu" names it: then a thread there, for
  * all channels together, does what the timers would do, and has its timers
  * there.
+ *
+ * A timer for each descriptor costs more than to copy a page does, and where CPUs
+ * are emulated it is their host's work, too.  With coalesce_us a channel does as
+ * devices do that coalesce interrupts: it waits for others that are under way, does
+ * them in one go, and interrupts once.
  */
 
 #include <linux/bitops.h>
@@ -37,6 +42,9 @@
  */
 #define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)
 #define DMASIM_JITTER_TRANSFERS 3
+
+/* Of descriptors that are due at once, so many have one interrupt. */
+#define DMASIM_STEP_DESCS 16
 
 static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
 {
@@ -110,6 +118,21 @@ static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
 	return next;
 }
 
+/*
+ * When to look after @next: with others, of which the last to be issued is the last
+ * to be due, or nearly so out of order.
+ */
+static ktime_t dmasim_wake_at(struct dmasim_chan *c, struct dmasim_desc *next)
+{
+	struct dmasim_desc *last = list_last_entry(&c->active,
+						   struct dmasim_desc, node);
+	ktime_t latest = ktime_add_us(next->due, READ_ONCE(c->coalesce_us));
+
+	if (!ktime_after(last->due, next->due))
+		return next->due;
+	return ktime_before(last->due, latest) ? last->due : latest;
+}
+
 /* Called with c->lock held, whenever another one may have become the next. */
 void dmasim_arm(struct dmasim_chan *c)
 {
@@ -121,10 +144,11 @@ void dmasim_arm(struct dmasim_chan *c)
 	if (!dmasim_worker)
 		/* Not in the past: after each one, let others have the softirq. */
 		hrtimer_start(&c->timer,
-			      ktime_after(desc->due, now) ? desc->due : now,
+			      ktime_after(desc->due, now) ?
+			      dmasim_wake_at(c, desc) : now,
 			      HRTIMER_MODE_ABS_SOFT);
 	else if (current == dmasim_worker->task && ktime_after(desc->due, now))
-		hrtimer_start(&c->timer, desc->due,
+		hrtimer_start(&c->timer, dmasim_wake_at(c, desc),
 			      HRTIMER_MODE_ABS_PINNED_SOFT);
 	else
 		/* A timer would go off where it is started: let it do that. */
@@ -135,17 +159,20 @@ void dmasim_arm(struct dmasim_chan *c)
 void dmasim_start_all(struct dmasim_chan *c)
 {
 	unsigned long asked_for = dmasim_faults_asked_for(c);
+	/* In order, the first has been seen to, or never completes. */
+	bool armed = !to_dmasim_dev(c)->out_of_order && !list_empty(&c->active);
 	ktime_t now = ktime_get();
 	struct dmasim_desc *desc;
 
 	list_for_each_entry(desc, &c->submitted, node)
 		dmasim_start(c, desc, asked_for, now);
 	list_splice_tail_init(&c->submitted, &c->active);
-	dmasim_arm(c);
+	if (!armed)
+		dmasim_arm(c);
 }
 
 /*
- * Wait for a copy that is under way.  Unless nothing is left to be copied, the
+ * Wait for copies that are under way.  Unless nothing is left to be copied, the
  * channel has to be armed again.
  */
 void dmasim_disarm(struct dmasim_chan *c)
@@ -159,23 +186,32 @@ void dmasim_disarm(struct dmasim_chan *c)
 	kthread_cancel_work_sync(&c->work);
 }
 
-/* Take the next descriptor if it is due, else see to it that it will be. */
-static struct dmasim_desc *dmasim_take(struct dmasim_chan *c)
+/*
+ * Take what is due: one, or several for one interrupt.  What has no interrupt is
+ * taken alone, as it is made good by that of the next, and by nothing else.  If
+ * nothing is due, see to it that we come again.
+ */
+static bool dmasim_take(struct dmasim_chan *c)
 {
+	unsigned int nr = READ_ONCE(c->coalesce_us) ? DMASIM_STEP_DESCS : 1;
 	struct dmasim_desc *desc;
+	bool alone = false, taken;
+	ktime_t now;
 
 	spin_lock_irq(&c->lock);
-	desc = dmasim_next(c);
-	if (desc && ktime_before(ktime_get(), desc->due))
-		desc = NULL;
-	if (desc) {
-		list_del_init(&desc->node);
-		c->copying = desc;
-	} else {
-		dmasim_arm(c);
+	now = ktime_get();
+	while (nr-- && !alone && (desc = dmasim_next(c))) {
+		alone = desc->faults & BIT(DMASIM_LOSE_IRQ);
+		if (ktime_before(now, desc->due) ||
+		    (alone && !list_empty(&c->copying)))
+			break;
+		list_move_tail(&desc->node, &c->copying);
 	}
+	taken = !list_empty(&c->copying);
+	if (!taken)
+		dmasim_arm(c);
 	spin_unlock_irq(&c->lock);
-	return desc;
+	return taken;
 }
 
 /*
@@ -225,23 +261,27 @@ static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 	desc->result.residue = desc->bytes - pos;
 }
 
-/* It is over, and the next one's turn.  Tells whether the channel interrupts. */
-static bool dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
+/* They are over, and the next ones' turn.  Tells whether the channel interrupts. */
+static bool dmasim_finish(struct dmasim_chan *c)
 {
+	struct dmasim_desc *desc, *next;
 	bool interrupt = false;
 
 	spin_lock_irq(&c->lock);
-	c->copying = NULL;
-	if (desc->faults & BIT(DMASIM_LATE))
-		c->stats.late++;
-	if (!desc->terminated) {
-		interrupt = !(desc->faults & BIT(DMASIM_LOSE_IRQ));
-		dmasim_complete(c, desc);
-	} else {
-		if (!desc->stop)
-			c->stats.unheard++;
-		dmasim_release(c, desc);
+	list_for_each_entry_safe(desc, next, &c->copying, node) {
+		list_del_init(&desc->node);
+		if (desc->faults & BIT(DMASIM_LATE))
+			c->stats.late++;
+		if (!desc->terminated) {
+			interrupt |= !(desc->faults & BIT(DMASIM_LOSE_IRQ));
+			dmasim_complete(c, desc);
+		} else {
+			if (!desc->stop)
+				c->stats.unheard++;
+			dmasim_release(c, desc);
+		}
 	}
+	c->stats.interrupts += interrupt;
 	dmasim_arm(c);
 	spin_unlock_irq(&c->lock);
 	return interrupt;
@@ -250,13 +290,14 @@ static bool dmasim_finish(struct dmasim_chan *c, struct dmasim_desc *desc)
 /* Copy what is due, if anything is, and see to the next. */
 static void dmasim_step(struct dmasim_chan *c)
 {
-	struct dmasim_desc *desc = dmasim_take(c);
+	struct dmasim_desc *desc;
 
-	if (!desc)
+	if (!dmasim_take(c))
 		return;
-	dmasim_copy(c, desc);
-	/* What is lost is made good by the next, and by nothing else. */
-	if (!dmasim_finish(c, desc))
+	/* Only we change the list. */
+	list_for_each_entry(desc, &c->copying, node)
+		dmasim_copy(c, desc);
+	if (!dmasim_finish(c))
 		return;
 	/* What clients expect, also where this is a thread. */
 	local_bh_disable();

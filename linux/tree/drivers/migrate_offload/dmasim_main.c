@@ -54,6 +54,10 @@ static unsigned int latency_us;
 module_param(latency_us, uint, 0444);
 MODULE_PARM_DESC(latency_us, "microseconds from the last byte of a descriptor to its completion, default 0; other descriptors are not held up");
 
+static unsigned int coalesce_us;
+module_param(coalesce_us, uint, 0444);
+MODULE_PARM_DESC(coalesce_us, "microseconds that a descriptor's completion waits for that of others, so that one interrupt is for all, default 0; not once nothing else is in flight");
+
 static unsigned int descriptors = 64;
 module_param(descriptors, uint, 0444);
 MODULE_PARM_DESC(descriptors, "descriptors of each channel, 1 to 65536, default 64; when all are in use, prep returns NULL");
@@ -199,6 +203,7 @@ static void dmasim_setup_device(struct dmasim_dev *d, struct device *dev)
 
 		c->bandwidth_mbps = bandwidth_mbps;
 		c->latency_us = latency_us;
+		c->coalesce_us = coalesce_us;
 		c->chan.device = dma;
 		list_add_tail(&c->chan.device_node, &dma->channels);
 	}

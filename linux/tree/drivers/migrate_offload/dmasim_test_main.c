@@ -250,6 +250,40 @@ static void dmasim_test_order(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, overtaken > 0, sim_out_of_order(ctx));
 }
 
+static void dmasim_test_coalesces(struct kunit *test)
+{
+	/* One after the other they take 4 ms each. */
+	static const struct {
+		u32 coalesce_us;
+		unsigned int interrupts;
+	} cases[] = { { 0, 4 }, { 6000, 2 }, { 1000000, 1 } };
+	struct test_ctx *ctx = test->priv;
+	u64 seen = 0;
+	unsigned int i, j, try;
+	ktime_t start;
+
+	if (sim_out_of_order(ctx))
+		kunit_skip(test, "it is not known which is the last");
+	sim_need_descs(test, 4);
+	ctx->c->bandwidth_mbps = 1;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		ctx->c->coalesce_us = cases[i].coalesce_us;
+		seen = 0;
+		/* A machine that is itself simulated may stop for a moment. */
+		for (try = 0; try < 5 && seen != cases[i].interrupts; try++) {
+			seen = ctx->c->stats.interrupts;
+			start = ktime_get();
+			sim_start(test, 4);
+			for (j = 0; j < 4; j++)
+				sim_expect_copied(test, &ctx->xfers[j]);
+			KUNIT_EXPECT_GE(test, ktime_us_delta(ktime_get(), start),
+					4 * TEST_BYTES);
+			seen = ctx->c->stats.interrupts - seen;
+		}
+		KUNIT_EXPECT_EQ(test, seen, cases[i].interrupts);
+	}
+}
+
 static void dmasim_test_limits(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -381,6 +415,7 @@ static void sim_reset(struct dmasim_chan *c)
 	WRITE_ONCE(c->dead, false);
 	c->bandwidth_mbps = 0;
 	c->latency_us = 0;
+	c->coalesce_us = 0;
 }
 
 static void dmasim_test_exit(struct kunit *test)
@@ -407,6 +442,7 @@ static struct kunit_case dmasim_test_cases[] = {
 	KUNIT_CASE(dmasim_test_bounce_buffer_needs_sync),
 	KUNIT_CASE(dmasim_test_keeps_its_rate),
 	KUNIT_CASE(dmasim_test_order),
+	KUNIT_CASE(dmasim_test_coalesces),
 	KUNIT_CASE(dmasim_test_limits),
 	KUNIT_CASE(dmasim_test_pool),
 	KUNIT_CASE(dmasim_test_bad_address),

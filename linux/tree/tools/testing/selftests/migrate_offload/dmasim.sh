@@ -227,6 +227,12 @@ dmatest_passes "a CPU of its own: dmatest" '*' 4 threads_per_chan=2
 unit_tests "a CPU of its own"
 unload "a CPU of its own"
 
+load channels=2 cpu=0 coalesce_us=300
+dmatest_passes "coalescing: dmatest" '*' 4 threads_per_chan=2
+dmatest_passes "coalescing: dmatest polls" '*' 2 polled=1
+unit_tests "coalescing"
+unload "coalescing"
+
 ! modprobe dmasim cpu=100000 2>/dev/null
 result $? "a CPU that is not there is refused"
 ! modprobe dmasim channels=1000 2>/dev/null
