@@ -22,8 +22,12 @@
 
 #define DCBM_MAX_CHANNELS	64
 
-/* Descriptors that one channel may have in flight. */
-#define DCBM_SLOTS		128
+/*
+ * Descriptors that one channel may have in flight.  As many as the two windows of
+ * small folios have that compaction moves at once: to be woken in the middle, in
+ * order to submit the rest, takes longer than many transfers.
+ */
+#define DCBM_SLOTS		256
 
 /* Folios of one batch; the core hands over no more. */
 #define DCBM_MAX_PAIRS		512

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Unit tests of dcbm's streams: what they have to copy.
+ * Unit tests of dcbm's streams: what their parts share.
  */
 #ifndef _DCBM_STREAM_TEST_H
 #define _DCBM_STREAM_TEST_H
@@ -13,6 +13,7 @@
 
 #define TEST_CHANS 4
 #define TEST_BATCHES 2
+#define TEST_MANY 64
 
 struct test_ctx {
 	struct dmasim_chan *sim[TEST_CHANS];
@@ -26,6 +27,20 @@ struct test_ctx {
 	unsigned int timeout_ms;
 };
 
+/* stream_test.c */
+int test_open_for(struct test_ctx *ctx, int which, size_t bytes,
+		  enum migrate_reason reason);
+void test_close(struct test_ctx *ctx, int which);
+unsigned int test_reap(struct kunit *test, int which,
+		       struct migrate_copy_batch *batch);
+unsigned int test_check(struct kunit *test, struct migrate_copy_batch *batch,
+			int error);
+
+/* stream_test_compaction.c */
+void dcbm_stream_sparing(struct kunit *test);
+void dcbm_stream_two_windows(struct kunit *test);
+
+/* stream_test_batch.c */
 struct migrate_copy_batch *test_batch(struct kunit *test, int which,
 				      unsigned int nr, unsigned int order);
 void test_batch_free(struct migrate_copy_batch *batch);

@@ -54,6 +54,6 @@ echo "TAP version 13"
 unit_tests "in order"
 unit_tests "out of order" out_of_order=1
 unit_tests "narrow" descriptors=4 max_seg_bytes=12288
-unit_tests "on a CPU of its own" cpu=1
+unit_tests "on a CPU of its own" cpu=1 descriptors=512 coalesce_us=300
 echo "1..$nr"
 exit $failed
