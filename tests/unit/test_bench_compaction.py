@@ -93,7 +93,7 @@ def test_ticks_of_all_rounds_count_together() -> None:
 
 def test_modules() -> None:
     assert plan().modules() == ["mtcopy", "dcbm", "migrate_compact_test"]
-    words = "channels=4 descriptors=256 bandwidth_mbps=0 cpu=1"
+    words = "channels=4 descriptors=512 bandwidth_mbps=0 cpu=1 coalesce_us=100"
     assert plan().simulated() == {"dmasim": words}
     assert plan(engines=("off",)).simulated() == {}
     assert plan(engines=("off",)).modules() == ["migrate_compact_test"]

@@ -20,7 +20,11 @@ STATES = ("idle", "busy")
 MODULE = "migrate_compact_test"
 METHOD = "allocation of 2 MiB"
 # Of a simulated channel: more than dcbm ever has in flight, as devices have.
-DESCRIPTORS = 256
+DESCRIPTORS = 512
+# By which a completion may be late, so that several have one timer. To emulate one
+# for each page takes more of the host than to copy the page, and from the CPU that is
+# looked at, where both are threads of one core.
+COALESCE_US = 100
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class CompactionPlan:
         # A device has a CPU of its own, as what it does is no work of the one looked at.
         other = 0 if self.cpu else 1
         words = f"channels={self.channels} descriptors={DESCRIPTORS} {rate} cpu={other}"
-        return {"dmasim": words}
+        return {"dmasim": f"{words} coalesce_us={COALESCE_US}"}
 
     def arguments(self) -> list[str]:
         """Give the options of bench/compaction."""
