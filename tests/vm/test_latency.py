@@ -215,10 +215,14 @@ def test_channels_get_slower_in_mid_run(
 def test_the_limit_holds(
     kernel_vm: BuiltKernel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also with channels that get slower; in instructions, so always the same."""
+    """Also with channels that get slower; in instructions, so nearly always the same.
+
+    In one of three rounds something else may come between, which a window then waits
+    for: the host decides when what was written to it is done.
+    """
     path = tmp_path / "result.json"
     argv = ["bench", "latency", "--vm", "--topology", "counted", "--check", "limit"]
-    main([*argv, "--rounds", "1", "--output", str(path)])
+    main([*argv, "--rounds", "3", "--output", str(path)])
     assert path.exists(), capsys.readouterr().err
     checks = decode(path.read_bytes()).checks
     assert checks is not None
