@@ -217,8 +217,8 @@ def test_the_limit_holds(
 ) -> None:
     """Also with channels that get slower; in instructions, so nearly always the same.
 
-    In one of three rounds something else may come between, which a window then waits
-    for: the host decides when what was written to it is done.
+    In one of three rounds something else may come between: with a single one, the
+    folios of one late window were its 99th percentile.
     """
     path = tmp_path / "result.json"
     argv = ["bench", "latency", "--vm", "--topology", "counted", "--check", "limit"]

@@ -21,9 +21,8 @@ MODULE = "migrate_compact_test"
 METHOD = "allocation of 2 MiB"
 # Of a simulated channel: more than dcbm ever has in flight, as devices have.
 DESCRIPTORS = 512
-# By which a completion may be late, so that several have one timer. To emulate one
-# for each page takes more of the host than to copy the page, and from the CPU that is
-# looked at, where both are threads of one core.
+# By which a completion may be late, so that several have one timer and one interrupt.
+# With one for each page the CPU that is looked at took longer, too.
 COALESCE_US = 100
 
 

@@ -19,10 +19,9 @@
  * all channels together, does what the timers would do, and has its timers
  * there.
  *
- * A timer for each descriptor costs more than to copy a page does, and where CPUs
- * are emulated it is their host's work, too.  With coalesce_us a channel does as
- * devices do that coalesce interrupts: it waits for others that are under way, does
- * them in one go, and interrupts once.
+ * Each descriptor has a timer, an interrupt and, with the thread, a wakeup.  With
+ * coalesce_us a channel does as devices do that coalesce interrupts: it waits for
+ * others that are under way, does them in one go, and interrupts once.
  */
 
 #include <linux/bitops.h>
