@@ -46,6 +46,7 @@ struct test_ctx {
 	struct dma_chan *chans[2];
 	struct dmasim_chan *c;	/* the first of them */
 	struct device *dev;
+	u32 coalesce_us;	/* of each of them, as loaded */
 	atomic_t nr_done;
 	struct test_xfer xfers[TEST_XFERS];
 };

@@ -387,6 +387,7 @@ static int dmasim_test_init(struct kunit *test)
 		/* Freed by exit from here on. */
 		test->priv = ctx;
 		to_dmasim_chan(ctx->chans[i])->late_ms = TEST_LATE_MS;
+		ctx->coalesce_us = to_dmasim_chan(ctx->chans[i])->coalesce_us;
 	}
 	ctx->c = to_dmasim_chan(ctx->chans[0]);
 	ctx->dev = ctx->chans[0]->device->dev;
@@ -415,7 +416,6 @@ static void sim_reset(struct dmasim_chan *c)
 	WRITE_ONCE(c->dead, false);
 	c->bandwidth_mbps = 0;
 	c->latency_us = 0;
-	c->coalesce_us = 0;
 }
 
 static void dmasim_test_exit(struct kunit *test)
@@ -428,6 +428,7 @@ static void dmasim_test_exit(struct kunit *test)
 	/* Stops everything, also where clients cannot. */
 	for (i = 0; i < ARRAY_SIZE(ctx->chans) && ctx->chans[i]; i++) {
 		sim_reset(to_dmasim_chan(ctx->chans[i]));
+		to_dmasim_chan(ctx->chans[i])->coalesce_us = ctx->coalesce_us;
 		dma_release_channel(ctx->chans[i]);
 	}
 	for (i = 0; i < TEST_XFERS; i++) {
