@@ -19,6 +19,7 @@ _CASES = {
     "pinned": (True, True),
     "poisoned": (True, True),
     "stale_tlb": (True, False),
+    "stale_hint": (True, False),
     "rewritten": (True, False),
     "forked": (True, False),
     "left_over": (True, False),

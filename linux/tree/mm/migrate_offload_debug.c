@@ -14,6 +14,7 @@
 
 #include <linux/buffer_head.h>
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
@@ -41,6 +42,7 @@ static const char * const rule_names[NR_MO_RULES] = {
 	[MO_RULE_RUN_POISON]	= "run_poison",
 	[MO_RULE_RUN_PIN]	= "run_pin",
 	[MO_RULE_RUN_FLUSH]	= "run_flush",
+	[MO_RULE_RUN_JUDGE]	= "run_judge",
 	[MO_RULE_RUN_ENTRY]	= "run_entry",
 	[MO_RULE_RUN_SHARED]	= "run_shared",
 	[MO_RULE_RUN_LOCKED]	= "run_locked",
@@ -58,6 +60,27 @@ bool migrate_offload_broken(enum migrate_offload_rule rule)
 bool migrate_offload_bad_page(struct page *page)
 {
 	return unlikely(bad_pfn && READ_ONCE(bad_pfn) == page_to_pfn(page));
+}
+
+/* How long to wait for another thread to be done with its flush. */
+#define JUDGE_LATE_US 100000
+
+/*
+ * Keep one of the entries that were cleared, and ask about it at the worst
+ * moment: when the flush is over on which the answer depends.
+ */
+bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
+				unsigned int nr)
+{
+	pte_t sample = old[0];
+	unsigned int i;
+
+	for (i = 1; i < nr; i++)
+		if (!pte_accessible(mm, sample))
+			sample = old[i];
+	for (i = 0; i < JUDGE_LATE_US && mm_tlb_flush_pending(mm); i++)
+		udelay(1);
+	return pte_accessible(mm, sample);
 }
 
 /* As folio_mc_copy(), without giving way to anybody. */

@@ -3,7 +3,7 @@
 #ifndef _MM_MIGRATE_OFFLOAD_RULES_H
 #define _MM_MIGRATE_OFFLOAD_RULES_H
 
-#include <linux/types.h>
+#include <linux/mm_types.h>
 
 /*
  * Switches that break one safety rule each, so that a test can show that it
@@ -26,6 +26,7 @@ enum migrate_offload_rule {
 	MO_RULE_RUN_POISON,	/* and not poisoned */
 	MO_RULE_RUN_PIN,	/* and nobody else has a reference */
 	MO_RULE_RUN_FLUSH,	/* TLBs are flushed before pages are copied */
+	MO_RULE_RUN_JUDGE,	/* each entry says whether they need to be */
 	MO_RULE_RUN_ENTRY,	/* an entry is mapped if it is the source's */
 	MO_RULE_RUN_SHARED,	/* and there is no other one */
 	MO_RULE_RUN_LOCKED,	/* and its VMA is not mlocked */
@@ -35,10 +36,18 @@ enum migrate_offload_rule {
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG
 bool migrate_offload_broken(enum migrate_offload_rule rule);
+bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
+				unsigned int nr);
 #else
 static inline bool migrate_offload_broken(enum migrate_offload_rule rule)
 {
 	return false;
+}
+
+static inline bool migrate_offload_judge_late(struct mm_struct *mm,
+					      const pte_t *old, unsigned int nr)
+{
+	return true;
 }
 #endif
 

@@ -54,9 +54,7 @@ struct migrate_ptes {
 	unsigned int max_nr;		/* that there can be */
 	unsigned int nr;		/* that were replaced */
 	pte_t expected;			/* behind these, but for its flags */
-	/* Of these: one that a TLB may have, and whether any was dirty. */
-	pte_t sample;
-	bool dirty;
+	struct migrate_cleared cleared;	/* of those that were replaced */
 };
 
 /* Entries that are cleared, and have not been replaced yet. */
@@ -100,8 +98,7 @@ static bool migrate_ptes_begin(struct migrate_ptes *run,
 	run->pte = pvmw->pte;
 	run->nr = 0;
 	run->expected = pte;
-	run->sample = pte;
-	run->dirty = false;
+	run->cleared = (struct migrate_cleared) {};
 	run->max_nr = min_t(unsigned long, migrate_ptes_max(pvmw),
 			    folio_nr_pages(folio) - first);
 	return true;
@@ -210,9 +207,7 @@ static void migrate_ptes_write(struct migrate_ptes *run,
 		/* The page is in the lowest bits: see swp_entry(). */
 		entry.val++;
 	}
-	run->dirty |= pte_dirty(old);
-	if (!pte_accessible(mm, run->sample))
-		run->sample = old;
+	migrate_cleared_add(&run->cleared, mm, old);
 }
 
 /*
@@ -250,13 +245,14 @@ static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 				  enum ttu_flags flags)
 {
 	unsigned int nr = run->nr;
-	pte_t sample = run->dirty ? pte_mkdirty(run->sample) : run->sample;
 
 	if (trace_set_migration_pte_enabled())
 		migrate_ptes_trace(run);
-	migrate_flush_ptes(run->vma, run->addr, nr, sample, flags);
+	if (run->cleared.flush)
+		migrate_flush_ptes(run->vma, run->addr, nr, run->cleared.dirty,
+				   flags);
 	/* No CPU can make an entry dirty any more: they are gone. */
-	if (run->dirty)
+	if (run->cleared.dirty)
 		folio_mark_dirty(run->folio);
 	update_hiwater_rss(run->vma->vm_mm);
 	/* Who splits a folio takes it from the queue, if it comes to that. */

@@ -28,6 +28,8 @@ void __migrate_queue_if_partial(struct folio *folio);
 
 /* Some who include this are there without an MMU, too. */
 #ifdef CONFIG_MMU
+#include "migrate_pte.h"
+
 #ifndef CONFIG_MIGRATE_BATCH_PTES
 static inline int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
 				       struct folio *folio,
@@ -107,9 +109,30 @@ static inline bool migrate_queue_if_partial(struct folio *folio)
 	return true;
 }
 
+/*
+ * Page table entries that are cleared: may a TLB have one of them, and was one
+ * dirty?
+ *
+ * The first question must be asked of each entry under the lock of the page table,
+ * and never again: a PROT_NONE entry counts only while mm->tlb_flush_pending is
+ * above 0, and another thread may lower that at any time.  So a later answer about
+ * one entry says nothing about the others.
+ */
+struct migrate_cleared {
+	bool flush;
+	bool dirty;
+};
+
+static inline void migrate_cleared_add(struct migrate_cleared *cleared,
+				       struct mm_struct *mm, pte_t pte)
+{
+	cleared->flush |= pte_accessible(mm, pte);
+	cleared->dirty |= pte_dirty(pte);
+}
+
 /* mm/rmap.c */
-void migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
-			unsigned int nr, pte_t pte, enum ttu_flags flags);
+bool migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
+			unsigned int nr, bool dirty, enum ttu_flags flags);
 void folio_remove_rmap_ptes_migrating(struct folio *folio, struct page *page,
 				      int nr_pages, struct vm_area_struct *vma);
 #endif /* CONFIG_MMU */

@@ -33,7 +33,8 @@
  *   a migration entry in its place would be shared [run_pin].  Other references
  *   make the move fail, as ever: not to begin with it saves the effort.
  *
- *   Nothing is copied while a TLB may have such an entry [run_flush].
+ *   Nothing is copied while a TLB may have such an entry [run_flush].  Each entry
+ *   that is cleared says whether a TLB may have it [run_judge].
  *
  * - Mapping.  In between, programs may fork, move, unmap or protect memory: no
  *   lock keeps them from it.  An entry that is for the source [run_entry], and is
@@ -231,26 +232,38 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 	row->nr = nr_free;
 }
 
-/* Have TLBs forget what they know of these. */
-static void migrate_row_flush(const struct migrate_row *row,
-			      struct vm_area_struct *vma, pte_t pte)
+/* How many entries from the nth on follow each other, in this order? */
+static unsigned int migrate_row_in_order(const struct migrate_row *row,
+					 unsigned int nth)
 {
-	unsigned int i, next, nr_span = (row->end - row->start) >> PAGE_SHIFT;
+	long offset = migrate_row_offset(row, nth);
+	unsigned int next;
 
-	/* All at once, unless gaps would be flushed for nothing, page by page. */
-	if (IS_ENABLED(CONFIG_X86) || nr_span == row->nr) {
-		migrate_flush_ptes(vma, row->start, nr_span, pte,
-				   TTU_BATCH_FLUSH);
-		return;
-	}
-	for (i = 0; i < row->nr; i = next) {
-		long offset = migrate_row_offset(row, i);
+	/* All of a row without gaps are one range, in whichever order. */
+	if (!nth && row->end - row->start == row->nr * PAGE_SIZE)
+		return row->nr;
+	for (next = nth + 1; next < row->nr; next++)
+		if (migrate_row_offset(row, next) != offset + next - nth)
+			break;
+	return next - nth;
+}
 
-		for (next = i + 1; next < row->nr; next++)
-			if (migrate_row_offset(row, next) != offset + next - i)
-				break;
-		migrate_flush_ptes(vma, migrate_row_addr(row, i), next - i, pte,
-				   TTU_BATCH_FLUSH);
+/*
+ * Flush entries that are cleared: never those in the gaps, which may be of 30
+ * pages each.
+ */
+static void migrate_row_flush(const struct migrate_row *row,
+			      struct vm_area_struct *vma, bool dirty)
+{
+	unsigned int i, nr;
+
+	for (i = 0; i < row->nr; i += nr) {
+		unsigned long addr;
+
+		nr = migrate_row_in_order(row, i);
+		addr = nr == row->nr ? row->start : migrate_row_addr(row, i);
+		if (migrate_flush_ptes(vma, addr, nr, dirty, TTU_BATCH_FLUSH))
+			return;
 	}
 }
 
@@ -259,11 +272,11 @@ static void migrate_row_replace(struct migrate_row *row,
 				struct vm_area_struct *vma, const pte_t *old,
 				struct migrate_run_stat *stat)
 {
+	struct migrate_cleared cleared = {};
 	struct mm_struct *mm = vma->vm_mm;
 	struct folio **src = row->folios;
-	pte_t sample = old[0], pte;
-	bool dirty = false;
 	unsigned int i;
+	pte_t pte;
 
 	for (i = 0; i < row->nr; i++)
 		ClearPageAnonExclusive(&src[i]->page);
@@ -276,15 +289,14 @@ static void migrate_row_replace(struct migrate_row *row,
 							     old[i], true),
 					   old[i]);
 		set_pte_at(mm, addr, migrate_row_pte(row, i), pte);
-		dirty |= pte_dirty(old[i]);
-		if (!pte_accessible(mm, sample))
-			sample = old[i];
+		migrate_cleared_add(&cleared, mm, old[i]);
 		if (trace_set_migration_pte_enabled())
 			trace_set_migration_pte(addr, pte_val(pte), 0);
 	}
-	if (!migrate_offload_broken(MO_RULE_RUN_FLUSH))
-		migrate_row_flush(row, vma,
-				  dirty ? pte_mkdirty(sample) : sample);
+	if (migrate_offload_broken(MO_RULE_RUN_JUDGE))
+		cleared.flush = migrate_offload_judge_late(mm, old, row->nr);
+	if (cleared.flush && !migrate_offload_broken(MO_RULE_RUN_FLUSH))
+		migrate_row_flush(row, vma, cleared.dirty);
 	update_hiwater_rss(mm);
 	for (i = 0; i < row->nr; i++) {
 		/* As folio_mark_dirty() does, when no CPU can any more. */

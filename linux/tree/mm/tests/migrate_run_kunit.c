@@ -106,7 +106,64 @@ static void mo_test_row_bounds(struct kunit *test)
 	mo_expect_row(test, &row, 1, 0, 0);
 }
 
+/* Gaps are not flushed; entries in a row are one piece, in whichever order. */
+static void mo_test_row_pieces(struct kunit *test)
+{
+	const long back[] = { 0, -1, -2, -3, -4 }, gaps[] = { 0, 31, 1, 2, 8 };
+	const unsigned long addr = MO_VMA_START + 50 * PAGE_SIZE;
+	struct migrate_row row;
+
+	row = mo_row(test, addr, &back);
+	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 0), MO_ROW_MAX);
+	row = mo_row(test, addr, &gaps);
+	KUNIT_EXPECT_EQ(test, row.nr, MO_ROW_MAX);
+	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 0), 1);
+	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 1), 1);
+	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 2), 2);
+	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 4), 1);
+}
+
+/*
+ * A PROT_NONE entry counts while another thread changes page tables; that this
+ * thread is done by the time of the flush must not matter to the others.
+ */
+static void mo_test_cleared(struct kunit *test)
+{
+	const pte_t hint = pfn_pte(1, PAGE_NONE), present = pfn_pte(2, PAGE_SHARED);
+	struct migrate_cleared cleared = {};
+	struct mm_struct *mm = mm_alloc();
+	struct vm_area_struct vma = { .vm_mm = mm };
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	migrate_cleared_add(&cleared, mm, hint);
+	KUNIT_EXPECT_EQ(test, cleared.flush, pte_accessible(mm, hint));
+
+	inc_tlb_flush_pending(mm);
+	migrate_cleared_add(&cleared, mm, hint);
+	KUNIT_EXPECT_TRUE(test, cleared.flush);
+	KUNIT_EXPECT_FALSE(test, cleared.dirty);
+	migrate_cleared_add(&cleared, mm, pte_mkdirty(present));
+	dec_tlb_flush_pending(mm);
+	KUNIT_EXPECT_TRUE(test, cleared.flush);
+	KUNIT_EXPECT_TRUE(test, cleared.dirty);
+
+	/* A flush is due by what was found, with no further question. */
+	cpumask_copy(mm_cpumask(mm), cpu_online_mask);
+	try_to_unmap_flush();
+	if (IS_ENABLED(CONFIG_X86) && num_online_cpus() > 1) {
+		KUNIT_EXPECT_TRUE(test, migrate_flush_ptes(&vma, PAGE_SIZE, 2, true,
+							   TTU_BATCH_FLUSH));
+		KUNIT_EXPECT_TRUE(test, current->tlb_ubc.flush_required);
+		KUNIT_EXPECT_TRUE(test, current->tlb_ubc.writable);
+		try_to_unmap_flush();
+	}
+	cpumask_clear(mm_cpumask(mm));
+	mmput(mm);
+}
+
 static struct kunit_case migrate_run_test_cases[] = {
+	KUNIT_CASE(mo_test_row_pieces),
+	KUNIT_CASE(mo_test_cleared),
 	KUNIT_CASE(mo_test_row_order),
 	KUNIT_CASE(mo_test_row_span),
 	KUNIT_CASE(mo_test_row_bounds),

@@ -5,23 +5,11 @@
 
 #include "mo_util.h"
 
-#define MO_SCAN_SETTINGS 5
-#define MO_SETTING_BYTES 32
-
-/* The number of a line "name number" of a file. */
-long long mo_read_line(const char *path, const char *name);
-/* Of /proc/vmstat, up to date. */
-long long mo_vm_counter(const char *name);
-
 /*
  * Have the second of mo_nodes be the one with CPUs, of which @cpu is one, and the
  * first one slower.  NULL, or why not.
  */
 const char *mo_find_tiers(int *cpu);
-
-/* Have NUMA balancing look at memory at once, and as it did before. */
-void mo_scan_at_once(char saved[][MO_SETTING_BYTES]);
-void mo_scan_restore(char saved[][MO_SETTING_BYTES]);
 
 /*
  * Have this process in a cgroup with a setting, if @text is one.  NULL, or why not.

@@ -56,6 +56,7 @@ int mo_run_rewritten(void);
 int mo_run_forked(void);
 int mo_run_mlocked(void);
 int mo_run_stale_tlb(void);
+int mo_run_stale_hint(void);
 int mo_run_moved(void);
 int mo_run_unmapped(void);
 int mo_run_ended(void);

@@ -58,6 +58,32 @@ long long mo_read_number(const char *path)
 	return strtoll(text, NULL, 0);
 }
 
+long long mo_read_line(const char *path, const char *name)
+{
+	FILE *file = fopen(path, "r");
+	char key[64];
+	long long number;
+
+	if (!file)
+		mo_die("cannot open %s: %m", path);
+	while (fscanf(file, "%63s %lld\n", key, &number) == 2) {
+		if (!strcmp(key, name)) {
+			fclose(file);
+			return number;
+		}
+	}
+	mo_die("no %s in %s", name, path);
+}
+
+long long mo_vm_counter(const char *name)
+{
+	char ignored[8];
+
+	/* CPUs keep some to themselves until they are asked. */
+	mo_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
+	return mo_read_line("/proc/vmstat", name);
+}
+
 int mo_try_write(const char *path, const char *text)
 {
 	int ret = 0, fd = open(path, O_WRONLY);

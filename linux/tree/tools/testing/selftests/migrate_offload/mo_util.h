@@ -17,6 +17,9 @@
 #define PATH_KSM "/sys/kernel/mm/ksm/"
 #define PATH_COMPACT "/proc/sys/vm/compact_memory"
 
+/* For what a file of settings says, or a path of one's own below /tmp. */
+#define MO_SETTING_BYTES 32
+
 #define SZ_4K 0x1000UL
 #define SZ_1M 0x100000UL
 #define SZ_2M 0x200000UL
@@ -50,6 +53,18 @@ long long mo_read_number(const char *path);
 int mo_try_write(const char *path, const char *text);
 void mo_write(const char *path, const char *text);
 void mo_write_number(const char *path, long long number);
+
+/* Use the CPU for so many turns of a loop. */
+static inline void mo_spin(unsigned int turns)
+{
+	while (turns--)
+		__asm__ __volatile__("" : : : "memory");
+}
+
+/* The number behind a name, of which a file has one in each line. */
+long long mo_read_line(const char *path, const char *name);
+/* A number of /proc/vmstat, with what CPUs keep to themselves until asked. */
+long long mo_vm_counter(const char *name);
 
 /* A counter of the reason that move_pages(2) has. */
 long long mo_counter(const char *name);

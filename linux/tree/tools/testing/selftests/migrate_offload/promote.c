@@ -20,6 +20,7 @@
 
 #include "../kselftest_harness.h"
 #include "mo_area.h"
+#include "mo_numa.h"
 #include "mo_promote.h"
 #include "mo_util.h"
 

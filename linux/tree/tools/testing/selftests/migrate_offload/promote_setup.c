@@ -10,45 +10,7 @@
 
 #include "mo_promote.h"
 
-#define PATH_SCAN "/sys/kernel/debug/sched/numa_balancing/"
 #define CGROUP "promote"
-
-/* A scan begins at once, and is over in one go; what is touched after it is hot. */
-static const struct {
-	const char *path, *value;
-} scan_settings[MO_SCAN_SETTINGS] = {
-	{ PATH_SCAN "scan_delay_ms", "50" },
-	{ PATH_SCAN "scan_period_min_ms", "50" },
-	{ PATH_SCAN "scan_period_max_ms", "200" },
-	{ PATH_SCAN "scan_size_mb", "256" },
-	{ PATH_SCAN "hot_threshold_ms", "60000" },
-};
-
-long long mo_read_line(const char *path, const char *name)
-{
-	FILE *file = fopen(path, "r");
-	char key[64];
-	long long number;
-
-	if (!file)
-		mo_die("cannot open %s: %m", path);
-	while (fscanf(file, "%63s %lld\n", key, &number) == 2) {
-		if (!strcmp(key, name)) {
-			fclose(file);
-			return number;
-		}
-	}
-	mo_die("no %s in %s", name, path);
-}
-
-long long mo_vm_counter(const char *name)
-{
-	char ignored[8];
-
-	/* CPUs keep some to themselves until they are asked. */
-	mo_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
-	return mo_read_line("/proc/vmstat", name);
-}
 
 const char *mo_find_tiers(int *cpu)
 {
@@ -74,28 +36,6 @@ const char *mo_find_tiers(int *cpu)
 		 first);
 	*cpu = mo_read_number(path);
 	return NULL;
-}
-
-void mo_scan_at_once(char saved[][MO_SETTING_BYTES])
-{
-	unsigned int i;
-
-	for (i = 0; i < MO_SCAN_SETTINGS; i++) {
-		/* Of CONFIG_SCHED_DEBUG.  Without, all takes seconds longer. */
-		if (!mo_exists(scan_settings[i].path))
-			continue;
-		mo_read(scan_settings[i].path, saved[i], MO_SETTING_BYTES);
-		mo_write(scan_settings[i].path, scan_settings[i].value);
-	}
-}
-
-void mo_scan_restore(char saved[][MO_SETTING_BYTES])
-{
-	unsigned int i;
-
-	for (i = 0; i < MO_SCAN_SETTINGS; i++)
-		if (saved[i][0])
-			mo_write(scan_settings[i].path, saved[i]);
 }
 
 static void cgroup_write(const char *dir, const char *file, const char *text)

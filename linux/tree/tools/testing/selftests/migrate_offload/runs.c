@@ -302,6 +302,7 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "poisoned", .rule = "run_poison", .run = run_poisoned,
 	  .hints = true },
 	{ .name = "stale_tlb", .rule = "run_flush", .run = mo_run_stale_tlb },
+	{ .name = "stale_hint", .rule = "run_judge", .run = mo_run_stale_hint },
 	{ .name = "rewritten", .rule = "run_entry", .run = mo_run_rewritten },
 	{ .name = "forked", .rule = "run_shared", .run = mo_run_forked },
 	{ .name = "left_over", .rule = "run_rest", .run = mo_run_forked },

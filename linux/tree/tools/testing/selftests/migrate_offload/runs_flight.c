@@ -15,6 +15,7 @@
 
 #include "../kselftest.h"
 #include "mo_hazard.h"
+#include "mo_numa.h"
 #include "mo_run.h"
 #include "mo_util.h"
 
@@ -106,6 +107,7 @@ static struct {
 	atomic_bool stopped;
 	atomic_ulong rounds;
 	struct mo_area *area;
+	size_t from, to;		/* which pages, with the last one */
 	__u64 written[RUN_PAGES];
 } writer;
 
@@ -128,7 +130,7 @@ static void *write_on(void *arg)
 	pin_to_cpu(sysconf(_SC_NPROCESSORS_ONLN) - 1);
 	while (!atomic_load(&writer.stop)) {
 		number++;
-		for (i = 0; i < RUN_PAGES; i++) {
+		for (i = writer.from; i <= writer.to; i++) {
 			__u64 *page = (__u64 *)(writer.area->mem + i * SZ_4K);
 
 			__atomic_store_n(page, number, __ATOMIC_RELAXED);
@@ -178,26 +180,38 @@ static __u64 read_remotely(int fd, const void *addr)
 	return number;
 }
 
-static size_t count_lost(int fd)
+/* Pages of which the last number is lost.  @act runs while they are copied. */
+static size_t count_lost(struct mo_area *area, size_t from, size_t to,
+			 void (*act)(struct mo_area *area))
 {
-	size_t i, lost = 0;
-	struct mo_area area;
+	int fd = open("/proc/self/mem", O_RDONLY);
 	pthread_t thread;
+	size_t i, lost = 0;
 
-	mo_run_map(&area, RUN_PAGES);
+	if (fd < 0)
+		mo_die("cannot open /proc/self/mem: %m");
 	memset(&writer, 0, sizeof(writer));
-	writer.area = &area;
+	writer.area = area;
+	writer.from = from;
+	writer.to = to;
 	if (pthread_create(&thread, NULL, write_on, NULL))
 		mo_die("cannot create a thread");
 	while (atomic_load(&writer.rounds) < 1000)
 		usleep(1000);
-	mo_run_move(&area, 0, stop_writer);
+	mo_run_move(area, 0, act);
 	pthread_join(thread, NULL);
-	for (i = 0; i < RUN_PAGES; i++)
-		lost += read_remotely(fd, area.mem + i * SZ_4K) !=
+	for (i = from; i <= to; i++)
+		lost += read_remotely(fd, area->mem + i * SZ_4K) !=
 			writer.written[i];
-	mo_unmap(&area);
+	close(fd);
 	return lost;
+}
+
+static int verdict_of_lost(size_t lost)
+{
+	if (lost)
+		printf("# what was written last to %zu pages is lost\n", lost);
+	return lost ? DAMAGED : RIGHT;
 }
 
 /*
@@ -206,20 +220,93 @@ static size_t count_lost(int fd)
  */
 int mo_run_stale_tlb(void)
 {
-	int fd = open("/proc/self/mem", O_RDONLY);
+	struct mo_area area;
 	size_t lost = 0;
 	int tries;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		return mo_skip("there is one CPU only");
-	if (fd < 0)
-		mo_die("cannot open /proc/self/mem: %m");
 	pin_to_cpu(0);
-	for (tries = 0; tries < 5 && !lost; tries++)
-		lost = count_lost(fd);
-	if (lost)
-		printf("# what was written last to %zu pages is lost\n", lost);
-	return lost ? DAMAGED : RIGHT;
+	for (tries = 0; tries < 5 && !lost; tries++) {
+		mo_run_map(&area, RUN_PAGES);
+		lost = count_lost(&area, 0, RUN_PAGES - 1, stop_writer);
+		mo_unmap(&area);
+	}
+	return verdict_of_lost(lost);
+}
+
+/* A thread that is in the middle of a zap nearly always, but never in one for long. */
+static atomic_bool zapper_stop;
+
+/* As many page tables as one call walks through, which takes some 100 us. */
+#define ZAPPED_BYTES (16 * SZ_2M)
+
+/*
+ * While it walks, mm->tlb_flush_pending is above 0.  It finds no page, so it
+ * flushes no TLB: the writer's, on the same CPU, stays as it is.
+ */
+static void *zap_on(void *arg)
+{
+	char *mem = arg;
+
+	pin_to_cpu(sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	while (!atomic_load(&zapper_stop)) {
+		if (madvise(mem, ZAPPED_BYTES, MADV_DONTNEED))
+			mo_die("madvise: %m");
+		mo_spin(1000);
+	}
+	return NULL;
+}
+
+static void stop_zapper_and_writer(struct mo_area *area)
+{
+	atomic_store(&zapper_stop, true);
+	stop_writer(area);
+}
+
+#define HINTED_PAGES 2
+
+/*
+ * The first entry of each run is PROT_NONE, as NUMA balancing leaves it.  Whether
+ * a TLB may have such an entry depends on other threads that are changing page
+ * tables.  The other entries are in the writer's TLB, and must be flushed all the
+ * same.  The first run of a list has one page, the second one all others.
+ */
+int mo_run_stale_hint(void)
+{
+	const size_t nr = RUN_PAGES / 2;
+	struct mo_area area;
+	pthread_t zapper;
+	size_t i, lost = 0;
+	char *zapped;
+	int tries;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		return mo_skip("there is one CPU only");
+	pin_to_cpu(0);
+	zapped = mmap(NULL, ZAPPED_BYTES, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (zapped == MAP_FAILED)
+		mo_die("cannot map memory: %m");
+	madvise(zapped, ZAPPED_BYTES, MADV_NOHUGEPAGE);
+	for (i = 0; i < ZAPPED_BYTES; i += SZ_2M)
+		zapped[i] = 1;
+
+	for (tries = 0; tries < 5 && !lost; tries++) {
+		mo_run_map(&area, nr);
+		if (!mo_numa_hint(&area, HINTED_PAGES))
+			return mo_skip("no NUMA balancing");
+		atomic_store(&zapper_stop, false);
+		if (pthread_create(&zapper, NULL, zap_on, zapped))
+			mo_die("cannot create a thread");
+		lost = count_lost(&area, HINTED_PAGES, nr - 1,
+				  stop_zapper_and_writer);
+		pthread_join(zapper, NULL);
+		if (mo_elsewhere(&area, mo_nodes[1]))
+			mo_die("not all pages were moved");
+		mo_unmap(&area);
+	}
+	return verdict_of_lost(lost);
 }
 
 /* Somewhere else, in another page table. */
