@@ -77,39 +77,6 @@
 #include "migrate_pte.h"
 #include "migrate_run.h"
 
-/* A change of statistics, for as many folios in a row as it is the same for. */
-struct migrate_run_stat {
-	struct folio *folio;		/* one of them */
-	int nr;
-};
-
-static bool migrate_stat_is_alike(const struct folio *one,
-				  const struct folio *other)
-{
-#ifdef CONFIG_MEMCG
-	if (one->memcg_data != other->memcg_data)
-		return false;
-#endif
-	return folio_nid(one) == folio_nid(other);
-}
-
-static void migrate_stat_flush(struct migrate_run_stat *stat)
-{
-	if (stat->nr)
-		lruvec_stat_mod_folio(stat->folio, NR_ANON_MAPPED, stat->nr);
-	stat->nr = 0;
-}
-
-/* The folio is locked, and isolated: it stays charged to whom it is. */
-static void migrate_stat_add(struct migrate_run_stat *stat, struct folio *folio,
-			     int delta)
-{
-	if (stat->nr && !migrate_stat_is_alike(stat->folio, folio))
-		migrate_stat_flush(stat);
-	stat->folio = folio;
-	stat->nr += delta;
-}
-
 /* With the lock of the page table held the answer is good for its entries. */
 static bool migrate_run_vma_fits(struct vm_area_struct *vma)
 {
@@ -270,7 +237,7 @@ static void migrate_row_flush(const struct migrate_row *row,
 /* Nobody but us can reach these any more, but for what TLBs have. */
 static void migrate_row_replace(struct migrate_row *row,
 				struct vm_area_struct *vma, const pte_t *old,
-				struct migrate_run_stat *stat)
+				struct rmap_stat *stat)
 {
 	struct migrate_cleared cleared = {};
 	struct mm_struct *mm = vma->vm_mm;
@@ -302,9 +269,7 @@ static void migrate_row_replace(struct migrate_row *row,
 		/* As folio_mark_dirty() does, when no CPU can any more. */
 		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
 			folio_set_dirty(src[i]);
-		atomic_set(&src[i]->_mapcount, -1);
-		folio_ref_dec(src[i]);
-		migrate_stat_add(stat, src[i], -1);
+		folio_remove_exclusive_rmap(src[i], stat);
 	}
 }
 
@@ -320,7 +285,7 @@ static bool migrate_run_is_here(struct folio *src, pte_t pte)
  */
 static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 				 struct vm_area_struct *vma,
-				 struct migrate_run_stat *stat)
+				 struct rmap_stat *stat)
 {
 	struct folio **src = run->src + nth;
 	unsigned long addr = vma_address(vma, src[0]->index, 1);
@@ -378,7 +343,7 @@ static bool migrate_run_may_map(pte_t old, struct folio *src)
 /* Map from the nth on what is in a row in @vma.  Returns how many it was. */
 static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 			       struct vm_area_struct *vma,
-			       struct migrate_run_stat *stat)
+			       struct rmap_stat *stat)
 {
 	struct folio **src = run->src + nth, **dst = run->dst + nth;
 	unsigned long addr = vma_address(vma, dst[0]->index, 1);
@@ -406,11 +371,8 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 		if (!migrate_run_may_map(pte, src[i]))
 			break;
 		pte = migrate_pte_mapped(vma, dst[i], &dst[i]->page, pte);
-		folio_get(dst[i]);
-		atomic_set(&dst[i]->_mapcount, 0);
-		SetPageAnonExclusive(&dst[i]->page);
+		folio_add_exclusive_rmap(dst[i], vma, addr, stat);
 		set_pte_at(mm, addr, ptep, pte);
-		migrate_stat_add(stat, dst[i], 1);
 		if (trace_remove_migration_pte_enabled())
 			trace_remove_migration_pte(addr, pte_val(pte), 0);
 		/* No need to invalidate: it was not present before. */
@@ -427,7 +389,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
  */
 static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 			   struct vm_area_struct **vma,
-			   struct migrate_run_stat *stat)
+			   struct rmap_stat *stat)
 {
 	pgoff_t index = (map ? run->dst : run->src)[nth]->index;
 	struct vm_area_struct *last = *vma;
@@ -475,7 +437,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			       free_folio_t put_new_folio,
 			       unsigned long private)
 {
-	struct migrate_run_stat stat = {};
+	struct rmap_stat stat = {};
 	struct vm_area_struct *vma = NULL;
 	unsigned int i, nr_unmapped = 0;
 	int nr;
@@ -562,7 +524,7 @@ static void migrate_run_done(struct migrate_run *run)
 void migrate_run_map(struct migrate_run *run)
 {
 	DECLARE_BITMAP(left, MIGRATE_RUN_MAX) = {};
-	struct migrate_run_stat stat = {};
+	struct rmap_stat stat = {};
 	struct vm_area_struct *vma = NULL;
 	unsigned int i;
 	int nr;
@@ -577,7 +539,7 @@ void migrate_run_map(struct migrate_run *run)
 			nr = 1;
 		}
 	}
-	migrate_stat_flush(&stat);
+	rmap_stat_flush(&stat);
 	anon_vma_unlock_read(run->anon_vma);
 	for_each_set_bit(i, left, run->nr)
 		if (!migrate_offload_broken(MO_RULE_RUN_REST))
