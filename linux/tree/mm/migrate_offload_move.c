@@ -68,6 +68,9 @@ static void migrate_part_move(struct migrate_windows *w,
 			migrate_part_land(w, part);
 		return;
 	}
+	/* The run is mapped, with this one: note it for those before, too. */
+	if (!w->run->nr)
+		migrate_part_land(w, part);
 	migrate_windows_clock(w);
 	if (rc == -EAGAIN) {
 		if (pair->content == MIGRATE_CONTENT_DST)

@@ -458,18 +458,40 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 					     &stat);
 			nr_unmapped += max(nr, 0);
 		} while (nr > 0 && nr_unmapped < run->nr);
-		migrate_stat_flush(&stat);
+		rmap_stat_flush(&stat);
 		atomic_add(nr_unmapped, &run->anon_vma->refcount);
 		anon_vma_unlock_read(run->anon_vma);
 	}
 	for (i = nr_unmapped; i < run->nr; i++)
 		migrate_run_give_up(run, i, put_new_folio, private);
 	if (nr_unmapped)
-		run->nr_vain = 0;
+		migrate_run_trust(run);
 	else
-		migrate_run_note_vain(run, run->nr - 1);
+		migrate_run_note_failed(run, run->nr - 1);
 	run->nr = nr_unmapped;
 	return nr_unmapped;
+}
+
+/* Folios that are moved between two looks at whether a task waits for one. */
+#define MIGRATE_RUN_LOOK 4
+
+/*
+ * Does the run have to be mapped now?  Its folios are ready: a task that needs one
+ * must not wait until others are copied.  A task that waits for a migration entry
+ * marks the source that the entry is for.
+ */
+static bool migrate_run_is_due_to_map(const struct migrate_run *run)
+{
+	unsigned long flags = 0;
+	unsigned int i;
+
+	if (run->nr == MIGRATE_RUN_MAX)
+		return true;
+	if (run->nr % MIGRATE_RUN_LOOK)
+		return false;
+	for (i = 0; i < run->nr; i++)
+		flags |= READ_ONCE(run->src[i]->flags);
+	return flags & BIT(PG_waiters);
 }
 
 /**
@@ -483,12 +505,13 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 void migrate_run_take(struct migrate_run *run, struct folio *src,
 		      struct folio *dst, struct anon_vma *anon_vma)
 {
-	if (run->nr == MIGRATE_RUN_MAX ||
-	    (run->nr && run->anon_vma != anon_vma))
+	if (run->nr && run->anon_vma != anon_vma)
 		migrate_run_map(run);
 	run->anon_vma = anon_vma;
 	run->src[run->nr] = src;
 	run->dst[run->nr++] = dst;
+	if (migrate_run_is_due_to_map(run))
+		migrate_run_map(run);
 }
 
 /* The last of what is due for a folio that has been moved. */

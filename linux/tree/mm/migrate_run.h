@@ -39,7 +39,8 @@ enum migrate_content {
 struct migrate_run {
 	bool on;
 	bool measured;			/* how long waits for these take */
-	unsigned int nr_vain;		/* runs in a row of which nothing came */
+	unsigned int max_nr;		/* of the next run: 1 until one worked */
+	unsigned int nr_failed;		/* runs in a row that unmapped nothing */
 	unsigned int nr_spared;		/* folios that are not tried for that */
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
@@ -56,7 +57,8 @@ static inline void migrate_run_init(struct migrate_run *run,
 	run->on = migrate_batch_ptes_on() && mode == MIGRATE_ASYNC &&
 		reason != MR_MEMORY_FAILURE;
 	run->measured = false;
-	run->nr_vain = 0;
+	run->max_nr = 1;
+	run->nr_failed = 0;
 	run->nr_spared = 0;
 	run->content = MIGRATE_CONTENT_SRC;
 	run->reason = reason;
@@ -93,13 +95,20 @@ static inline bool migrate_run_wants(struct folio *folio)
 #endif
 }
 
-/* Is it time to try?  Not for a while after it was in vain. */
+/* Is it time to try?  Not for a while after runs that unmapped nothing. */
 static inline bool migrate_run_is_due(struct migrate_run *run)
 {
 	if (likely(!run->nr_spared))
 		return run->on;
 	run->nr_spared--;
 	return false;
+}
+
+/* One worked: the next run may have as many folios as there can be. */
+static inline void migrate_run_trust(struct migrate_run *run)
+{
+	run->max_nr = MIGRATE_RUN_MAX;
+	run->nr_failed = 0;
 }
 
 /* A change of how many folios are isolated, for as many as it is the same for. */
@@ -115,7 +124,7 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
 			unsigned long private);
-void migrate_run_note_vain(struct migrate_run *run, unsigned int nr_gathered);
+void migrate_run_note_failed(struct migrate_run *run, unsigned int nr_gathered);
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private);
 

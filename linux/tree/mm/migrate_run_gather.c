@@ -92,15 +92,15 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 }
 
 /*
- * It was in vain to lock folios, and to allocate as many: of a page that passes
- * for one of ours it may be the VMA that is not for us, and then so it is for
- * those behind it, or there is no more memory.  Let the ordinary way have these,
- * then try with one alone, and each time later while nothing comes of it.
+ * Nothing was unmapped of a run: the VMA is not one for runs, and so may be those
+ * of the folios behind it, or there is no memory.  Leave these folios to the
+ * ordinary way.  Try one folio alone next, and each time later while that fails.
  */
-void migrate_run_note_vain(struct migrate_run *run, unsigned int nr_gathered)
+void migrate_run_note_failed(struct migrate_run *run, unsigned int nr_gathered)
 {
-	run->nr_vain = min(2 * run->nr_vain + 1, MIGRATE_RUN_MAX - 1);
-	run->nr_spared = max3(run->nr_spared, run->nr_vain, nr_gathered);
+	run->max_nr = 1;
+	run->nr_failed = min(2 * run->nr_failed + 1, MIGRATE_RUN_MAX - 1);
+	run->nr_spared = max3(run->nr_spared, run->nr_failed, nr_gathered);
 }
 
 /*
@@ -122,7 +122,7 @@ static void migrate_run_alloc(struct migrate_run *run,
 			break;
 	}
 	if (nr < run->nr)
-		migrate_run_note_vain(run, MIGRATE_RUN_MAX);
+		migrate_run_note_failed(run, MIGRATE_RUN_MAX);
 	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
 		struct folio *dst = run->dst[nr_locked];
 
@@ -141,14 +141,17 @@ static void migrate_run_alloc(struct migrate_run *run,
 /*
  * Lock up to @max_nr folios of one anon_vma that are next in the list, beginning
  * with @first, and as many new ones to move them to.
+ *
+ * The first run of a list has one folio.  Most lists are short: those of
+ * compaction and reclaim.  Where a VMA is not one for runs, each of them would
+ * lock and allocate 32 folios only to give them up.
  */
 void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
 			unsigned long private)
 {
-	migrate_run_lock(run, from, first,
-			 min(max_nr, run->nr_vain ? 1 : MIGRATE_RUN_MAX));
+	migrate_run_lock(run, from, first, min(max_nr, run->max_nr));
 	if (!run->nr)
 		return;
 	migrate_run_alloc(run, get_new_folio, put_new_folio, private);

@@ -161,9 +161,101 @@ static void mo_test_cleared(struct kunit *test)
 	mmput(mm);
 }
 
+/* A task that waits for one of a run's folios gets it soon. */
+static void mo_test_awaited(struct kunit *test)
+{
+	struct migrate_run *run;
+	struct folio *folios;
+	unsigned int i;
+
+	run = kunit_kzalloc(test, sizeof(*run), GFP_KERNEL);
+	folios = kunit_kcalloc(test, MIGRATE_RUN_MAX, sizeof(*folios), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, run);
+	KUNIT_ASSERT_NOT_NULL(test, folios);
+	for (i = 0; i < MIGRATE_RUN_MAX; i++)
+		run->src[i] = &folios[i];
+
+	for (run->nr = 1; run->nr < MIGRATE_RUN_MAX; run->nr++)
+		KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
+	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
+
+	__set_bit(PG_waiters, &folios[1].flags);
+	run->nr = MIGRATE_RUN_LOOK;
+	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
+	run->nr = 2 * MIGRATE_RUN_LOOK;
+	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
+}
+
+static unsigned int mo_nr_allocated, mo_nr_given_up;
+
+static struct folio *mo_alloc_folio(struct folio *src, unsigned long private)
+{
+	mo_nr_allocated++;
+	return folio_alloc(GFP_KERNEL, 0);
+}
+
+static void mo_put_folio(struct folio *dst, unsigned long private)
+{
+	mo_nr_given_up++;
+	folio_put(dst);
+}
+
+/* Gather a run, and give all of it up.  Returns how many folios it had. */
+static unsigned int mo_gather(struct migrate_run *run, struct list_head *from)
+{
+	unsigned int i, nr;
+
+	mo_nr_allocated = 0;
+	mo_nr_given_up = 0;
+	migrate_run_gather(run, from, list_first_entry(from, struct folio, lru),
+			   UINT_MAX, mo_alloc_folio, mo_put_folio, 0);
+	nr = run->nr;
+	for (i = 0; i < nr; i++)
+		migrate_run_give_up(run, i, mo_put_folio, 0);
+	run->nr = 0;
+	return nr;
+}
+
+/* The first run of a list locks and allocates no more than one folio. */
+static void mo_test_probe(struct kunit *test)
+{
+	struct migrate_run *run;
+	struct folio *folios;
+	unsigned int i;
+	LIST_HEAD(from);
+
+	run = kunit_kzalloc(test, sizeof(*run), GFP_KERNEL);
+	folios = kunit_kcalloc(test, MIGRATE_RUN_MAX, sizeof(*folios), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, run);
+	KUNIT_ASSERT_NOT_NULL(test, folios);
+	for (i = 0; i < MIGRATE_RUN_MAX; i++) {
+		folios[i].mapping = (void *)PAGE_MAPPING_ANON;
+		__set_bit(PG_anon_exclusive, &folios[i].flags);
+		atomic_set(&folios[i]._mapcount, 0);
+		folio_set_count(&folios[i], 2);
+		list_add_tail(&folios[i].lru, &from);
+	}
+
+	migrate_run_init(run, MIGRATE_ASYNC, MR_SYSCALL);
+	KUNIT_EXPECT_EQ(test, mo_gather(run, &from), 1);
+	KUNIT_EXPECT_EQ(test, mo_nr_allocated, 1);
+	KUNIT_EXPECT_EQ(test, mo_nr_given_up, 1);
+
+	migrate_run_trust(run);
+	KUNIT_EXPECT_EQ(test, mo_gather(run, &from), MIGRATE_RUN_MAX);
+	KUNIT_EXPECT_EQ(test, mo_nr_allocated, MIGRATE_RUN_MAX);
+	KUNIT_EXPECT_EQ(test, mo_nr_given_up, MIGRATE_RUN_MAX);
+
+	migrate_run_note_failed(run, MIGRATE_RUN_MAX - 1);
+	KUNIT_EXPECT_EQ(test, mo_gather(run, &from), 1);
+	KUNIT_EXPECT_EQ(test, mo_nr_allocated, 1);
+}
+
 static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_row_pieces),
 	KUNIT_CASE(mo_test_cleared),
+	KUNIT_CASE(mo_test_awaited),
+	KUNIT_CASE(mo_test_probe),
 	KUNIT_CASE(mo_test_row_order),
 	KUNIT_CASE(mo_test_row_span),
 	KUNIT_CASE(mo_test_row_bounds),
