@@ -149,32 +149,38 @@ static void migrate_row_init(struct migrate_row *row, struct folio **folios,
 	row->end = addr + (end + 1) * PAGE_SIZE;
 }
 
-/*
- * Clear entries as long as each is the only one of its page.  The mapcount of a
- * page that is exclusive says nothing new.
- */
+/* May this be the only entry of a page?  One look at the flags for both rules. */
+static bool migrate_row_fits(struct page *page, pte_t pte)
+{
+	unsigned long flags = READ_ONCE(page->flags);
+
+	if (!pte_present(pte) || pte_unused(pte))
+		return false;
+	if (pte_pfn(pte) != page_to_pfn(page) &&
+	    !migrate_offload_broken(MO_RULE_RUN_PAGE))
+		return false;
+	if (!(flags & BIT(PG_anon_exclusive)) &&
+	    !migrate_offload_broken(MO_RULE_RUN_EXCLUSIVE))
+		return false;
+#ifdef CONFIG_MEMORY_FAILURE
+	if ((flags & BIT(PG_hwpoison)) &&
+	    !migrate_offload_broken(MO_RULE_RUN_POISON))
+		return false;
+#endif
+	/* That of a page that is exclusive says nothing new. */
+	return !atomic_read(&page->_mapcount);
+}
+
+/* Clear entries as long as each is the only one of its page. */
 static void migrate_row_clear(struct migrate_row *row, struct mm_struct *mm,
 			      pte_t *old)
 {
 	unsigned int i;
 
 	for (i = 0; i < row->nr; i++) {
-		struct page *page = &row->folios[i]->page;
 		pte_t *ptep = migrate_row_pte(row, i);
-		pte_t pte = ptep_get(ptep);
 
-		if (!pte_present(pte) || pte_unused(pte))
-			break;
-		if (pte_pfn(pte) != page_to_pfn(page) &&
-		    !migrate_offload_broken(MO_RULE_RUN_PAGE))
-			break;
-		if (!PageAnonExclusive(page) &&
-		    !migrate_offload_broken(MO_RULE_RUN_EXCLUSIVE))
-			break;
-		if (PageHWPoison(page) &&
-		    !migrate_offload_broken(MO_RULE_RUN_POISON))
-			break;
-		if (atomic_read(&page->_mapcount))
+		if (!migrate_row_fits(&row->folios[i]->page, ptep_get(ptep)))
 			break;
 		old[i] = ptep_get_and_clear(mm, migrate_row_addr(row, i), ptep);
 	}
@@ -251,9 +257,12 @@ static void migrate_row_replace(struct migrate_row *row,
 		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
 	for (i = 0; i < row->nr; i++) {
 		unsigned long addr = migrate_row_addr(row, i);
+		unsigned long pfn = pte_pfn(old[i]);
 
-		pte = migrate_pte_of_entry(migrate_pte_entry(folio_pfn(src[i]),
-							     old[i], true),
+		/* Then it may be another page's entry. */
+		if (migrate_offload_broken(MO_RULE_RUN_PAGE))
+			pfn = folio_pfn(src[i]);
+		pte = migrate_pte_of_entry(migrate_pte_entry(pfn, old[i], true),
 					   old[i]);
 		set_pte_at(mm, addr, migrate_row_pte(row, i), pte);
 		migrate_cleared_add(&cleared, mm, old[i]);

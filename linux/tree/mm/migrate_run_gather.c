@@ -38,14 +38,16 @@ void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 	migrate_run_put_dst(dst, put_new_folio, private);
 }
 
-/* Lock one more.  False: it ends the run. */
+/*
+ * Lock one more.  False: it ends the run.  Only the anon_vma is asked for without
+ * the lock: nearly all folios that share it with the first one fit.
+ */
 static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 			    const struct address_space *mapping)
 {
-	if (READ_ONCE(folio->mapping) != mapping ||
-	    !migrate_run_wants(folio) || !folio_trylock(folio))
+	if (READ_ONCE(folio->mapping) != mapping || !folio_trylock(folio))
 		return false;
-	/* What it is does not change while it is locked. */
+	/* The anon_vma and most flags do not change while it is locked. */
 	if (folio->mapping == mapping && migrate_run_wants(folio)) {
 		run->src[run->nr++] = folio;
 		return true;
