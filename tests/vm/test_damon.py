@@ -31,6 +31,7 @@ _SCHEME_TESTS = (
     *("keeps_to_the_watermarks", "leaves_what_is_in_use", "takes_a_whole_process"),
     *("survives_its_target", "takes_physical_addresses"),
 )
+_LIMITS_TESTS = ("goes_on_behind_a_large_folio",)
 # 512 MiB give the same, and take minutes under emulation.
 _BYTES = 64 << 20
 
@@ -38,7 +39,11 @@ _BYTES = 64 << 20
 @pytest.fixture(scope="module")
 def quick_run(kernel_vm: BuiltKernel) -> guests.Steps:
     """All of it, on the kernel that users run."""
-    steps = {"damon": "./damon", "damon scheme": "./damon_scheme"}
+    steps = {
+        "damon": "./damon",
+        "damon scheme": "./damon_scheme",
+        "damon limits": "./damon_limits",
+    }
     run = guests.boot_once(kernel_vm, steps, topology="two-node")
     run.is_well()
     return run
@@ -52,6 +57,11 @@ def test_memory_is_where_it_belongs(quick_run: guests.Steps, name: str) -> None:
 @pytest.mark.parametrize("name", _SCHEME_TESTS)
 def test_schemes_do_what_they_are_told(quick_run: guests.Steps, name: str) -> None:
     quick_run.passes("damon scheme", f"scheme.{name}")
+
+
+@pytest.mark.parametrize("name", _LIMITS_TESTS)
+def test_schemes_get_on(quick_run: guests.Steps, name: str) -> None:
+    quick_run.passes("damon limits", f"limits.{name}")
 
 
 @pytest.mark.parametrize("kind", ["anon_64k", "anon_2m_by_ptes"])

@@ -38,6 +38,12 @@
 /* To bring all folios to the LRU keeps other CPUs from their work. */
 #define DAMOS_DRAIN_JIFFIES (HZ / 10)
 
+/* Where a list goes to, and what it did not find room for there. */
+struct damos_migration_target {
+	struct migration_target_control control;
+	unsigned int short_order;
+};
+
 static bool damos_can_have(unsigned int nid)
 {
 	return nid < MAX_NUMNODES && node_state(nid, N_MEMORY);
@@ -103,30 +109,66 @@ void damos_migration_add(struct damos_migration *m, struct folio *folio,
 	m->nr_pages += folio_nr_pages(folio);
 }
 
+static struct folio *damos_migration_alloc(struct folio *src,
+					   unsigned long private)
+{
+	struct damos_migration_target *target = (void *)private;
+	struct folio *dst;
+
+	dst = alloc_migration_target(src, (unsigned long)&target->control);
+	if (!dst)
+		target->short_order = folio_order(src);
+	return dst;
+}
+
+/* Put folios of this order and larger ones back on LRU lists. */
+static void damos_migration_put_back(struct list_head *folios,
+				     unsigned int order)
+{
+	struct folio *folio, *next;
+	LIST_HEAD(back);
+
+	list_for_each_entry_safe(folio, next, folios, lru)
+		if (folio_order(folio) >= order)
+			list_move_tail(&folio->lru, &back);
+	putback_movable_pages(&back);
+}
+
+/*
+ * migrate_pages() ends with the first folio that there is no room for.  A large
+ * one stays whole, and there may be room for the smaller ones behind it: the
+ * next pass of the scheme would begin with the same large folio.  Each round
+ * here has smaller folios than the one before.
+ */
 static void damos_migration_flush_list(struct damos_migration *m,
 				       struct list_head *folios,
 				       unsigned int nid)
 {
-	struct migration_target_control mtc = {
-		/*
-		 * There, or not at all.  This is to make better use of memory,
-		 * not to take it away from others.
-		 */
-		.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
-			GFP_NOWAIT | __GFP_NOWARN | __GFP_NOMEMALLOC |
-			__GFP_THISNODE,
-		.nid = nid,
-		.reason = MR_DAMON,
+	struct damos_migration_target target = {
+		.control = {
+			/*
+			 * There, or not at all.  This is to make better use of
+			 * memory, not to take it away from others.
+			 */
+			.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
+				GFP_NOWAIT | __GFP_NOWARN | __GFP_NOMEMALLOC |
+				__GFP_THISNODE,
+			.nid = nid,
+			.reason = MR_DAMON,
+		},
 	};
-	unsigned int nr_succeeded = 0;
+	unsigned int nr_succeeded;
+	int rc;
 
-	if (list_empty(folios))
-		return;
-	migrate_pages(folios, alloc_migration_target, NULL,
-		      (unsigned long)&mtc, MIGRATE_ASYNC, MR_DAMON,
-		      &nr_succeeded);
-	m->nr_moved += nr_succeeded;
-	putback_movable_pages(folios);
+	while (!list_empty(folios)) {
+		nr_succeeded = 0;
+		rc = migrate_pages(folios, damos_migration_alloc, NULL,
+				   (unsigned long)&target, MIGRATE_ASYNC,
+				   MR_DAMON, &nr_succeeded);
+		m->nr_moved += nr_succeeded;
+		damos_migration_put_back(folios, rc == -ENOMEM ?
+					 target.short_order : 0);
+	}
 }
 
 static void damos_migration_flush(struct damos_migration *m)
