@@ -3,12 +3,15 @@
  * What a DAMON scheme that migrates meets on its way: a node without room for
  * large folios, targets that exit, a quota, and a request to stop.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
@@ -19,6 +22,9 @@
 /* Emulated machines, and kernels full of debugging, take their time. */
 #define TIMEOUT 600
 #define BYTES SZ_1M
+#define NR_PAGES (BYTES / SZ_4K)
+#define WAIT_TRIES 300
+#define WAIT_US 100000
 
 /* The second node gets so many pages free, none of which make up a huge page. */
 #define ROOM_BYTES (96 * SZ_1M)
@@ -27,11 +33,46 @@
 #define MPOL_BIND 2
 #define PATH_UNEVICTABLE "/proc/sys/vm/compact_unevictable_allowed"
 
-static const unsigned int all_there[] = { 0, 1 };
+static const unsigned int all_there[] = { 0, 1 }, all_here[] = { 1, 0 };
+
+/* A process that has an area of its own, and waits.  The area is at the same place. */
+static pid_t fork_with(struct mo_area *area, size_t bytes)
+{
+	int ready[2];
+	pid_t pid;
+
+	if (pipe(ready))
+		mo_die("cannot make a pipe: %m");
+	pid = fork();
+	if (pid < 0)
+		mo_die("cannot fork: %m");
+	if (!pid) {
+		const char *why_not = mo_map(area, MO_ANON, bytes, SZ_4K);
+
+		if (why_not)
+			mo_die("%s", why_not);
+		if (write(ready[1], area, sizeof(*area)) != sizeof(*area))
+			mo_die("cannot write to a pipe: %m");
+		for (;;)
+			pause();
+	}
+	if (read(ready[0], area, sizeof(*area)) != sizeof(*area))
+		mo_die("the child has no memory");
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
 
 FIXTURE(limits)
 {
 	struct mo_area area;
+	pid_t child;
 };
 
 FIXTURE_SETUP(limits)
@@ -52,6 +93,8 @@ FIXTURE_SETUP(limits)
 FIXTURE_TEARDOWN(limits)
 {
 	mo_damon_remove();
+	if (self->child)
+		end_child(self->child);
 	if (self->area.mem)
 		mo_unmap(&self->area);
 }
@@ -61,7 +104,23 @@ static unsigned long nr_there(const struct mo_area *area)
 	return mo_elsewhere(area, mo_nodes[0]);
 }
 
+/* Wait until so many pages are there, and not for ever. */
+static bool arrives(const struct mo_area *area, unsigned long nr)
+{
+	int tries;
+
+	for (tries = 0; tries < WAIT_TRIES && nr_there(area) != nr; tries++)
+		usleep(WAIT_US);
+	return tries < WAIT_TRIES;
+}
+
 #define START() ASSERT_EQ(mo_damon_command("on"), 0)
+#define COMMIT() ASSERT_EQ(mo_damon_command("commit"), 0)
+#define EXPECT_THERE(nr) do {						\
+	EXPECT_TRUE(arrives(&self->area, nr));				\
+	EXPECT_TRUE(mo_content_ok(&self->area));			\
+} while (0)
+
 static char *map_there(size_t bytes, int advice)
 {
 	unsigned long mask[4] = {};
@@ -172,6 +231,32 @@ TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 	EXPECT_TRUE(mo_page_flag(both.mem, KPF_COMPOUND_HEAD));
 	EXPECT_TRUE(mo_content_ok(&both));
 	mo_write(PATH_UNEVICTABLE, was);
+}
+
+/* To commit while one of the targets has exited leaves the others as they are. */
+TEST_F_TIMEOUT(limits, commits_without_a_target, TIMEOUT)
+{
+	struct mo_area area;
+	pid_t pids[2];
+
+	self->child = fork_with(&area, BYTES);
+	pids[0] = self->child;
+	pids[1] = getpid();
+	mo_damon_set_targets(2, pids, &self->area);
+	START();
+	EXPECT_THERE(NR_PAGES);
+	end_child(self->child);
+	self->child = 0;
+	mo_damon_set_dests(2, mo_nodes, all_here);
+	COMMIT();
+	EXPECT_THERE(0);
+	EXPECT_TRUE(mo_damon_is_on());
+	/* Only when nobody is left does it end. */
+	mo_damon_set_targets(1, pids, &self->area);
+	COMMIT();
+	EXPECT_TRUE(mo_damon_stops());
+	/* To start with nobody is an error, as ever. */
+	EXPECT_EQ(mo_damon_command("on"), -EINVAL);
 }
 
 TEST_HARNESS_MAIN

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "mo_area.h"
 #include "mo_damon.h"
 #include "mo_util.h"
 
@@ -41,6 +43,25 @@ static void set_context_number(const char *file, unsigned long value)
 void mo_damon_set_target(pid_t pid)
 {
 	set_context_number("targets/0/pid_target", pid);
+}
+
+void mo_damon_set_targets(unsigned int nr, const pid_t *pids,
+			  const struct mo_area *area)
+{
+	char file[64];
+	unsigned int i;
+
+	set_context_number("targets/nr_targets", nr);
+	for (i = 0; i < nr; i++) {
+		snprintf(file, sizeof(file), "targets/%u/pid_target", i);
+		set_context_number(file, pids[i]);
+		snprintf(file, sizeof(file), "targets/%u/regions/nr_regions", i);
+		set_context_number(file, 1);
+		snprintf(file, sizeof(file), "targets/%u/regions/0/start", i);
+		set_context_number(file, (uintptr_t)area->mem);
+		snprintf(file, sizeof(file), "targets/%u/regions/0/end", i);
+		set_context_number(file, (uintptr_t)area->mem + area->bytes);
+	}
 }
 
 void mo_damon_set(const char *file, const char *value)

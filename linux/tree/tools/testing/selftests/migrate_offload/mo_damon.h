@@ -33,6 +33,10 @@ void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 		    unsigned long end);
 /* Another process instead of this one. */
 void mo_damon_set_target(pid_t pid);
+/* Several, each with the addresses of this area. */
+struct mo_area;
+void mo_damon_set_targets(unsigned int nr, const pid_t *pids,
+			  const struct mo_area *area);
 /* A file below the scheme's directory. */
 void mo_damon_set(const char *file, const char *value);
 void mo_damon_set_number(const char *file, long long value);
