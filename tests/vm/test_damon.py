@@ -31,7 +31,9 @@ _SCHEME_TESTS = (
     *("keeps_to_the_watermarks", "leaves_what_is_in_use", "takes_a_whole_process"),
     *("survives_its_target", "takes_physical_addresses"),
 )
-_LIMITS_TESTS = ("goes_on_behind_a_large_folio", "commits_without_a_target")
+_LIMITS_TESTS = (
+    *("goes_on_behind_a_large_folio", "commits_without_a_target", "forgets_a_target"),
+)
 # 512 MiB give the same, and take minutes under emulation.
 _BYTES = 64 << 20
 

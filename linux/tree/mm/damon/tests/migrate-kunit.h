@@ -201,6 +201,53 @@ static void damos_test_commit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, i, ARRAY_SIZE(nrs));
 }
 
+static bool damos_test_add_target(struct damon_ctx *ctx)
+{
+	struct damon_target *t = damon_new_target();
+
+	if (t)
+		damon_add_target(ctx, t);
+	return t;
+}
+
+/* A quota that was used up in a target does not know it when it is gone. */
+static void damos_test_forget_target(struct kunit *test)
+{
+	struct damon_ctx *ctx = damon_new_ctx(), *src = damon_new_ctx();
+	struct damos_dests none = {};
+	struct damon_target *first;
+	struct damos *s = NULL;
+
+	if (!ctx || !src || !damos_test_new_scheme(src, &none) ||
+	    !damos_test_add_target(src) || !damos_test_add_target(ctx) ||
+	    !damos_test_add_target(ctx))
+		goto out;
+	s = damos_test_new_scheme(ctx, &none);
+	if (!s)
+		goto out;
+	first = list_first_entry(&ctx->adaptive_targets, struct damon_target,
+				 list);
+	/* The one that stays */
+	s->quota.charge_target_from = first;
+	s->quota.charge_addr_from = PAGE_SIZE;
+	KUNIT_EXPECT_TRUE(test, damos_test_add_target(src));
+	KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
+	KUNIT_EXPECT_PTR_EQ(test, s->quota.charge_target_from, first);
+	/* and the one that goes. */
+	s->quota.charge_target_from = list_next_entry(first, list);
+	damon_destroy_target(list_last_entry(&src->adaptive_targets,
+					     struct damon_target, list));
+	KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
+	KUNIT_EXPECT_NULL(test, s->quota.charge_target_from);
+	KUNIT_EXPECT_EQ(test, s->quota.charge_addr_from, 0UL);
+out:
+	KUNIT_EXPECT_NOT_NULL(test, s);
+	if (src)
+		damon_destroy_ctx(src);
+	if (ctx)
+		damon_destroy_ctx(ctx);
+}
+
 static struct kunit_case damos_migrate_test_cases[] = {
 	KUNIT_CASE(damos_test_shares),
 	KUNIT_CASE(damos_test_change),
@@ -210,6 +257,7 @@ static struct kunit_case damos_migrate_test_cases[] = {
 	KUNIT_CASE(damos_test_stays),
 	KUNIT_CASE(damos_test_copy),
 	KUNIT_CASE(damos_test_commit),
+	KUNIT_CASE(damos_test_forget_target),
 	{},
 };
 

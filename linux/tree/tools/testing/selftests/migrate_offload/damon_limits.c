@@ -33,6 +33,9 @@
 #define MPOL_BIND 2
 #define PATH_UNEVICTABLE "/proc/sys/vm/compact_unevictable_allowed"
 
+/* Longer than any test. */
+#define HOUR_MS 3600000
+
 static const unsigned int all_there[] = { 0, 1 }, all_here[] = { 1, 0 };
 
 /* A process that has an area of its own, and waits.  The area is at the same place. */
@@ -257,6 +260,31 @@ TEST_F_TIMEOUT(limits, commits_without_a_target, TIMEOUT)
 	EXPECT_TRUE(mo_damon_stops());
 	/* To start with nobody is an error, as ever. */
 	EXPECT_EQ(mo_damon_command("on"), -EINVAL);
+}
+
+/* The quota was used up in a target that goes: the scheme goes on with the others. */
+TEST_F_TIMEOUT(limits, forgets_a_target, TIMEOUT)
+{
+	pid_t pids[2] = { getpid(), getpid() };
+
+	mo_damon_set_targets(2, pids, &self->area);
+	mo_damon_set_number("quotas/bytes", BYTES + BYTES / 2);
+	mo_damon_set_number("quotas/reset_interval_ms", HOUR_MS);
+	START();
+	while (mo_damon_is_on()) {
+		struct mo_damon_stats stats;
+
+		mo_damon_stats(&stats);
+		if (stats.sz_tried >= (long long)(BYTES + BYTES / 2))
+			break;
+	}
+	EXPECT_EQ(nr_there(&self->area), NR_PAGES);
+	mo_damon_set_targets(1, pids, &self->area);
+	mo_damon_set_dests(2, mo_nodes, all_here);
+	mo_damon_set_number("quotas/bytes", 0);
+	mo_damon_set_number("quotas/reset_interval_ms", 1);
+	COMMIT();
+	EXPECT_THERE(0);
 }
 
 TEST_HARNESS_MAIN
