@@ -287,4 +287,16 @@ TEST_F_TIMEOUT(limits, forgets_a_target, TIMEOUT)
 	EXPECT_THERE(0);
 }
 
+/* What moved without a quota is not charged to one that is set later. */
+TEST_F_TIMEOUT(limits, begins_a_quota_with_nothing, TIMEOUT)
+{
+	START();
+	EXPECT_THERE(NR_PAGES);
+	mo_damon_set_dests(2, mo_nodes, all_here);
+	mo_damon_set_number("quotas/bytes", 2 * BYTES);
+	mo_damon_set_number("quotas/reset_interval_ms", HOUR_MS);
+	COMMIT();
+	EXPECT_THERE(0);
+}
+
 TEST_HARNESS_MAIN
