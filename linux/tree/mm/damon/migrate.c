@@ -28,6 +28,7 @@
 #include "../internal.h"
 #include "dests.h"
 #include "migrate.h"
+#include "quota.h"
 
 /*
  * Who waits for memory waits for isolated folios, too, and so does whoever wants

@@ -201,6 +201,34 @@ static void damos_test_commit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, i, ARRAY_SIZE(nrs));
 }
 
+/* A window that begins late is made good, but no more than half of it. */
+static void damos_test_charge_windows(struct kunit *test)
+{
+	unsigned long interval = msecs_to_jiffies(1000);
+	/* The time wraps in the middle of it. */
+	unsigned long from = -interval / 2, next = from + interval;
+	struct damos_quota quota = {
+		.reset_interval = 1000, .esz = 1, .charged_from = from,
+	};
+	unsigned long late;
+
+	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next), next);
+	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next +
+						       interval / 2), next);
+	for (late = interval / 2; late < 4 * interval; late++)
+		KUNIT_EXPECT_EQ(test,
+				damos_next_charge_window(&quota, next + late),
+				next + late - interval / 2);
+	/* After so long, the end of the last one seems to lie ahead. */
+	KUNIT_EXPECT_EQ(test,
+			damos_next_charge_window(&quota, next + LONG_MAX + 9UL),
+			next + LONG_MAX + 9UL - interval / 2);
+	/* There was no quota. */
+	quota.esz = 0;
+	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next + 1),
+			next + 1);
+}
+
 static bool damos_test_add_target(struct damon_ctx *ctx)
 {
 	struct damon_target *t = damon_new_target();
@@ -257,6 +285,7 @@ static struct kunit_case damos_migrate_test_cases[] = {
 	KUNIT_CASE(damos_test_stays),
 	KUNIT_CASE(damos_test_copy),
 	KUNIT_CASE(damos_test_commit),
+	KUNIT_CASE(damos_test_charge_windows),
 	KUNIT_CASE(damos_test_forget_target),
 	{},
 };
