@@ -33,7 +33,7 @@ _SCHEME_TESTS = (
 )
 _LIMITS_TESTS = (
     *("goes_on_behind_a_large_folio", "commits_without_a_target", "forgets_a_target"),
-    *("begins_a_quota_with_nothing",),
+    *("begins_a_quota_with_nothing", "stops_in_the_middle", "lets_a_process_exit"),
 )
 # 512 MiB give the same, and take minutes under emulation.
 _BYTES = 64 << 20

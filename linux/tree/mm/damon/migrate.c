@@ -15,6 +15,7 @@
 
 #include <linux/damon.h>
 #include <linux/jiffies.h>
+#include <linux/kthread.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
@@ -31,10 +32,10 @@
 #include "quota.h"
 
 /*
- * Who waits for memory waits for isolated folios, too, and so does whoever wants
- * this kdamond to stop: there is an end to what is isolated at once.
+ * Reclaim waits for isolated folios, and so does a request to stop this kdamond.
+ * So the lists are migrated when they have as much as this.
  */
-#define DAMOS_MUCH_PAGES (SZ_1G >> PAGE_SHIFT)
+#define DAMOS_MUCH_PAGES (SZ_32M >> PAGE_SHIFT)
 
 /* To bring all folios to the LRU keeps other CPUs from their work. */
 #define DAMOS_DRAIN_JIFFIES (HZ / 10)
@@ -56,6 +57,9 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 
 	/* Nobody would put back what was isolated. */
 	if (!IS_ENABLED(CONFIG_MIGRATION))
+		return false;
+	/* The core goes on to the next region, even when it has to stop. */
+	if (kthread_should_stop())
 		return false;
 
 	*m = (struct damos_migration) {

@@ -58,10 +58,11 @@ bool damos_migration_again(struct damos_migration *m);
 /* Migrate the rest.  Returns how many bytes moved. */
 unsigned long damos_migration_end(struct damos_migration *m);
 
-#ifdef CONFIG_DAMON_VADDR
-/* Migrate a region of an address space.  Returns how many bytes moved. */
+/*
+ * Migrate a region of an address space.  The caller has a reference to the
+ * structure, see mmgrab(), and none to the memory.  Returns how many bytes moved.
+ */
 unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
 			       struct damos *s);
-#endif
 
 #endif /* _DAMON_MIGRATE_H */

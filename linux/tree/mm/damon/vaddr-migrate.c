@@ -9,20 +9,25 @@
 #include <linux/damon.h>
 #include <linux/huge_mm.h>
 #include <linux/hugetlb.h>
+#include <linux/kthread.h>
 #include <linux/memcontrol.h>
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/page_idle.h>
 #include <linux/pagewalk.h>
+#include <linux/sched/mm.h>
 #include <linux/sizes.h>
 
 #include "../internal.h"
 #include "migrate.h"
 #include "ops-common.h"
 
-/* Whoever wants to change the address space waits for no more than that. */
-#define DAMOS_VA_PIECE SZ_128M
+/*
+ * While a piece is walked, nobody can change the address space, and its memory
+ * stays if its last process exits.
+ */
+#define DAMOS_VA_PIECE SZ_32M
 
 struct damos_va_walk {
 	struct damos_migration migration;
@@ -221,20 +226,34 @@ out:
 	return end;
 }
 
+/*
+ * Walk it piece by piece.  False if that has to end: this kdamond is to stop, or
+ * the process has exited.
+ */
+static bool damos_va_walk(struct damos_va_walk *w, struct mm_struct *mm,
+			  unsigned long addr, unsigned long end)
+{
+	while (addr < end) {
+		if (kthread_should_stop() || !mmget_not_zero(mm))
+			return false;
+		addr = damos_va_walk_piece(w, mm, addr, end);
+		mmput(mm);
+		damos_migration_flush_much(&w->migration);
+	}
+	return true;
+}
+
 unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
 			       struct damos *s)
 {
-	unsigned long addr, start = PAGE_ALIGN_DOWN(r->ar.start);
+	unsigned long start = PAGE_ALIGN_DOWN(r->ar.start);
 	unsigned long end = PAGE_ALIGN(r->ar.end);
 	struct damos_va_walk w = { .scheme = s };
 
 	if (!damos_migration_begin(&w.migration, s))
 		return 0;
-	do {
-		for (addr = start; addr < end;) {
-			addr = damos_va_walk_piece(&w, mm, addr, end);
-			damos_migration_flush_much(&w.migration);
-		}
-	} while (damos_migration_again(&w.migration));
+	while (damos_va_walk(&w, mm, start, end) &&
+	       damos_migration_again(&w.migration))
+		;
 	return damos_migration_end(&w.migration);
 }

@@ -33,10 +33,36 @@
 #define MPOL_BIND 2
 #define PATH_UNEVICTABLE "/proc/sys/vm/compact_unevictable_allowed"
 
+/* So much takes so long that a stop, or an exit, comes in the middle of it. */
+#define MUCH_BYTES (256 * SZ_1M)
+#define BEGUN_PAGES (8 * SZ_1M / SZ_4K)
+#define ROUNDS 4
+
 /* Longer than any test. */
 #define HOUR_MS 3600000
 
 static const unsigned int all_there[] = { 0, 1 }, all_here[] = { 1, 0 };
+
+/* The number of a line "name number" of /proc/vmstat. */
+static unsigned long vm_counter(const char *name)
+{
+	FILE *file = fopen("/proc/vmstat", "r");
+	unsigned long number = 0;
+	char key[64];
+
+	if (!file)
+		mo_die("cannot open /proc/vmstat: %m");
+	while (fscanf(file, "%63s %lu\n", key, &number) == 2)
+		if (!strcmp(key, name))
+			break;
+	fclose(file);
+	return number;
+}
+
+static unsigned long nr_migrated(void)
+{
+	return vm_counter("pgmigrate_success");
+}
 
 /* A process that has an area of its own, and waits.  The area is at the same place. */
 static pid_t fork_with(struct mo_area *area, size_t bytes)
@@ -297,6 +323,70 @@ TEST_F_TIMEOUT(limits, begins_a_quota_with_nothing, TIMEOUT)
 	mo_damon_set_number("quotas/reset_interval_ms", HOUR_MS);
 	COMMIT();
 	EXPECT_THERE(0);
+}
+
+/* Wait until a region has begun to move, and not much more. */
+static void wait_until_begun(unsigned long before)
+{
+	while (nr_migrated() < before + BEGUN_PAGES)
+		usleep(500);
+}
+
+static void start_much(pid_t pid, const struct mo_area *area)
+{
+	mo_damon_remove();
+	mo_damon_setup("fvaddr", "migrate_hot", (uintptr_t)area->mem,
+		       (uintptr_t)area->mem + area->bytes);
+	mo_damon_set_target(pid);
+	mo_damon_set_dests(2, mo_nodes, all_there);
+	if (mo_damon_command("on"))
+		mo_die("cannot start DAMON");
+}
+
+/* A request to stop is heard in the middle of a region. */
+TEST_F_TIMEOUT(limits, stops_in_the_middle, TIMEOUT)
+{
+	unsigned long least = ~0UL, before, moved;
+	struct mo_area much;
+	unsigned int i;
+
+	ASSERT_EQ(mo_map(&much, MO_ANON, MUCH_BYTES, SZ_4K), NULL);
+	/* On a busy host it may come too late. */
+	for (i = 0; i < ROUNDS && least > MUCH_BYTES / SZ_4K / 2; i++) {
+		mo_move(&much, mo_nodes[0]);
+		before = nr_migrated();
+		start_much(getpid(), &much);
+		wait_until_begun(before);
+		ASSERT_EQ(mo_damon_command("off"), 0);
+		moved = nr_there(&much);
+		least = moved < least ? moved : least;
+	}
+	TH_LOG("%lu of %lu pages moved", least, MUCH_BYTES / SZ_4K);
+	EXPECT_LE(least, MUCH_BYTES / SZ_4K / 2);
+	EXPECT_TRUE(mo_content_ok(&much));
+	mo_unmap(&much);
+}
+
+/* Memory of a process that exits is freed, and not moved first. */
+TEST_F_TIMEOUT(limits, lets_a_process_exit, TIMEOUT)
+{
+	unsigned long least = ~0UL, before, moved;
+	struct mo_area much;
+	unsigned int i;
+
+	for (i = 0; i < ROUNDS && least > MUCH_BYTES / SZ_4K / 2; i++) {
+		self->child = fork_with(&much, MUCH_BYTES);
+		before = nr_migrated();
+		start_much(self->child, &much);
+		wait_until_begun(before);
+		end_child(self->child);
+		self->child = 0;
+		EXPECT_TRUE(mo_damon_stops());
+		moved = nr_migrated() - before;
+		least = moved < least ? moved : least;
+	}
+	TH_LOG("%lu of %lu pages moved", least, MUCH_BYTES / SZ_4K);
+	EXPECT_LE(least, MUCH_BYTES / SZ_4K / 2);
 }
 
 TEST_HARNESS_MAIN
