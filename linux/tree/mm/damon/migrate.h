@@ -62,7 +62,16 @@ unsigned long damos_migration_end(struct damos_migration *m);
  * Migrate a region of an address space.  The caller has a reference to the
  * structure, see mmgrab(), and none to the memory.  Returns how many bytes moved.
  */
+#if defined(CONFIG_DAMON_VADDR) && defined(CONFIG_NUMA)
 unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
 			       struct damos *s);
+#else
+static inline unsigned long damos_va_migrate(struct mm_struct *mm,
+					     struct damon_region *r,
+					     struct damos *s)
+{
+	return 0;
+}
+#endif
 
 #endif /* _DAMON_MIGRATE_H */

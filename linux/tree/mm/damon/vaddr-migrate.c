@@ -23,6 +23,9 @@
 #include "migrate.h"
 #include "ops-common.h"
 
+/* With one node, nothing has to be found. */
+#ifdef CONFIG_NUMA
+
 /*
  * While a piece is walked, nobody can change the address space, and its memory
  * stays if its last process exits.
@@ -257,3 +260,5 @@ unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
 		;
 	return damos_migration_end(&w.migration);
 }
+
+#endif /* CONFIG_NUMA */
