@@ -23,6 +23,9 @@
 #include "internal.h"
 #include "migrate_run.h"
 
+/* move_pages(2) does nothing without it. */
+#ifdef CONFIG_NUMA
+
 /* A look at the page tables of a process, with its mmap_lock held. */
 struct migrate_lookup {
 	struct mm_struct *mm;
@@ -193,3 +196,5 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 	} while (nr == MIGRATE_RUN_MAX && done < nr_pages);
 	return done;
 }
+
+#endif /* CONFIG_NUMA */
