@@ -5,6 +5,16 @@
 
 #include "mo_util.h"
 
+#define PATH_PROMOTION PATH_OFFLOAD "promotion/"
+
+/* A counter of promotions that gather, and one of their reason. */
+long long promotion(const char *name);
+long long stat_of_reason(const char *name);
+/* What was queued and neither moved nor put back: it waits, or was freed. */
+long long not_settled(void);
+/* Until nothing is isolated any more.  Returns what is. */
+long long wait_for_isolated(void);
+
 /*
  * Have the second of mo_nodes be the one with CPUs, of which @cpu is one, and the
  * first one slower.  NULL, or why not.

@@ -31,8 +31,6 @@
 /* Whoever waits for the worker gives up after that: MIGRATE_PROMOTE_FLUSH_MS. */
 #define FLUSH_MS 2000
 
-#define PATH_PROMOTION PATH_OFFLOAD "promotion/"
-#define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
 #define PATH_ENGINE_OF PATH_OFFLOAD "engine_of/numa_misplaced"
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
 #define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
@@ -88,42 +86,6 @@ static void writer_stop(struct writer *w)
 {
 	w->stop = true;
 	pthread_join(w->thread, NULL);
-}
-
-static long long promotion(const char *name)
-{
-	char path[96];
-
-	snprintf(path, sizeof(path), PATH_PROMOTION "%s", name);
-	return mo_read_number(path);
-}
-
-static long long stat_of_reason(const char *name)
-{
-	char path[96];
-
-	snprintf(path, sizeof(path), PATH_STATS "%s", name);
-	return mo_read_number(path);
-}
-
-/* What was queued and neither moved nor put back: it waits, or was freed. */
-static long long not_settled(void)
-{
-	return promotion("queued_folios") - promotion("moved_folios") -
-	       promotion("returned_folios");
-}
-
-/* Until nothing is isolated any more.  Returns what is. */
-static long long wait_for_isolated(void)
-{
-	long long nr = -1;
-	int i;
-
-	for (i = 0; i < 100 && nr; i++) {
-		usleep(20000);
-		nr = mo_vm_counter("nr_isolated_anon") + mo_vm_counter("nr_isolated_file");
-	}
-	return nr;
 }
 
 static long long now_ms(void)

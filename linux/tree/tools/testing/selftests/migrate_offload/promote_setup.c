@@ -10,7 +10,42 @@
 
 #include "mo_promote.h"
 
+#define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
 #define CGROUP "promote"
+
+long long promotion(const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), PATH_PROMOTION "%s", name);
+	return mo_read_number(path);
+}
+
+long long stat_of_reason(const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), PATH_STATS "%s", name);
+	return mo_read_number(path);
+}
+
+long long not_settled(void)
+{
+	return promotion("queued_folios") - promotion("moved_folios") -
+	       promotion("returned_folios");
+}
+
+long long wait_for_isolated(void)
+{
+	long long nr = -1;
+	int i;
+
+	for (i = 0; i < 100 && nr; i++) {
+		usleep(20000);
+		nr = mo_vm_counter("nr_isolated_anon") + mo_vm_counter("nr_isolated_file");
+	}
+	return nr;
+}
 
 const char *mo_find_tiers(int *cpu)
 {
