@@ -14,7 +14,7 @@ _TESTS = (
     *("works_for_itself_under_cpu_max", "works_for_itself_without_all_cpus"),
     *("ends_with_its_engine", "is_drained"),
     *("does_not_gather_in_vain", "gives_up_behind_a_slow_engine"),
-    *("does_not_hold_up_others", "survives_its_process"),
+    *("does_not_hold_up_others", "is_met_by_others", "survives_its_process"),
     "goes_on_without_memory_for_some",
 )
 _ALL = (

@@ -88,6 +88,9 @@ struct migrate_promote_queue {
 	struct list_head waiting;	/* isolated, each with a reference */
 	unsigned int nr_waiting;	/* pages of these */
 	unsigned int nr_pages;		/* and of those that the worker has */
+	unsigned int nr_folios;		/* all of these: */
+	unsigned int nr_moving;		/* first those that the worker has */
+	struct folio *folios[MIGRATE_PROMOTE_MAX_PAGES];
 	u64 nr_begun;			/* times that what waited was taken */
 	u64 nr_ended;			/* and that this was seen to */
 	u64 since_ns;			/* the first of them waits */
@@ -95,6 +98,7 @@ struct migrate_promote_queue {
 	u64 queued_folios;
 	u64 moved_folios;
 	u64 returned_folios;
+	u64 met_folios;
 
 	/* Of the worker alone. */
 	int short_order;		/* there was no memory for; -1: none */
@@ -174,6 +178,7 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
 		if (first)
 			q->since_ns = ktime_get_ns();
 		list_add_tail(&folio->lru, &q->waiting);
+		q->folios[q->nr_folios++] = folio;
 		q->nr_waiting += nr;
 		q->nr_pages += nr;
 		q->queued_folios++;
@@ -229,6 +234,31 @@ bool __migrate_promote_defer(struct folio *folio, int nid)
 		deferred = migrate_promote_add(q, folio, batch_pages);
 	migrate_engine_exit(idx);
 	return deferred;
+}
+
+/* See migrate_promote_waits(). */
+bool __migrate_promote_waits(const struct folio *folio, int *nid)
+{
+	bool found = false;
+	unsigned int i;
+	int to;
+
+	for_each_node(to) {
+		struct migrate_promote_queue *q = migrate_promote_queue(to);
+
+		if (!q || !READ_ONCE(q->nr_pages))
+			continue;
+		spin_lock(&q->lock);
+		for (i = 0; i < q->nr_folios && !found; i++)
+			found = q->folios[i] == folio;
+		q->met_folios += found;
+		spin_unlock(&q->lock);
+		if (found) {
+			*nid = to;
+			break;
+		}
+	}
+	return found;
 }
 
 /*
@@ -346,7 +376,8 @@ static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
 
 /* Take all that waits, if that is for so long.  Returns how many pages. */
 static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
-					 u64 min_ns, struct list_head *folios)
+					 u64 min_ns, bool move,
+					 struct list_head *folios)
 {
 	unsigned int nr_pages = 0;
 	u64 waited_ns;
@@ -356,6 +387,10 @@ static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
 	if (q->nr_waiting && waited_ns >= min_ns) {
 		list_splice_init(&q->waiting, folios);
 		swap(nr_pages, q->nr_waiting);
+		if (move)
+			q->nr_moving = q->nr_folios;
+		else
+			q->nr_folios = q->nr_moving;
 		q->nr_begun++;
 		q->max_waited_ns = max(q->max_waited_ns, waited_ns);
 	}
@@ -363,11 +398,17 @@ static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
 	return nr_pages;
 }
 
-static void migrate_promote_done(struct migrate_promote_queue *q,
+static void migrate_promote_done(struct migrate_promote_queue *q, bool move,
 				 unsigned int nr_pages, unsigned int nr_moved,
 				 unsigned int nr_returned)
 {
 	spin_lock(&q->lock);
+	if (move) {
+		q->nr_folios -= q->nr_moving;
+		memmove(q->folios, q->folios + q->nr_moving,
+			q->nr_folios * sizeof(*q->folios));
+		q->nr_moving = 0;
+	}
 	q->nr_pages -= nr_pages;
 	q->nr_ended++;
 	q->moved_folios += nr_moved;
@@ -383,13 +424,13 @@ static void migrate_promote_work(struct work_struct *work)
 	unsigned int nr_pages, nr_returned;
 	LIST_HEAD(folios);
 
-	nr_pages = migrate_promote_take(q, 0, &folios);
+	nr_pages = migrate_promote_take(q, 0, true, &folios);
 	/* Flushed, or full, before the time had passed. */
 	if (!nr_pages)
 		return;
 	nr_returned = migrate_promote_list(q, &folios);
 	migrate_promote_count(q);
-	migrate_promote_done(q, nr_pages, q->nr_promotions, nr_returned);
+	migrate_promote_done(q, true, nr_pages, q->nr_promotions, nr_returned);
 }
 
 /* Put back what waits, if that is for so long. */
@@ -398,11 +439,11 @@ static void migrate_promote_give_up(struct migrate_promote_queue *q, u64 min_ns)
 	unsigned int nr_pages, nr_returned;
 	LIST_HEAD(folios);
 
-	nr_pages = migrate_promote_take(q, min_ns, &folios);
+	nr_pages = migrate_promote_take(q, min_ns, false, &folios);
 	if (!nr_pages)
 		return;
 	nr_returned = migrate_promote_return(&folios, 0);
-	migrate_promote_done(q, nr_pages, 0, nr_returned);
+	migrate_promote_done(q, false, nr_pages, 0, nr_returned);
 }
 
 /*
@@ -540,12 +581,14 @@ static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
 PROMOTE_ATTR(queued_folios, queued_folios, 1, true);
 PROMOTE_ATTR(moved_folios, moved_folios, 1, true);
 PROMOTE_ATTR(returned_folios, returned_folios, 1, true);
+PROMOTE_ATTR(met_folios, met_folios, 1, true);
 PROMOTE_ATTR(max_waited_us, max_waited_ns, NSEC_PER_USEC, false);
 
 static struct attribute *migrate_promote_attrs[] = {
 	&queued_folios_attr.attr,
 	&moved_folios_attr.attr,
 	&returned_folios_attr.attr,
+	&met_folios_attr.attr,
 	&max_waited_us_attr.attr,
 	NULL
 };

@@ -20,10 +20,16 @@ extern const struct attribute_group migrate_promote_group;
 
 #ifdef CONFIG_MIGRATE_PROMOTE
 bool __migrate_promote_defer(struct folio *folio, int nid);
+bool __migrate_promote_waits(const struct folio *folio, int *nid);
 void __migrate_promote_flush(void);
 void migrate_promote_prepare(void);
 #else
 static inline bool __migrate_promote_defer(struct folio *folio, int nid)
+{
+	return false;
+}
+
+static inline bool __migrate_promote_waits(const struct folio *folio, int *nid)
 {
 	return false;
 }
@@ -45,6 +51,16 @@ static inline void migrate_promote_prepare(void)
 static inline bool migrate_promote_defer(struct folio *folio, int nid)
 {
 	return migrate_offload_on() && __migrate_promote_defer(folio, nid);
+}
+
+/*
+ * A folio could not be isolated.  True: the reason is that it waits to be
+ * migrated to node @nid.  The scheduler must not take this for a failure: it would
+ * look at the memory of this task half as often.  Takes a spinlock.
+ */
+static inline bool migrate_promote_waits(const struct folio *folio, int *nid)
+{
+	return migrate_offload_on() && __migrate_promote_waits(folio, nid);
 }
 
 /* Have all that wait moved or put back.  Sleeps. */

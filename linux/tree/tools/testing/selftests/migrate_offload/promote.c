@@ -465,6 +465,53 @@ TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 	mo_unmap(&other);
 }
 
+static void read_on(const struct mo_area *area)
+{
+	size_t i;
+
+	for (;;)
+		for (i = 0; i < area->bytes; i += SZ_4K)
+			(void)__atomic_load_n(area->mem + i, __ATOMIC_RELAXED);
+}
+
+/* A fault of another process that finds its folio waiting is no failed migration. */
+TEST_F_TIMEOUT(promote, is_met_by_others, TIMEOUT)
+{
+	long long met = promotion("met_folios");
+	time_t until = now_s() + WAIT_S;
+	struct mo_area shared;
+	pid_t pid;
+
+	if (!mo_load_test_engine(MO_TEST_PLAIN))
+		SKIP(return, "cannot load the module migrate_offload_test");
+	ASSERT_EQ(mo_map(&shared, MO_SHMEM, AREA_BYTES, SZ_4K), NULL);
+	ASSERT_EQ(syscall(SYS_mbind, shared.mem, AREA_BYTES, MPOL_DEFAULT, NULL,
+			  0, 0), 0);
+	/* What comes meanwhile waits so long. */
+	mo_write(PATH_TEST "delay_us", "200000");
+	mo_select("test");
+	self->writer.area = &shared;
+	writer_start(&self->writer);
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		read_on(&shared);
+	while (promotion("met_folios") == met && now_s() < until) {
+		if (mo_elsewhere(&shared, mo_nodes[1]) < AREA_PAGES / 2)
+			mo_move_once(&shared, mo_nodes[0]);
+		usleep(20000);
+	}
+	mo_write(PATH_TEST "delay_us", "0");
+	kill(pid, SIGKILL);
+	EXPECT_EQ(waitpid(pid, NULL, 0), pid);
+	writer_stop(&self->writer);
+	EXPECT_GT(promotion("met_folios"), met);
+	EXPECT_EQ(self->writer.lost, 0);
+	EXPECT_TRUE(mo_content_ok(&shared));
+	EXPECT_EQ(wait_for_isolated(), 0);
+	mo_unmap(&shared);
+}
+
 /* Its process ends while memory waits.  What was freed was not promoted. */
 TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 {
