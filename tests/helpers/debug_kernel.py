@@ -183,7 +183,7 @@ def _tiered() -> guests.Steps:
     """Everybody who has memory migrate, where there are two tiers of it."""
     return guests.boot_once(
         _kernel(),
-        {**_CALLERS, "promote": _PROMOTE},
+        {**_CALLERS, "promote": _PROMOTE, "demotion": "./demotion"},
         topology="debug-tiered",
         accel=accel.TCG_ONE_THREAD,
     )

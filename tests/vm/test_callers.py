@@ -94,3 +94,7 @@ def test_the_kernel_had_nothing_to_complain_about(tiered_run: guests.Steps) -> N
     assert "KernelAddressSanitizer initialized" in log
     assert "RCU lockdep checking is enabled" in log
     assert "DMA-API: debugging enabled" in log
+
+
+def test_demotion_keeps_the_balance_of_lru_lists(tiered_run: guests.Steps) -> None:
+    tiered_run.passes("demotion", "demotion.keeps_the_balance_of_lists")
