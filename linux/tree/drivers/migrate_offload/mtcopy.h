@@ -69,7 +69,8 @@ struct mtcopy_helper {
 };
 
 struct mtcopy_stream {
-	spinlock_t lock;		/* protects the next three */
+	/* Protects the next three; the caller reads the last two without it. */
+	spinlock_t lock;
 	struct list_head ready;		/* jobs with chunks to take */
 	size_t ready_bytes;		/* about, of them */
 	unsigned int nr_helpers;	/* that will look at @ready again */

@@ -38,7 +38,8 @@ bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
 		share->first_chunk = job->next_chunk;
 		share->nr_chunks = mtcopy_share_chunks(stream, job);
 		job->next_chunk += share->nr_chunks;
-		stream->ready_bytes -= share->nr_chunks * job->chunk_bytes;
+		WRITE_ONCE(stream->ready_bytes, stream->ready_bytes -
+			   share->nr_chunks * job->chunk_bytes);
 		if (job->next_chunk == job->nr_chunks)
 			list_del(&job->list);
 	}
@@ -109,7 +110,7 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 
 	spin_lock(&stream->lock);
 	leaves = must || list_empty(&stream->ready);
-	stream->nr_helpers -= leaves;
+	WRITE_ONCE(stream->nr_helpers, stream->nr_helpers - leaves);
 	spin_unlock(&stream->lock);
 	return leaves;
 }
@@ -293,7 +294,7 @@ void mtcopy_start_helpers(struct mtcopy_stream *stream)
 		helper->cpu = cpu;
 		helper->busy = true;
 		spin_lock(&stream->lock);
-		stream->nr_helpers++;
+		WRITE_ONCE(stream->nr_helpers, stream->nr_helpers + 1);
 		spin_unlock(&stream->lock);
 		queue_work_on(cpu, mtcopy_wq, &helper->work);
 	}

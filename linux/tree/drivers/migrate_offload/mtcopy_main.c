@@ -207,7 +207,8 @@ static int mtcopy_submit(struct migrate_copy_stream *copy_stream,
 	stream->nr_pairs += job->nr_pairs;
 	spin_lock(&stream->lock);
 	list_add_tail(&job->list, &stream->ready);
-	stream->ready_bytes += job->nr_chunks * job->chunk_bytes;
+	WRITE_ONCE(stream->ready_bytes,
+		   stream->ready_bytes + job->nr_chunks * job->chunk_bytes);
 	spin_unlock(&stream->lock);
 	mtcopy_start_helpers(stream);
 	return 0;

@@ -171,7 +171,7 @@ static int dcbm_chan_add(struct dma_chan *dma)
 	spin_lock(&dcbm_lock);
 	list_add_tail(&chan->node, &dcbm_chans);
 	spin_unlock(&dcbm_lock);
-	dcbm_nr_chans++;
+	WRITE_ONCE(dcbm_nr_chans, dcbm_nr_chans + 1);
 	mutex_unlock(&dcbm_chans_lock);
 	pr_debug("%s: node %d, pieces of %zu bytes\n",
 		 kobject_name(&chan->kobj), chan->nid, chan->max_piece);
@@ -231,7 +231,7 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 	lockdep_assert_held(&dcbm_chans_lock);
 
 	spin_lock(&dcbm_lock);
-	chan->leaving = true;
+	WRITE_ONCE(chan->leaving, true);
 	spin_unlock(&dcbm_lock);
 	dcbm_rebalance();
 	wait_event(dcbm_idle_wq, !dcbm_chan_is_busy(chan));
@@ -247,7 +247,7 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 	spin_lock(&dcbm_lock);
 	list_del(&chan->node);
 	spin_unlock(&dcbm_lock);
-	dcbm_nr_chans--;
+	WRITE_ONCE(dcbm_nr_chans, dcbm_nr_chans - 1);
 
 	/* Waits for those who are in a file. */
 	kobject_del(&chan->kobj);

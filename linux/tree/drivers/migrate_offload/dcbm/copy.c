@@ -172,13 +172,13 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	slot->error = 0;
 	slot->cookie = 0;
 	WRITE_ONCE(slot->state, DCBM_SLOT_FLYING);
-	slot->cookie = dmaengine_submit(tx);
+	WRITE_ONCE(slot->cookie, dmaengine_submit(tx));
 	if (!dma_submit_error(slot->cookie))
 		return 0;
 
 	/* It was never started, and its callback will not come. */
 	spin_lock_irqsave(&chan->lock, flags);
-	slot->state = DCBM_SLOT_FREE;
+	WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	spin_unlock_irqrestore(&chan->lock, flags);
 	return -EIO;
 }

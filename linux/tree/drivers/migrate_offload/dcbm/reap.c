@@ -75,31 +75,34 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 {
 	struct dcbm_slot *slot = param;
 	struct dcbm_chan *chan = slot->chan;
+	dma_cookie_t cookie;
 	bool unpin = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&chan->lock, flags);
 	if (result && result->result != DMA_TRANS_NOERROR)
 		slot->error = -EIO;
-	if (slot->cookie)
-		chan->last_cookie = slot->cookie;
+	/* The driver may call back before it returns the cookie. */
+	cookie = READ_ONCE(slot->cookie);
+	if (cookie)
+		WRITE_ONCE(chan->last_cookie, cookie);
 	chan->heard_ns = ktime_get_ns();
 	switch (slot->state) {
 	case DCBM_SLOT_FLYING:
-		slot->state = DCBM_SLOT_DONE;
+		WRITE_ONCE(slot->state, DCBM_SLOT_DONE);
 		list_add_tail(&slot->node, &chan->done);
 		WRITE_ONCE(chan->nr_done, chan->nr_done + 1);
 		dcbm_heard_of(slot);
 		break;
 	case DCBM_SLOT_HELD:
-		slot->state = DCBM_SLOT_LATE;
+		WRITE_ONCE(slot->state, DCBM_SLOT_LATE);
 		list_add_tail(&slot->node, &chan->late);
 		queue_work(dcbm_wq, &chan->late_work);
 		break;
 	case DCBM_SLOT_LOST:
-		slot->state = DCBM_SLOT_FREE;
+		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 		list_add_tail(&slot->node, &chan->free);
-		chan->nr_away--;
+		WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
 		unpin = !dcbm_can_terminate(chan);
 		dcbm_chan_heard_of(chan);
 		break;
@@ -270,11 +273,11 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
 
 	spin_lock_irqsave(&chan->lock, flags);
 	if (slot->state == DCBM_SLOT_FLYING) {
-		slot->state = state;
+		WRITE_ONCE(slot->state, state);
 		if (state == DCBM_SLOT_FREE)
 			list_add(&slot->node, &chan->free);
 		else
-			chan->nr_away++;
+			WRITE_ONCE(chan->nr_away, chan->nr_away + 1);
 		claimed = true;
 	}
 	spin_unlock_irqrestore(&chan->lock, flags);
@@ -306,8 +309,11 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 		if (READ_ONCE(slot->state) != DCBM_SLOT_FLYING ||
 		    !dcbm_slot_is_complete(chan, slot))
 			continue;
-		/* Once it is claimed a callback may give it to others. */
-		copy = *slot;
+		/*
+		 * Once it is claimed a callback may give it to others.  What one
+		 * changes now, of the state and the list, is of no use here.
+		 */
+		copy = data_race(*slot);
 		if (!dcbm_can_terminate(chan))
 			__module_get(THIS_MODULE);
 		if (!dcbm_slot_claim(slot, DCBM_SLOT_LOST)) {
@@ -334,7 +340,8 @@ static void dcbm_chan_stopped(struct dcbm_chan *chan)
 
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		struct dcbm_slot *slot = &chan->slots[i];
-		struct dcbm_slot copy = *slot;
+		/* If it does not fly, it is not looked at. */
+		struct dcbm_slot copy = data_race(*slot);
 
 		if (dcbm_slot_claim(slot, DCBM_SLOT_FREE))
 			dcbm_slot_gone(&copy, -ETIMEDOUT);
@@ -366,7 +373,8 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		struct dcbm_slot *slot = &chan->slots[i];
-		struct dcbm_slot copy = *slot;
+		/* As long as it flies, a callback changes no more than in dcbm_chan_ask(). */
+		struct dcbm_slot copy = data_race(*slot);
 		struct dcbm_job *job = slot->job;
 
 		if (READ_ONCE(slot->state) != DCBM_SLOT_FLYING)
@@ -502,9 +510,9 @@ void dcbm_late_work(struct work_struct *work)
 	}
 	spin_lock_irq(&chan->lock);
 	list_for_each_entry(slot, &late, node)
-		slot->state = DCBM_SLOT_FREE;
+		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	list_splice(&late, &chan->free);
-	chan->nr_away -= nr;
+	WRITE_ONCE(chan->nr_away, chan->nr_away - nr);
 	spin_unlock_irq(&chan->lock);
 	dcbm_chan_heard_of(chan);
 
@@ -532,9 +540,9 @@ unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
 		spin_lock_irq(&chan->lock);
 		state = slot->state;
 		if (state == DCBM_SLOT_LOST || state == DCBM_SLOT_HELD) {
-			slot->state = DCBM_SLOT_FREE;
+			WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 			list_add(&slot->node, &chan->free);
-			chan->nr_away--;
+			WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
 		}
 		spin_unlock_irq(&chan->lock);
 		if (state != DCBM_SLOT_HELD)
