@@ -116,7 +116,7 @@ static void mo_test_pace_least(struct kunit *test)
 /* Whatever the times and the limit, nothing overflows, and no time becomes 0. */
 static void mo_test_pace_extremes(struct kunit *test)
 {
-	static const u64 times_ns[] = { 0, 1, 1000, 3600 * NSEC_PER_SEC };
+	static const u64 times_ns[] = { 0, 1, 1000, 3600ULL * NSEC_PER_SEC };
 	static const u64 limits_us[] = { 1, 1000, UINT_MAX };
 	struct migrate_plan plan = mo_plan;
 	int t, l, i;

@@ -218,7 +218,7 @@ static void test_job_times(struct kunit *test)
 {
 	const u64 timeout_ns = NSEC_PER_SEC;
 	/* A GiB, of which 64 KiB took 500 ms. */
-	const u64 hours_ns = 8192 * NSEC_PER_SEC;
+	const u64 hours_ns = 8192ULL * NSEC_PER_SEC;
 
 	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(0, timeout_ns), 0);
 	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(1000, timeout_ns), 2000);
