@@ -3,7 +3,10 @@
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-.PHONY: help setup demo test campaign torture selftests perf check lint
+# What `make test` leaves out: each has a target of its own.
+LONG = perf or torture or selftests or builds or kcsan
+
+.PHONY: help setup demo test campaign torture selftests builds kcsan perf check lint
 
 help:
 	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
@@ -11,6 +14,8 @@ help:
 	@echo "make campaign  set up, then move 200,000 folios with DMA channels that fail"
 	@echo "make torture   set up, then an hour of memory moving while programs use it"
 	@echo "make selftests  set up, then the kernel's own selftests, on its kernel and on ours"
+	@echo "make builds  set up, then compile ours with many configurations, random ones too"
+	@echo "make kcsan   set up, then look for data races in selftests and torture"
 	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
 	@echo "make check   the tests that need no virtual machine: seconds"
 	@echo "make lint    formatters and checkers alone"
@@ -24,7 +29,7 @@ demo: setup
 	@./pageferry demo
 
 test: setup
-	@$(PYTHON) -m pytest -m "not perf and not torture and not selftests" --tb=short --durations=30
+	@$(PYTHON) -m pytest -m "not ($(LONG))" --tb=short --durations=30
 
 campaign: setup
 	@./pageferry fault-campaign
@@ -35,11 +40,17 @@ torture: setup
 selftests: setup
 	@$(PYTHON) -m pytest -m selftests -rA --tb=short
 
+builds: setup
+	@$(PYTHON) -m pytest tests/builds --tb=short --durations=0
+
+kcsan: setup
+	@$(PYTHON) -m pytest -m kcsan --tb=short
+
 perf: setup
 	@$(PYTHON) -m pytest -m perf
 
 check: setup
-	@$(PYTHON) -m pytest -m "not vm and not fault and not perf and not torture and not selftests" tests/unit tests/cli
+	@$(PYTHON) -m pytest -m "not vm and not fault and not ($(LONG))" tests/unit tests/cli
 
 lint: setup
 	@$(PYTHON) -m pytest tests/style

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Ours compiles without a warning, whatever else a kernel has or lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import builds
+from helpers.builds import I386, Build
+from pageferry.kernel.arch import ARM64, X86_64
+
+_MODULES = ("MIGRATE_MTCOPY", "MIGRATE_DCBM", "MIGRATE_DMASIM")
+_TESTS = ("MIGRATE_MTCOPY_KUNIT_TEST", "MIGRATE_DCBM_KUNIT_TEST")
+_NO_THP = {"TRANSPARENT_HUGEPAGE": "n"}
+_NO_NUMA = {"NUMA": "n"}
+_RT = {"PREEMPT_RT": "y", "PREEMPT_VOLUNTARY": "n"}
+
+QUICK = {
+    # One CPU, one node, and of memory management the least there is: the whole
+    # kernel is linked.
+    "small": Build(
+        small=True, values={"64BIT": "y", "COMPACTION": "y", "MIGRATE_MTCOPY": "y"}
+    ),
+    "no-numa": Build(values=_NO_NUMA),
+    "32-bit": Build(arch=I386, values={"64BIT": "n"}),
+}
+SLOW = {
+    "no-thp": Build(values=_NO_THP),
+    "no-compaction": Build(values={**_NO_THP, "COMPACTION": "n"}),
+    "no-memcg": Build(values={"MEMCG": "n"}),
+    "one-cpu": Build(values={"SMP": "n"}),
+    "no-hugetlb": Build(values={"HUGETLBFS": "n"}),
+    "no-runs": Build(values={"MIGRATE_BATCH_PTES": "n"}),
+    "nothing-of-ours": Build(values={"MIGRATION_COPY_OFFLOAD": "n"}),
+    "no-migration": Build(
+        values={
+            **_NO_THP,
+            **_NO_NUMA,
+            "COMPACTION": "n",
+            "MIGRATION": "n",
+            "MIGRATION_COPY_OFFLOAD": "n",
+        }
+    ),
+    "preempt_rt": Build(values=_RT),
+    "32-bit-preempt_rt": Build(arch=I386, values={"64BIT": "n", **_RT}),
+    "arm64-64k-pages": Build(
+        arch=ARM64, values={"ARM64_64K_PAGES": "y", "ARM64_4K_PAGES": "n"}
+    ),
+    "arm64-16k-pages-mte": Build(
+        arch=ARM64, values={"ARM64_16K_PAGES": "y", "ARM64_4K_PAGES": "n"}
+    ),
+    "built-in": Build(values=dict.fromkeys((*_MODULES, *_TESTS), "y")),
+    "modules": Build(values=dict.fromkeys((*_MODULES, *_TESTS), "m")),
+}
+# What randconfig chooses depends on the seed alone, for a release.
+SEEDS = range(20261101, 20261121)
+
+
+def _compiles(build: Build) -> None:
+    found = builds.problems(build)
+    if found:
+        pytest.fail(found, pytrace=False)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_it_compiles(name: str) -> None:
+    _compiles(QUICK[name])
+
+
+@pytest.mark.builds
+@pytest.mark.parametrize("name", SLOW)
+def test_it_compiles_too(name: str) -> None:
+    _compiles(SLOW[name])
+
+
+@pytest.mark.builds
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_compiles_at_random(seed: int) -> None:
+    # Every fourth has 32 bits. Migration needs one of the two.
+    arch, bits = (I386, "n") if seed % 4 == 0 else (X86_64, "y")
+    needed = "NUMA" if seed % 4 == 1 else "COMPACTION"
+    build = Build(arch=arch, values={"64BIT": bits, needed: "y"}, seed=seed)
+    _compiles(build)
