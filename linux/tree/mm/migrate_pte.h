@@ -43,13 +43,12 @@ static inline pte_t migrate_pte_of_entry(swp_entry_t entry, pte_t old)
 	return pte;
 }
 
-/* The entry that maps @page in place of this migration entry. */
+/* The entry that maps @page in place of @old_pte, which is the migration @entry. */
 static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
 				       struct folio *folio, struct page *page,
-				       pte_t old_pte)
+				       pte_t old_pte, swp_entry_t entry)
 {
 	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
-	swp_entry_t entry = pte_to_swp_entry(old_pte);
 
 	if (!is_migration_entry_young(entry))
 		pte = pte_mkold(pte);

@@ -324,7 +324,8 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 	if (!is_migration_entry(pte_to_swp_entry(old_pte)))
 		return 0;
 	nr = migrate_ptes_alike(pvmw, old_pte);
-	pte = migrate_pte_mapped(vma, folio, page, old_pte);
+	pte = migrate_pte_mapped(vma, folio, page, old_pte,
+				 pte_to_swp_entry(old_pte));
 
 	folio_ref_add(folio, nr);
 	if (folio_test_anon(folio)) {

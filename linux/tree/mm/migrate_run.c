@@ -379,7 +379,8 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 		addr = migrate_row_addr(&row, i);
 		if (!migrate_run_may_map(pte, src[i]))
 			break;
-		pte = migrate_pte_mapped(vma, dst[i], &dst[i]->page, pte);
+		pte = migrate_pte_mapped(vma, dst[i], &dst[i]->page, pte,
+					 pte_to_swp_entry(pte));
 		folio_add_exclusive_rmap(dst[i], vma, addr, stat);
 		set_pte_at(mm, addr, ptep, pte);
 		if (trace_remove_migration_pte_enabled())
