@@ -46,6 +46,7 @@ def quick_run(kernel_vm: BuiltKernel) -> guests.Steps:
         "damon": "./damon",
         "damon scheme": "./damon_scheme",
         "damon limits": "./damon_limits",
+        "damon paddr": "./damon_paddr",
     }
     run = guests.boot_once(kernel_vm, steps, topology="two-node")
     run.is_well()
@@ -65,6 +66,10 @@ def test_schemes_do_what_they_are_told(quick_run: guests.Steps, name: str) -> No
 @pytest.mark.parametrize("name", _LIMITS_TESTS)
 def test_schemes_get_on(quick_run: guests.Steps, name: str) -> None:
     quick_run.passes("damon limits", f"limits.{name}")
+
+
+def test_physical_regions_may_begin_inside_a_folio(quick_run: guests.Steps) -> None:
+    quick_run.passes("damon paddr", "paddr.goes_on_behind_a_folio_that_it_begins_in")
 
 
 @pytest.mark.parametrize("kind", ["anon_64k", "anon_2m_by_ptes"])

@@ -74,4 +74,12 @@ static inline unsigned long damos_va_migrate(struct mm_struct *mm,
 }
 #endif
 
+#ifdef CONFIG_DAMON_PADDR
+/* Migrate a region of physical addresses.  Returns how many bytes moved. */
+unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s);
+
+/* mm/damon/paddr.c */
+bool damos_pa_filter_out(struct damos *scheme, struct folio *folio);
+#endif
+
 #endif /* _DAMON_MIGRATE_H */
