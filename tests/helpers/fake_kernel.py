@@ -31,6 +31,7 @@ modules:
 modules_install:
 	@mkdir -p $(INSTALL_MOD_PATH)/lib/modules/6.12.9-pageferry
 """
+TEXT = "one\ntwo\nthree\n"
 HOOK = """\
 Say why.
 
@@ -44,11 +45,19 @@ Say why.
 """
 
 
-def make_tarball(path: Path, *, behave: str = "well", padding: int = 0) -> Path:
+def make_tarball(
+    path: Path,
+    *,
+    behave: str = "well",
+    padding: int = 0,
+    sublevel: int = 9,
+    text: str = TEXT,
+) -> Path:
     """Write the source tarball."""
+    makefile = MAKEFILE.replace("SUBLEVEL = 9", f"SUBLEVEL = {sublevel}")
     files = {
-        "Makefile": MAKEFILE.encode(),
-        "mm/migrate.c": b"one\ntwo\nthree\n",
+        "Makefile": makefile.encode(),
+        "mm/migrate.c": text.encode(),
         "behave": behave.encode(),
         "padding": b"\0" * padding,
     }

@@ -17,7 +17,7 @@ import pytest
 
 from helpers import guests
 from pageferry import paths, proc
-from pageferry.kernel import source, tree
+from pageferry.kernel import origin, tree
 from pageferry.kernel.build import BuiltKernel
 from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmRequest, run_vm
@@ -112,7 +112,9 @@ class _Told:
 
 def _own_tests() -> Path:
     """Name the selftests of the base release."""
-    where = tree.tree_path(source.locate("6.12", None), vanilla=True)
+    linux = paths.repo_root() / "linux"
+    found = origin.choose(linux, "6.12", None, vanilla=True, fetch=False)
+    where = tree.tree_path(found.source, vanilla=True)
     return where / "tools/testing/selftests"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pageferry import paths, proc
-from pageferry.kernel import source, tree
+from pageferry.kernel import origin, tree
 from pageferry.kernel.build import (
     BuildRequest,
     BuiltKernel,
@@ -62,12 +62,12 @@ def test_types_are_right() -> None:
 @pytest.fixture(scope="session")
 def checkpatch() -> Path:
     """The kernel's own checker, from the base that the patches are for."""
-    origin = source.locate("6.12", None)
-    path = tree.tree_path(origin, vanilla=False)
+    found = origin.choose(LINUX, "6.12", None, vanilla=False, fetch=False).source
+    path = tree.tree_path(found, vanilla=False)
     # One that exists is whole; its lock is held for as long as a kernel is built.
     if not path.exists():
         with tree.locked(path):
-            tree.prepare(origin, vanilla=False)
+            tree.prepare(found, vanilla=False)
     return path / "scripts" / "checkpatch.pl"
 
 

@@ -223,10 +223,10 @@ def test_changes_are_read_without_what_a_build_leaves(tmp_path: Path) -> None:
     hooks.mkdir(parents=True)
     (hooks / "0002-b.patch").write_text(HOOK)
     (hooks / "0001-a.patch").write_text(HOOK)
-    found = read_changes(tmp_path, "6.12")
+    found = read_changes(tmp_path, "6.12", "6.12.9")
     assert list(found.tree) == ["mm/a.c"]
     assert [hook.path.name for hook in found.hooks] == ["0001-a.patch", "0002-b.patch"]
     assert found.hooks[0].touched() == ["mm/migrate.c"]
     before = found.digest()
     (top / "a.c").write_text("b\n")
-    assert read_changes(tmp_path, "6.12").digest() != before
+    assert read_changes(tmp_path, "6.12", "6.12.9").digest() != before

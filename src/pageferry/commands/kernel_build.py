@@ -81,7 +81,7 @@ def add_kernel_arguments(
         "--source",
         type=Path,
         metavar="PATH",
-        help="tarball or tree (default: that of the package linux-source-RELEASE)",
+        help="tarball or tree (default: Debian's, or another that the hooks fit)",
     )
 
 

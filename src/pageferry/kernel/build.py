@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pageferry import output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, from_os_error
-from pageferry.kernel import config, source, tree
+from pageferry.kernel import config, origin, source, tree
 from pageferry.kernel.arch import X86_64, Architecture
-from pageferry.kernel.hooks import NO_CHANGES, Changes, read_changes
+from pageferry.kernel.hooks import Changes
 
 # Raised when the way of building changes, so that old builds are not taken.
 _RECIPE = "1"
@@ -126,25 +126,27 @@ class Plan:
         return paths.cache_dir() / "kernel" / "logs" / name
 
 
-def plan_build(request: BuildRequest) -> Plan:
-    """Read everything that goes into a build."""
+def plan_build(request: BuildRequest, *, fetch: bool = False) -> Plan:
+    """Read everything that goes into a build; `fetch` may get what is not here."""
     linux = paths.repo_root() / "linux"
     fragments = config.Fragments(linux / "configs", request.arch)
     names = config.canonical(request.configs, fragments)
     compiler = _check_tools(request.arch)
-    origin = source.locate(request.base, request.source)
     vanilla = request.vanilla
-    changes = NO_CHANGES if vanilla else read_changes(linux, request.base)
+    found = origin.choose(
+        linux, request.base, request.source, vanilla=vanilla, fetch=fetch
+    )
     version = {} if vanilla else {"LOCALVERSION": '"-pageferry"'}
     values = config.merge(names, fragments, vanilla=vanilla, extra=version)
-    parts = [_RECIPE, origin.identity, changes.digest(), config.render(values)]
+    changes = found.changes
+    parts = [_RECIPE, found.source.identity, changes.digest(), config.render(values)]
     key = hashlib.sha256("\0".join([*parts, compiler]).encode()).hexdigest()
-    return Plan(request, origin, changes, names, values, key)
+    return Plan(request, found.source, changes, names, values, key)
 
 
 def build_kernel(request: BuildRequest) -> BuiltKernel:
     """Return the kernel, building it when anything that goes into it changed."""
-    plan = plan_build(request)
+    plan = plan_build(request, fetch=True)
     known = _read_stamp(plan)
     if known is not None:
         return known

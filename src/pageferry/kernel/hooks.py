@@ -17,11 +17,14 @@ from pathlib import Path
 
 from pageferry import proc
 from pageferry.errors import ExitCode, PageferryError
+from pageferry.kernel.releases import point
 
 _IGNORED_SUFFIXES = frozenset(
     (".o", ".ko", ".mod", ".cmd", ".a", ".d", ".orig", ".rej", ".pyc", ".swp")
 )
 _ELF = b"\x7fELF"
+# A folder with variants for the point releases FIRST-LAST, or from FIRST on.
+_RANGE = re.compile(r"(\d+)-(\d*)")
 _TOUCHED = re.compile(r"^(?:---|\+\+\+) ([^\t\n]+)", re.MULTILINE)
 
 
@@ -72,8 +75,12 @@ class Changes:
 NO_CHANGES = Changes({}, ())
 
 
-def read_changes(linux: Path, base: str) -> Changes:
-    """Read linux/tree and linux/hooks/BASE into memory."""
+class HookRejectedError(PageferryError):
+    """A hook does not apply to a source, which may be too old or too new for it."""
+
+
+def read_changes(linux: Path, base: str, version: str) -> Changes:
+    """Read linux/tree, and the hooks for a release of a base, into memory."""
     tree: dict[str, WantedFile] = {}
     top = linux / "tree"
     for path in sorted(top.rglob("*")):
@@ -86,11 +93,40 @@ def read_changes(linux: Path, base: str) -> Changes:
             continue  # A selftest that somebody built in place.
         executable = bool(path.stat().st_mode & 0o100)
         tree[path.relative_to(top).as_posix()] = WantedFile(content, executable)
-    hooks = tuple(
-        Hook(path, path.read_bytes())
-        for path in sorted((linux / "hooks" / base).glob("*.patch"))
-    )
+    found = choose_hooks(linux / "hooks" / base, point(version))
+    hooks = tuple(Hook(path, path.read_bytes()) for path in found)
     return Changes(tree, hooks)
+
+
+def choose_hooks(directory: Path, number: int) -> list[Path]:
+    """List the hooks for point release `number`, in the order in which they apply.
+
+    In a folder named FIRST-LAST, or FIRST- with no end, lie variants for those
+    releases. Such a file stands in for the hook of the same name beside the folder;
+    where there is none, it is a hook that the other releases do not have.
+    """
+    chosen = {path.name: path for path in directory.glob("*.patch")}
+    varied: dict[str, Path] = {}
+    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+        match = _RANGE.fullmatch(folder.name)
+        if match is None:
+            raise _bad_variant(folder, "its name is no range, such as 90-117 or 118-")
+        first, last = int(match[1]), int(match[2] or number)
+        if not first <= number <= last:
+            continue
+        for path in folder.glob("*.patch"):
+            if path.name in varied:
+                raise _bad_variant(
+                    path, f"so is {varied[path.name]} for release {number}"
+                )
+            varied[path.name] = path
+    return [path for _, path in sorted((chosen | varied).items())]
+
+
+def all_touched(directory: Path) -> list[str]:
+    """Name every file that some hook of a base touches, in any variant."""
+    hooks = [Hook(path, path.read_bytes()) for path in directory.rglob("*.patch")]
+    return sorted({name for hook in hooks for name in hook.touched()})
 
 
 def wanted_files(
@@ -140,13 +176,19 @@ def _apply(hook: Hook, scratch: Path) -> None:
     failed = [str(r.relative_to(scratch))[: -len(".rej")] for r in rejects]
     detail = "\n".join(r.read_text(errors="replace") for r in rejects) or done.stdout
     said = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["patch failed"]
-    raise PageferryError(
+    raise HookRejectedError(
         "hook does not apply",
         value=hook.path,
         reason=f"rejected in {', '.join(failed)}" if failed else said[-1],
         detail=detail,
         hint="bring the hook up to date with this kernel, without fuzz",
         code=ExitCode.NOT_STARTED,
+    )
+
+
+def _bad_variant(path: Path, reason: str) -> PageferryError:
+    return PageferryError(
+        "not a variant of hooks", value=path, reason=reason, code=ExitCode.NOT_STARTED
     )
 
 

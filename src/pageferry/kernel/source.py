@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from pageferry.errors import ExitCode, PageferryError, from_os_error, usage_erro
 
 # The bases that linux/hooks has patches for.
 BASES = ("6.12",)
-_DEBIAN_TARBALL = "/usr/src/linux-source-{base}.tar.xz"
 # What a build or a version control system leaves behind in a source directory.
 _NOT_SOURCE = shutil.ignore_patterns(".git", "*.o", "*.ko", "*.cmd", "*.a")
 
@@ -35,19 +35,10 @@ class Source:
         return self.path.is_dir()
 
 
-def locate(base: str, path: Path | None) -> Source:
-    """Find the source of a base release and work out its identity."""
+def locate(base: str, path: Path) -> Source:
+    """Work out the identity of the source of a base release."""
     if base not in BASES:
         raise usage_error("unknown base", base, f"there is: {', '.join(BASES)}")
-    if path is None:
-        path = Path(_DEBIAN_TARBALL.format(base=base))
-        if not path.is_file():
-            raise PageferryError(
-                "kernel source not found",
-                value=path,
-                hint=f"apt-get install linux-source-{base}, or name one with --source",
-                code=ExitCode.NOT_STARTED,
-            )
     path = path.expanduser().resolve()
     if not path.exists():
         raise usage_error("no such source", path, "--source takes a tarball or a tree")
@@ -105,7 +96,12 @@ def unpack(source: Source, target: Path) -> None:
         _copy_tree(source.path, target)
     else:
         _extract(source.path, target)
-    found = read_version(target)
+    checked_version(source, target)
+
+
+def checked_version(source: Source, tree: Path) -> str:
+    """Read the version of a tree that was made from a source of a base."""
+    found = read_version(tree)
     if found is None or not found.startswith(f"{source.base}."):
         raise PageferryError(
             "this is not the source of Linux " + source.base,
@@ -115,6 +111,7 @@ def unpack(source: Source, target: Path) -> None:
             else f"it is {found}",
             code=ExitCode.NOT_STARTED,
         )
+    return found
 
 
 def _copy_tree(path: Path, target: Path) -> None:
@@ -133,30 +130,35 @@ def _copy_tree(path: Path, target: Path) -> None:
             )
 
 
-def _extract(path: Path, target: Path) -> None:
+def extract_some(path: Path, target: Path, names: Sequence[str]) -> None:
+    """Extract a few files of a tarball, where it has them."""
+    patterns = [f"*/{name}" for name in names]
+    options = ["--wildcards", "--no-wildcards-match-slash"]
+    _extract(path, target, *options, *patterns)
+
+
+# All that tar says when the rest is well, but it did not find some files.
+_NOT_FOUND = ("Not found in archive", "Exiting with failure status due to previous")
+
+
+def _extract(path: Path, target: Path, *options: str) -> None:
     tar = proc.find_tool("tar", "tar")
-    argv: list[str | Path] = [
-        tar,
-        "-x",
-        "-f",
-        path,
-        "-C",
-        target,
-        "--strip-components=1",
-    ]
-    argv += ["--no-same-owner", "--delay-directory-restore"]
-    with proc.group(argv) as process:
+    argv: list[str | Path] = [tar, "-x", "-f", path, "-C", target]
+    argv += ["--strip-components=1", "--no-same-owner", "--delay-directory-restore"]
+    with proc.group([*argv, *options], env={**os.environ, "LC_ALL": "C"}) as process:
         assert process.stdout is not None
         said = process.stdout.read().decode(errors="replace").strip()
         code = process.wait()
-    if code == 0:
+    lines = said.splitlines()
+    absent = all(any(sign in line for sign in _NOT_FOUND) for line in lines)
+    if code == 0 or (options and lines and absent):
         return
     # "Wrote only 6144 of 10240 bytes" is how tar may say that a disk is full.
     full = any(sign in said for sign in ("No space left", "Disk quota", "Wrote only"))
     raise PageferryError(
         "no space to unpack the kernel source" if full else "cannot unpack",
         value=target.parent if full else path,
-        reason=None if full else (said.splitlines() or ["tar failed"])[0],
+        reason=None if full else (lines or ["tar failed"])[0],
         hint="free 2 GiB there, or set XDG_CACHE_HOME to a larger disk"
         if full
         else "the file is damaged or not a tarball: install it again",
