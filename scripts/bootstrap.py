@@ -80,7 +80,8 @@ def install_packages(wanted: list[str]) -> None:
             fail(
                 f"apt-get ended with {done.returncode} and did not install: "
                 + " ".join(missing),
-                "check the network and /etc/apt/sources.list, then run it again",
+                "check the network and /etc/apt/sources.list, then run it again;"
+                " Debian 12 has linux-source-6.12 in bookworm-security",
             )
 
 
