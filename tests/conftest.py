@@ -20,7 +20,15 @@ from helpers import ahead, debug_kernel, guests, kernels  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 # Quick ones first: a typo should not wait for a kernel build.
-_COSTS = {"unit": 0, "style": 1, "cli": 2, "vm": 3, "fault": 3, "perf": 4}
+_COSTS = {
+    "unit": 0,
+    "style": 1,
+    "cli": 2,
+    "releases": 2,
+    "vm": 3,
+    "fault": 3,
+    "perf": 4,
+}
 _BOOTS = ("vm", "fault")
 # In the order in which they are there on a new machine; what needs that of the
 # debug kernel alone can always wait.
