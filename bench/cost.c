@@ -163,7 +163,6 @@ static void parse_options(struct options *o, int argc, char **argv)
 				bench_die(BENCH_USAGE,
 					  "--engine: '%s' is not valid",
 					  optarg);
-			o->engine.learned = true;
 			break;
 		case 'm':
 			if (o->nr_modules == MAX_MODULES)

@@ -187,13 +187,12 @@ static unsigned int count_entries(const char *dir)
 	return nr;
 }
 
-/* Every batch is for the channels, unless @v says otherwise; so many, too. */
+/* So many channels as @v says. */
 static void dcbm_select(const struct variant *v)
 {
 	unsigned int found;
 	char number[16];
 
-	pin_if_there(DCBM_DIR "/threshold", v->learned ? "auto" : "1");
 	if (v->channels) {
 		snprintf(number, sizeof(number), "%u", v->channels);
 		pin_if_there(DCBM_DIR "/nr_dma_chan", number);
@@ -221,6 +220,8 @@ void engine_select(const struct variant *v)
 	}
 	if (!strcmp(v->engine, "dcbm"))
 		dcbm_select(v);
+	/* It is what is measured, also where the CPU would be sooner. */
+	pin_if_there(OFFLOAD_DIR "/engine_always", "true");
 	pin_if_there(OFFLOAD_DIR "/engine", name);
 }
 

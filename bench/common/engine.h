@@ -15,7 +15,6 @@ struct variant {
 	unsigned int threads;	/* 0: as many as the engine chooses */
 	unsigned int channels;	/* of dcbm; 0: as many as it is set to */
 	bool limit;
-	bool learned;		/* leave it to dcbm what is worth its while */
 };
 
 bool variant_parse(const char *text, struct variant *v);

@@ -33,6 +33,8 @@ KUNIT_SUITES = (
     "migrate_hist",
     "migrate_compact",
     "migrate_limit",
+    "migrate_measure",
+    "migrate_choice",
     "migrate_window",
     "migrate_huge",
     "migrate_run",

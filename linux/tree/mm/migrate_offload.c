@@ -294,7 +294,7 @@ migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid)
 		return MO_DECLINED_FOLIOS;
 	if (w->total_bytes < READ_ONCE(migrate_offload_min_batch_bytes))
 		return MO_TOO_SMALL_FOLIOS;
-	if (w->too_slow)
+	if (w->by_cpu)
 		return MO_TOO_SLOW_FOLIOS;
 	/* Once it has begun it is up to @submit. */
 	if (!w->open &&
@@ -419,15 +419,14 @@ static void migrate_windows_count_unasked(struct migrate_windows *w,
 	migrate_payers_settle(&w->payers);
 }
 
-/* A folio was to be out of reach for longer than the limit: by itself. */
-void migrate_windows_count_over(const struct migrate_windows *w)
+/* They will be out of reach for longer than the limit, however few they are. */
+void migrate_windows_count_over(const struct migrate_windows *w,
+				unsigned int nr_folios)
 {
-	if (!w->engine)
-		return;
 	migrate_offload_count(migrate_offload_reason_stats[w->reason],
-			      MO_OVER_LIMIT_FOLIOS, 1);
+			      MO_OVER_LIMIT_FOLIOS, nr_folios);
 	migrate_offload_count(migrate_engine_stats(w->engine),
-			      MO_OVER_LIMIT_FOLIOS, 1);
+			      MO_OVER_LIMIT_FOLIOS, nr_folios);
 }
 
 static const char *migrate_windows_engine(const struct migrate_windows *w)
@@ -506,27 +505,6 @@ static bool migrate_being_traced(void)
 }
 
 /*
- * How many pages may one call of migrate_pages_batch() get?  With windows any
- * number, as few of them are out of reach at once.  Enters the section in which
- * the engine stays, so that the batch finds things as they are now.
- */
-unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
-				     int reason)
-{
-	struct migrate_engine *engine;
-
-	engine = migrate_engine_enter(reason, &section->srcu_idx);
-	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(reason)) &&
-	    migrate_engine_wants(engine, NUMA_NO_NODE,
-				 MIGRATE_WINDOWS_LIST_PAGES << PAGE_SHIFT)) {
-		section->entered = true;
-		return MIGRATE_WINDOWS_LIST_PAGES;
-	}
-	migrate_engine_exit(section->srcu_idx);
-	return MIGRATE_STOCK_BATCH_PAGES;
-}
-
-/*
  * A list begins, of @nr_folios folios and as many bytes as @w says.  If the engine
  * does not want it, nobody wants to know how long it takes, and it is not
  * @needed for another reason, @w is not on.
@@ -539,6 +517,7 @@ void migrate_windows_enter(struct migrate_windows *w,
 
 	w->traced = migrate_being_traced();
 	needed |= w->traced || migrate_measuring();
+	needed |= w->by_cpu && migrate_limit_is_fixed();
 
 	w->engine = migrate_engine_enter(w->reason, &w->srcu_idx);
 	if (w->engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {

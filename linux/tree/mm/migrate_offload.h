@@ -16,6 +16,7 @@
 #include <linux/sizes.h>
 #include <linux/swap.h>
 
+#include "migrate_offload_choice.h"
 #include "migrate_offload_limit.h"
 #include "migrate_offload_payers.h"
 #include "migrate_offload_rules.h"
@@ -35,12 +36,12 @@ enum migrate_offload_counter {
 	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
 	MO_DECLINED_FOLIOS,	/* the engine did not want the batch */
 	MO_TOO_SMALL_FOLIOS,	/* the batch was below min_batch_bytes */
-	MO_TOO_SLOW_FOLIOS,	/* the engine, for the limit in time */
+	MO_TOO_SLOW_FOLIOS,	/* the engine; the CPU is sooner */
 	MO_FAILED_FOLIOS,	/* the engine failed */
 	MO_HELD_FOLIOS,		/* a device could not be stopped: not moved */
 	MO_RETRIED_FOLIOS,	/* copied by the engine, but the move failed */
 	MO_MISMATCHED_FOLIOS,	/* verify found a wrong copy */
-	MO_OVER_LIMIT_FOLIOS,	/* one alone takes longer than the limit */
+	MO_OVER_LIMIT_FOLIOS,	/* the limit cannot be met */
 	NR_MO_COUNTERS,
 };
 
@@ -83,6 +84,7 @@ struct migrate_offload_stats {
 	struct migrate_offload_counts __percpu *counts;
 	struct migrate_hists __percpu *hists;	/* reasons only */
 	struct migrate_pace *paces;		/* engines only, by order */
+	struct migrate_choice *choices;		/* engines only */
 	char name[MIGRATOR_NAME_LEN];
 };
 
@@ -154,7 +156,7 @@ struct migrate_windows {
 	bool open;			/* the stream */
 	bool leaving;			/* the engine is wanted to go */
 	bool declined;			/* the last window was */
-	bool too_slow;			/* the engine, for the one being filled */
+	bool by_cpu;			/* as that is sooner than the engine */
 	bool held_back;			/* the window being filled was */
 	bool traced;
 
@@ -193,6 +195,7 @@ struct migrate_windows {
 	unsigned int nr_windows;	/* that have parts */
 	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
 	size_t flying_bytes;		/* the engine is at, or will be */
+	u64 submit_ns;			/* to give it the last window */
 
 	u64 now_ns;			/* by ktime_get_ns(), as are these: */
 	u64 start_ns;
@@ -207,7 +210,10 @@ struct migrate_windows {
 /* A stay in the section in which the active engine does not go. */
 struct migrate_offload_section {
 	bool entered;
+	bool by_cpu;			/* though an engine is active */
 	int srcu_idx;
+	int nr_before;			/* pages that the call had moved */
+	struct migrate_attempt attempt;
 };
 
 /* One thread's wait for a folio that migrates. */
@@ -222,7 +228,7 @@ struct migrate_wait {
 DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 
 unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
-				     int reason);
+				     const struct list_head *from, int reason);
 void migrate_engine_exit(int idx);
 unsigned int __migrate_offload_cluster(int nid, int order);
 unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most);
@@ -241,9 +247,15 @@ void __migrate_wait_end(const struct migrate_wait *wait);
 #define migrate_offload_on() false
 
 static inline unsigned int
-__migrate_offload_enter(struct migrate_offload_section *section, int reason)
+__migrate_offload_enter(struct migrate_offload_section *section,
+			const struct list_head *from, int reason)
 {
 	return MIGRATE_STOCK_BATCH_PAGES;
+}
+
+static inline void migrate_attempt_end(struct migrate_attempt *attempt,
+				       unsigned int pages)
+{
 }
 
 static inline void migrate_engine_exit(int idx)
@@ -330,14 +342,31 @@ static inline int migrate_offload_move_unsafe(struct address_space *mapping,
 }
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG */
 
-/* How many pages may the next call of migrate_pages_batch() get? */
+/*
+ * How many pages may the next call of migrate_pages_batch() get, of those in @from?
+ * So far @nr_succeeded were moved.
+ */
 static inline unsigned int
-migrate_offload_enter(struct migrate_offload_section *section, int reason)
+migrate_offload_enter(struct migrate_offload_section *section,
+		      const struct list_head *from, int reason,
+		      int nr_succeeded)
 {
 	section->entered = false;
-	if (migrate_offload_on())
-		return __migrate_offload_enter(section, reason);
-	return MIGRATE_STOCK_BATCH_PAGES;
+	section->by_cpu = false;
+	section->attempt.choice = NULL;
+	if (!migrate_offload_on())
+		return MIGRATE_STOCK_BATCH_PAGES;
+	section->nr_before = nr_succeeded;
+	return __migrate_offload_enter(section, from, reason);
+}
+
+/* The list is through, and what could not be moved at once is left. */
+static inline void migrate_offload_note(struct migrate_offload_section *section,
+					int nr_succeeded)
+{
+	if (unlikely(section->attempt.choice))
+		migrate_attempt_end(&section->attempt,
+				    nr_succeeded - section->nr_before);
 }
 
 static inline void
@@ -528,7 +557,8 @@ void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
 void migrate_windows_charge(struct migrate_windows *w);
 void migrate_windows_settle(struct migrate_windows *w);
-void migrate_windows_count_over(const struct migrate_windows *w);
+void migrate_windows_count_over(const struct migrate_windows *w,
+				unsigned int nr_folios);
 void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
 			 u64 unmapped_ns, bool copied, int rc);
 void migrate_trace_last(const struct migrate_windows *w);

@@ -63,7 +63,8 @@ unsigned int __migrate_offload_cluster(int nid, int order)
 	wanted = migrate_cluster_pages(&plan, migrate_cluster_most(order));
 	bytes = (size_t)wanted << PAGE_SHIFT;
 	if (bytes >= READ_ONCE(migrate_offload_min_batch_bytes) &&
-	    migrate_engine_wants(engine, nid, bytes))
+	    migrate_engine_wants(engine, nid, bytes) &&
+	    migrate_engine_pays(engine, MR_COMPACTION, 0, bytes))
 		nr = wanted;
 exit:
 	migrate_engine_exit(idx);

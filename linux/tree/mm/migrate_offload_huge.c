@@ -37,7 +37,7 @@
  * Before each folio is unmapped we ask whether somebody wants the engine to go.
  *
  * Of one alone, a limit in time cannot be kept by having fewer folios out of reach.
- * An engine that is too slow for it is left out only if the CPU is sooner.
+ * The engine is left out where the CPU is sooner: see mm/migrate_offload_choice.c.
  *
  * Everything is done by the task that migrates: there is no lock.
  */
@@ -80,6 +80,25 @@ static void migrate_huge_leave(struct migrate_windows *w)
 	w->engine = NULL;
 }
 
+/* Who is to have the list?  As for lists of other folios. */
+static void migrate_huge_choose(struct migrate_huge *huge, unsigned int order)
+{
+	struct migrate_windows *w = &huge->windows;
+	const struct migrate_engine *engine;
+	int idx;
+
+	huge->attempt.choice = NULL;
+	engine = migrate_engine_enter(w->reason, &idx);
+	if (engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason) &&
+	    w->total_bytes >= READ_ONCE(migrate_offload_min_batch_bytes) &&
+	    migrate_engine_wants(engine, NUMA_NO_NODE, w->total_bytes)) {
+		migrate_choose(&huge->attempt, engine, w->reason, order,
+			       w->total_bytes);
+		w->by_cpu = huge->attempt.choice && huge->attempt.by_cpu;
+	}
+	migrate_engine_exit(idx);
+}
+
 /*
  * The first hugetlb folio of a list was found: how much is there?  Not on the stack,
  * which has to do for those who compact to get a destination.  NULL, when there is
@@ -90,7 +109,7 @@ struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 {
 	struct migrate_windows *w;
 	struct migrate_huge *huge;
-	unsigned int nr_folios = 0;
+	unsigned int nr_folios = 0, order = 0;
 	struct folio *folio;
 
 	huge = kmalloc(sizeof(*huge),
@@ -111,9 +130,11 @@ struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 	list_for_each_entry(folio, from, lru) {
 		if (!folio_test_hugetlb(folio))
 			continue;
+		order = folio_order(folio);
 		w->total_bytes += folio_size(folio);
 		nr_folios++;
 	}
+	migrate_huge_choose(huge, order);
 	migrate_windows_enter(w, from, true, nr_folios, false);
 	return huge;
 }
@@ -143,42 +164,18 @@ void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src)
 	migrate_part_begin(part, w);
 }
 
-/*
- * Shall the CPU copy, for the limit in time?  An engine that was late several
- * times gets another chance now and then.  Where both are late, whoever is sooner.
- */
-static bool migrate_huge_too_slow(struct migrate_windows *w, unsigned int kind,
-				  u64 limit_ns)
-{
-	const struct migrate_pace *cpu = migrate_pace_of(NULL, kind);
-	struct migrate_pace *pace;
-
-	if (!w->paces)
-		return false;
-	pace = migrate_pace_of(w->paces, kind);
-	if (!migrate_pace_is_late(pace, limit_ns) ||
-	    READ_ONCE(pace->nr_left) >= MIGRATE_LEFT_WINDOWS) {
-		WRITE_ONCE(pace->nr_left, 0);
-		return false;
-	}
-	if (migrate_pace_is_late(cpu, limit_ns) &&
-	    READ_ONCE(pace->own.ns) <= READ_ONCE(cpu->own.ns))
-		return false;
-	WRITE_ONCE(pace->nr_left, READ_ONCE(pace->nr_left) + 1);
-	return true;
-}
-
-static void migrate_huge_plan(struct migrate_windows *w, unsigned int kind)
+/* Will a folio be out of reach for longer than the limit?  There is no smaller window. */
+static void migrate_huge_check_limit(const struct migrate_windows *w,
+				     unsigned int kind)
 {
 	u64 limit_ns = migrate_limit_ns();
 	const struct migrate_pace *pace;
 
 	if (!w->engine)
 		return;
-	w->too_slow = migrate_huge_too_slow(w, kind, limit_ns);
-	pace = migrate_pace_of(w->too_slow ? NULL : w->paces, kind);
+	pace = migrate_pace_of(w->by_cpu ? NULL : w->paces, kind);
 	if (limit_ns && READ_ONCE(pace->own.ns) > limit_ns)
-		migrate_windows_count_over(w);
+		migrate_windows_count_over(w, 1);
 }
 
 /* Nothing more is to come of the engine. */
@@ -268,7 +265,7 @@ void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
 	part->full_ns = w->now_ns;
 	part->flushed_ns = w->now_ns;
 	part->copied_ns = w->now_ns;
-	migrate_huge_plan(w, migrate_huge_kind(src));
+	migrate_huge_check_limit(w, migrate_huge_kind(src));
 
 	spin_lock_irq(&hugetlb_lock);
 	list_del_init(&dst->lru);
@@ -386,10 +383,6 @@ static void migrate_huge_learn(struct migrate_huge *huge,
 						  huge->done_task_ns);
 	pace = migrate_pace_of(part->by_engine ? w->paces : NULL, kind);
 	migrate_rate_note(&pace->own, unmapped_ns);
-	if (limit_ns && unmapped_ns > limit_ns)
-		WRITE_ONCE(pace->nr_late, READ_ONCE(pace->nr_late) + 1);
-	else
-		WRITE_ONCE(pace->nr_late, 0);
 	part->took.worst_ns = unmapped_ns;
 	part->took.nr = 1;
 	part->took.nr_copied =
@@ -433,6 +426,10 @@ void __migrate_huge_finish(struct migrate_huge *huge)
 {
 	/* Its turn comes always: nothing but an allocation ends a list early. */
 	VM_WARN_ON_ONCE(huge->ahead.src);
+	/* Nobody counts those that the CPU moved: take it that all were. */
+	if (huge->attempt.choice)
+		migrate_attempt_end(&huge->attempt,
+				    huge->windows.total_bytes >> PAGE_SHIFT);
 	if (huge->windows.on) {
 		migrate_huge_leave(&huge->windows);
 		migrate_trace_last(&huge->windows);

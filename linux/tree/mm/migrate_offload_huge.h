@@ -51,6 +51,7 @@ struct migrate_huge {
 	bool was_ahead;			/* the folio at hand */
 	bool one_by_one;		/* two at once took too long */
 	u64 done_task_ns;		/* the one before it was copied */
+	struct migrate_attempt attempt;
 };
 
 #ifdef CONFIG_MIGRATE_OFFLOAD_HUGETLB

@@ -21,8 +21,10 @@
  * the time that it takes to unmap and flush a window, and from how often the
  * engine was found without anything to do.
  *
- * An engine that takes longer than that for a single folio is left out, if the
- * CPU does not, but for a folio now and then.
+ * Part of a window does not depend on its folios: to flush TLBs, and to hand the window
+ * over.  Where CPUs are slow to answer, that alone may take longer than the limit.
+ * Smaller windows would then only cost more.  So no window is made so small that more
+ * than half of it is that part, and what is late even so is counted.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -44,7 +46,8 @@
 #define MIGRATE_MAX_BATCH_PAGES (SZ_1G >> PAGE_SHIFT)
 
 static unsigned int max_unmapped_us;	/* by an administrator */
-static u64 usual_copy_ns;		/* or, if this is set, what is usual */
+static bool limit_is_fixed;		/* to that; else it is what is usual: */
+static u64 usual_copy_ns;		/* of 2 MiB by the CPU; 0: not timed yet */
 static struct migrate_rate usual_rest_ns;
 static unsigned int max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
 static unsigned int max_windows = 2;
@@ -52,7 +55,6 @@ static bool streaming = true;
 
 /* Serialises changes of the limit. */
 static DEFINE_MUTEX(limit_lock);
-static bool limit_is_set;
 static unsigned int nr_limits_set;
 
 /* Of windows that the CPU copies. */
@@ -63,13 +65,9 @@ static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
 
 /*
  * An engine that is late with so many windows in a row, and would be if they had
- * only one folio, is too slow for the limit.  It gets another chance when
- * MIGRATE_LEFT_WINDOWS were left to the CPU.
+ * only one folio, is too slow for the limit.
  */
 #define MIGRATE_LATE_WINDOWS 4
-
-/* A stop of the clock that is shorter than that of what it was to time is none. */
-#define MIGRATE_STOOD_PART 8
 
 /* So few windows are late as no longer matters for the 99th percentile. */
 #define MIGRATE_CAREFUL_WINDOWS 256
@@ -94,9 +92,45 @@ struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 	struct migrate_pace *pace = paces ? &paces[order] : &cpu_pace[order];
 	unsigned int since = READ_ONCE(nr_limits_set);
 
-	if (READ_ONCE(pace->since) != since)
-		*pace = (struct migrate_pace){ .since = since };
+	if (READ_ONCE(pace->since) == since)
+		return pace;
+	WRITE_ONCE(pace->folios, 0);
+	WRITE_ONCE(pace->own.ns, 0);
+	WRITE_ONCE(pace->copy.ns, 0);
+	WRITE_ONCE(pace->prep.ns, 0);
+	WRITE_ONCE(pace->fixed_ns, 0);
+	WRITE_ONCE(pace->early, 0);
+	WRITE_ONCE(pace->nr_careful, 0);
+	WRITE_ONCE(pace->nr_late, 0);
+	WRITE_ONCE(pace->since, since);
 	return pace;
+}
+
+/* How long does the CPU take to copy a folio of this order?  0: not known. */
+static u64 migrate_cpu_copy_ns(unsigned int order)
+{
+	const unsigned int order_2m = get_order(SZ_2M);
+	u64 ns = READ_ONCE(usual_copy_ns);
+
+	return order < order_2m ? ns >> (order_2m - order) :
+				  ns << (order - order_2m);
+}
+
+/*
+ * With how many folios is half of a window what each of them takes?  They are unmapped,
+ * copied, and mapped again, which takes as long as to unmap them.  A copy that takes
+ * longer than by the CPU was held up by something else, and not by its folios.
+ */
+static unsigned int migrate_pace_least(const struct migrate_pace *pace,
+				       unsigned int order)
+{
+	u64 cpu_ns = migrate_cpu_copy_ns(order);
+	u64 copy_ns = READ_ONCE(pace->copy.ns);
+	u64 folio_ns = 2 * READ_ONCE(pace->prep.ns) +
+		       (copy_ns ? min_not_zero(copy_ns, cpu_ns) : cpu_ns);
+	u64 nr = div64_u64(READ_ONCE(pace->fixed_ns), max(folio_ns, 1ULL));
+
+	return clamp_t(u64, nr, 1, MIGRATE_MAX_BATCH_PAGES);
 }
 
 /* How many folios are to be in the next window, if this one had @nr? */
@@ -109,17 +143,20 @@ static unsigned int migrate_pace_next(const struct migrate_plan *plan,
 
 	/* By division twice: the product may be too large. */
 	next = div64_u64(wanted_ns, max(div_u64(ns, nr), 1ULL));
-	return clamp_t(u64, next, 1, 2 * nr);
+	return clamp_t(u64, next, min(max(plan->least, 1U), 2 * nr), 2 * nr);
 }
 
 /* Windows of @next folios take less than those of @was, or up to so much more. */
 static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
 				unsigned int next)
 {
+	u64 own_ns = READ_ONCE(pace->own.ns);
+	u64 last_ns = READ_ONCE(pace->own.last_ns);
+
 	WRITE_ONCE(pace->own.ns,
-		   max(mul_u64_u64_div_u64(pace->own.ns, next, was), 1ULL));
+		   max(mul_u64_u64_div_u64(own_ns, next, was), 1ULL));
 	WRITE_ONCE(pace->own.last_ns,
-		   mul_u64_u64_div_u64(pace->own.last_ns, next, was));
+		   mul_u64_u64_div_u64(last_ns, next, was));
 	WRITE_ONCE(pace->folios, next);
 }
 
@@ -174,7 +211,9 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 	unsigned int was = max(READ_ONCE(pace->folios), 1U), next = was;
 
 	/* What one folio takes alone is no less than its part of this. */
-	if (plan->limit_ns && div_u64(own_ns, nr) > plan->limit_ns)
+	if (plan->limit_ns &&
+	    div_u64(own_ns - min(own_ns, READ_ONCE(pace->fixed_ns)), nr) >
+	    plan->limit_ns)
 		WRITE_ONCE(pace->nr_late, READ_ONCE(pace->nr_late) + 1);
 	else if (nr == 1 || own_ns <= plan->limit_ns)
 		WRITE_ONCE(pace->nr_late, 0);
@@ -185,16 +224,17 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 	migrate_rate_note(&pace->copy, div_u64(copy_ns, nr));
 	/* It broke the limit.  Whatever the cause, be careful at once. */
 	if (plan->limit_ns && own_ns > plan->limit_ns) {
-		WRITE_ONCE(pace->own.ns, max(pace->own.ns, own_ns));
-		WRITE_ONCE(pace->copy.ns,
-			   max(pace->copy.ns, div_u64(copy_ns, nr)));
+		WRITE_ONCE(pace->own.ns, max(READ_ONCE(pace->own.ns), own_ns));
+		WRITE_ONCE(pace->copy.ns, max(READ_ONCE(pace->copy.ns),
+					      div_u64(copy_ns, nr)));
 	}
 
 	if (plan->limit_ns)
-		next = migrate_pace_next(plan, was, pace->own.ns,
-					 pace->copy.ns * was);
+		next = migrate_pace_next(plan, was, READ_ONCE(pace->own.ns),
+					 READ_ONCE(pace->copy.ns) * was);
 	if (READ_ONCE(pace->nr_careful))
-		next = min(next, READ_ONCE(pace->most));
+		next = max(min(next, READ_ONCE(pace->most)),
+			   min(plan->least, 2 * was));
 	if (next != was)
 		migrate_pace_resize(pace, was, next);
 }
@@ -209,44 +249,6 @@ void migrate_note_rest(unsigned int order, const struct migrate_times *took)
 	if (order == get_order(SZ_2M) && took->nr == 1 && took->nr_copied == 1)
 		migrate_rate_note(&usual_rest_ns, took->worst_ns -
 				  (took->copied_ns - took->begun_ns));
-}
-
-/* Add what is known of some folios of a window to what is known of others. */
-void migrate_times_merge(struct migrate_times *all,
-			 const struct migrate_times *some)
-{
-	if (!some->nr)
-		return;
-	if (!all->nr) {
-		*all = *some;
-		return;
-	}
-	if (some->launched_ns < all->launched_ns) {
-		all->begun_ns = some->begun_ns;
-		all->launched_ns = some->launched_ns;
-		all->backlog_ns = some->backlog_ns;
-	}
-	all->copied_ns = max(all->copied_ns, some->copied_ns);
-	all->worst_ns = max(all->worst_ns, some->worst_ns);
-	all->stood_ns = max(all->stood_ns, some->stood_ns);
-	all->nr += some->nr;
-	all->nr_by_engine += some->nr_by_engine;
-	all->nr_copied += some->nr_copied;
-}
-
-/*
- * For how long was the engine at a window?  While the clock of the task stood it went
- * on, so that this may be longer than it seems: as long as it was when others did not
- * have the CPU.
- */
-static u64 migrate_times_copy_ns(const struct migrate_times *all,
-				 const struct migrate_pace *pace)
-{
-	u64 ns = all->copied_ns - all->launched_ns - all->backlog_ns;
-
-	if (all->stood_ns <= ns / MIGRATE_STOOD_PART)
-		return ns;
-	return max(ns, READ_ONCE(pace->copy.ns) * all->nr);
 }
 
 /* The whole window is over: learn from it, for those after it. */
@@ -276,9 +278,16 @@ u64 migrate_limit_ns(void)
 {
 	u64 copy_ns = READ_ONCE(usual_copy_ns);
 
-	if (!copy_ns)
+	if (READ_ONCE(limit_is_fixed))
 		return (u64)READ_ONCE(max_unmapped_us) * NSEC_PER_USEC;
-	return copy_ns + READ_ONCE(usual_rest_ns.ns);
+	/* Until an engine has been active nothing is in windows. */
+	return copy_ns ? copy_ns + READ_ONCE(usual_rest_ns.ns) : 0;
+}
+
+/* Has an administrator set a limit, which is to hold also where the CPU copies? */
+bool migrate_limit_is_fixed(void)
+{
+	return READ_ONCE(limit_is_fixed) && READ_ONCE(max_unmapped_us);
 }
 
 /*
@@ -304,7 +313,7 @@ static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
 	u64 prep_ns = div_u64(READ_ONCE(pace->prep.ns) *
 			      READ_ONCE(pace->early), MIGRATE_EARLY_ONCE);
 
-	return plan->folios *
+	return READ_ONCE(pace->fixed_ns) + plan->folios *
 		max(prep_ns, div_u64(plan->copy_ns, MIGRATE_EARLY_PART));
 }
 
@@ -321,6 +330,7 @@ void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
 	plan->limit_ns = migrate_limit_ns();
 	plan->max_windows = READ_ONCE(max_windows);
 	plan->streaming = READ_ONCE(streaming);
+	plan->least = min(migrate_pace_least(pace, order), max_folios);
 	migrate_pace_fit(pace, plan);
 	plan->own_ns = READ_ONCE(pace->own.ns);
 	plan->copy_ns = READ_ONCE(pace->copy.ns);
@@ -338,6 +348,7 @@ void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
 void migrate_plan_stock(struct migrate_plan *plan, unsigned int order)
 {
 	plan->limit_ns = 0;
+	plan->least = 1;
 	plan->folios = max(MIGRATE_STOCK_BATCH_PAGES >> order, 1);
 	plan->max_windows = 1;
 	plan->streaming = true;
@@ -354,25 +365,42 @@ u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns)
 	return plan->limit_ns && ns > plan->limit_ns ? ns - plan->limit_ns : 0;
 }
 
-/* For how long is a window not to be begun, for the limit or for no good? */
+/* Is it late by itself, with so few folios that fewer would not help? */
+bool migrate_plan_is_over(const struct migrate_plan *plan)
+{
+	return plan->folios <= plan->least && migrate_plan_late_ns(plan, 0);
+}
+
+/*
+ * For how long is a window not to be begun?  So that it is not late, unless it is late
+ * whenever it begins, and so that its folios do not lie ready for nothing.
+ */
 u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
 {
-	u64 late_ns = migrate_plan_late_ns(plan, backlog_ns);
+	u64 late_ns = migrate_plan_is_over(plan) ? 0 :
+		      migrate_plan_late_ns(plan, backlog_ns);
 
 	if (!plan->early_ns || backlog_ns <= plan->early_ns)
 		return late_ns;
 	return max(late_ns, backlog_ns - plan->early_ns);
 }
 
-/* A window is flushed, after @prep_ns.  @idle: the engine has nothing to do. */
+/* Of whom are the times of the window that is being filled? */
+static struct migrate_pace *migrate_windows_pace(const struct migrate_windows *w)
+{
+	return migrate_pace_of(w->by_cpu || w->declined ? NULL : w->paces,
+			       w->order);
+}
+
+/* The folios of a window are unmapped, in @prep_ns.  @idle: the engine has no work. */
 void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 {
 	struct migrate_pace *pace;
 	unsigned int early;
 
-	if (!w->plan.limit_ns || !w->paces || w->too_slow || w->declined)
+	if (!w->plan.limit_ns)
 		return;
-	pace = migrate_pace_of(w->paces, w->order);
+	pace = migrate_windows_pace(w);
 	migrate_rate_note(&pace->prep, div_u64(prep_ns, w->fill_folios));
 	early = READ_ONCE(pace->early) ?: 2 * MIGRATE_EARLY_ONCE;
 	/* Only where waiting made the difference. */
@@ -384,82 +412,63 @@ void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 				      MIGRATE_EARLY_MOST));
 }
 
-/* Do folios take longer than the limit even one by one? */
-bool migrate_pace_is_late(const struct migrate_pace *pace, u64 limit_ns)
+/*
+ * A window of @nr folios was flushed and handed over.  To describe a folio to the engine
+ * takes no longer than to unmap it, so that what is left does not depend on @nr.
+ */
+void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
+			    u64 flush_ns, u64 submit_ns)
 {
-	return limit_ns && READ_ONCE(pace->own.ns) > limit_ns &&
+	struct migrate_pace *pace;
+	u64 folios_ns;
+
+	if (!w->plan.limit_ns)
+		return;
+	pace = migrate_windows_pace(w);
+	folios_ns = READ_ONCE(pace->prep.ns) * nr;
+	migrate_mean_note(&pace->fixed_ns, flush_ns + submit_ns -
+			  min(submit_ns, folios_ns));
+}
+
+/*
+ * Are folios late even one by one, for what they take themselves?  The CPU takes @cpu_ns
+ * for one, and is not.
+ */
+bool migrate_pace_is_late(const struct migrate_pace *pace, u64 cpu_ns)
+{
+	u64 limit_ns = migrate_limit_ns();
+
+	return limit_ns && cpu_ns <= limit_ns &&
+		READ_ONCE(pace->own.ns) > limit_ns &&
 		READ_ONCE(pace->nr_late) >= MIGRATE_LATE_WINDOWS;
 }
 
-/*
- * Plan the window that begins with a folio of @w->order.  Where the engine
- * cannot keep the limit, and the CPU can or has not been tried, the CPU copies.
- */
+/* Plan the window that begins with a folio of @w->order. */
 void migrate_windows_plan(struct migrate_windows *w)
 {
-	struct migrate_pace *paces = w->declined ? NULL : w->paces;
-	const struct migrate_pace *pace = migrate_pace_of(paces, w->order);
-	const struct migrate_pace *cpu = migrate_pace_of(NULL, w->order);
-	u64 limit_ns = migrate_limit_ns();
-
-	w->too_slow = paces && migrate_pace_is_late(pace, limit_ns) &&
-		READ_ONCE(pace->nr_left) < MIGRATE_LEFT_WINDOWS &&
-		!migrate_pace_is_late(cpu, limit_ns);
-	migrate_plan_init(&w->plan, w->too_slow ? NULL : paces, w->order);
-	if (!w->engine)
+	/* What the CPU copies goes as without any engine, but for a limit that was set. */
+	if (!w->engine || (w->by_cpu && !migrate_limit_is_fixed()))
 		migrate_plan_stock(&w->plan, w->order);
+	else
+		migrate_plan_init(&w->plan,
+				  w->by_cpu || w->declined ? NULL : w->paces,
+				  w->order);
 }
 
-/* The window that was planned begins.  Will the engine have a chance again? */
-void migrate_windows_planned(struct migrate_windows *w)
-{
-	struct migrate_pace *pace = w->paces ? &w->paces[w->order] : NULL;
-
-	if (pace && w->too_slow)
-		WRITE_ONCE(pace->nr_left, READ_ONCE(pace->nr_left) + 1);
-	else if (pace && READ_ONCE(pace->nr_left))
-		WRITE_ONCE(pace->nr_left, 0);
-}
-
-/* How long will the engine be busy with what it has? */
-u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
-{
-	u64 expected_ns, elapsed_ns;
-
-	/* Not known yet: wait until it is. */
-	if (w->flying_bytes && !w->plan.copy_ns)
-		return w->plan.limit_ns;
-	if (!w->flying_bytes)
-		return 0;
-	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, w->flying_bytes,
-					  PAGE_SIZE << w->order);
-	elapsed_ns = w->task_ns - w->progress_ns;
-	/* Overdue: it has become slower.  Who knows by how much? */
-	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
-					  elapsed_ns;
-}
-
-/*
- * Unless an administrator has chosen a limit, find out what is usual here: when
- * an engine becomes active, or somebody asks.  May sleep.
- */
+/* An engine becomes active: find out what is usual here.  May sleep. */
 void migrate_limit_prepare(void)
 {
 	mutex_lock(&limit_lock);
-	if (!limit_is_set) {
-		WRITE_ONCE(usual_copy_ns, migrate_measure_usual_ns());
-		limit_is_set = true;
-	}
+	if (!usual_copy_ns)
+		WRITE_ONCE(usual_copy_ns, migrate_measure_copy_2m_ns());
 	mutex_unlock(&limit_lock);
 }
 
 static ssize_t max_unmapped_us_show(struct kobject *kobj,
 				    struct kobj_attribute *attr, char *buf)
 {
-	u64 limit_ns;
+	u64 limit_ns = migrate_limit_ns();
 
-	migrate_limit_prepare();
-	limit_ns = migrate_limit_ns();
 	return sysfs_emit(buf, "%llu\n",
 			  div_u64(limit_ns + NSEC_PER_USEC - 1, NSEC_PER_USEC));
 }
@@ -468,29 +477,21 @@ static ssize_t max_unmapped_us_store(struct kobject *kobj,
 				     struct kobj_attribute *attr,
 				     const char *buf, size_t count)
 {
-	bool measured = sysfs_streq(buf, "default");
+	bool fixed = !sysfs_streq(buf, "default");
 	unsigned int us = 0;
-	u64 usual_ns = 0;
 	int ret;
 
-	ret = measured ? 0 : kstrtouint(buf, 0, &us);
+	ret = fixed ? kstrtouint(buf, 0, &us) : 0;
 	if (ret)
 		return ret;
 	mutex_lock(&limit_lock);
-	if (measured)
-		usual_ns = migrate_measure_usual_ns();
-	else
-		WRITE_ONCE(max_unmapped_us, us);
-	/* Without memory to find out everything stays as it is. */
-	if (measured && !usual_ns) {
-		ret = -ENOMEM;
-	} else {
-		WRITE_ONCE(usual_copy_ns, usual_ns);
-		limit_is_set = true;
-		WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
-	}
+	if (!fixed)
+		WRITE_ONCE(usual_copy_ns, migrate_measure_copy_2m_ns());
+	WRITE_ONCE(max_unmapped_us, us);
+	WRITE_ONCE(limit_is_fixed, fixed);
+	WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
 	mutex_unlock(&limit_lock);
-	return ret ?: count;
+	return count;
 }
 
 static struct kobj_attribute max_unmapped_us_attr =
@@ -500,9 +501,8 @@ static ssize_t max_unmapped_is_default_show(struct kobject *kobj,
 					    struct kobj_attribute *attr,
 					    char *buf)
 {
-	migrate_limit_prepare();
 	return sysfs_emit(buf, "%s\n",
-			  READ_ONCE(usual_copy_ns) ? "true" : "false");
+			  READ_ONCE(limit_is_fixed) ? "false" : "true");
 }
 
 static struct kobj_attribute max_unmapped_is_default_attr =

@@ -5,6 +5,8 @@
  * limit in time.
  */
 
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
 #include <linux/gfp.h>
 #include <linux/ktime.h>
 #include <linux/math.h>
@@ -16,7 +18,13 @@
 
 #include "migrate_offload.h"
 
+/* A stop of the clock that is shorter than that of what it was to time is none. */
+#define MIGRATE_STOOD_PART 8
+
 #define MIGRATE_MEASURE_ROUNDS 7
+
+/* Where there is no memory to time a copy: 2 MiB at 2 GB/s. */
+#define MIGRATE_GUESSED_2M_NS NSEC_PER_MSEC
 
 /*
  * When two samples in a row are longer than expected, the shorter of them is
@@ -37,6 +45,57 @@ void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
 		WRITE_ONCE(rate->ns, old_ns - DIV_ROUND_UP(old_ns - sample_ns, 4));
 	else if (last_ns > old_ns)
 		WRITE_ONCE(rate->ns, min(sample_ns, last_ns));
+}
+
+/*
+ * A mean over some samples.  One that is much longer than all others counts as four, so
+ * that it takes several of them to become the rule.
+ */
+void migrate_mean_note(u64 *mean_ns, u64 sample_ns)
+{
+	u64 old_ns = READ_ONCE(*mean_ns);
+
+	if (old_ns)
+		sample_ns = old_ns - old_ns / 8 + min(sample_ns, 4 * old_ns) / 8;
+	WRITE_ONCE(*mean_ns, max(sample_ns, 8ULL));
+}
+
+/* Add what is known of some folios of a window to what is known of others. */
+void migrate_times_merge(struct migrate_times *all,
+			 const struct migrate_times *some)
+{
+	if (!some->nr)
+		return;
+	if (!all->nr) {
+		*all = *some;
+		return;
+	}
+	if (some->launched_ns < all->launched_ns) {
+		all->begun_ns = some->begun_ns;
+		all->launched_ns = some->launched_ns;
+		all->backlog_ns = some->backlog_ns;
+	}
+	all->copied_ns = max(all->copied_ns, some->copied_ns);
+	all->worst_ns = max(all->worst_ns, some->worst_ns);
+	all->stood_ns = max(all->stood_ns, some->stood_ns);
+	all->nr += some->nr;
+	all->nr_by_engine += some->nr_by_engine;
+	all->nr_copied += some->nr_copied;
+}
+
+/*
+ * For how long was the engine at a window?  While the clock of the task stood it went
+ * on, so that this may be longer than it seems: as long as it was when others did not
+ * have the CPU.
+ */
+u64 migrate_times_copy_ns(const struct migrate_times *all,
+			  const struct migrate_pace *pace)
+{
+	u64 ns = all->copied_ns - all->launched_ns - all->backlog_ns;
+
+	if (all->stood_ns <= ns / MIGRATE_STOOD_PART)
+		return ns;
+	return max(ns, READ_ONCE(pace->copy.ns) * all->nr);
 }
 
 /* The time that the CPU takes to copy a folio of this order, once. */
@@ -95,10 +154,10 @@ static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
 }
 
 /*
- * Between the first node and the one that takes longest, in nanoseconds; 0 if there
- * is no memory to find out.  May sleep.
+ * Between the first node and the one that takes longest, in nanoseconds.  May sleep.
+ * Never 0: that would be no limit.
  */
-u64 migrate_measure_usual_ns(void)
+u64 migrate_measure_copy_2m_ns(void)
 {
 	int src_nid = first_memory_node, dst_nid;
 	u64 ns = 0;
@@ -106,5 +165,12 @@ u64 migrate_measure_usual_ns(void)
 	for_each_node_state(dst_nid, N_MEMORY)
 		if (dst_nid != src_nid || num_node_state(N_MEMORY) == 1)
 			ns = max(ns, migrate_measure_2m_ns(src_nid, dst_nid));
-	return ns;
+	if (ns)
+		return ns;
+	pr_warn("no memory to time a copy: max_unmapped_us is guessed\n");
+	return MIGRATE_GUESSED_2M_NS;
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/migrate_measure_kunit.c"
+#endif

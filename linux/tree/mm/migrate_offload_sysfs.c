@@ -114,6 +114,7 @@ static void stats_free(struct migrate_offload_stats *stats)
 	free_percpu(stats->counts);
 	free_percpu(stats->hists);
 	kfree(stats->paces);
+	kfree(stats->choices);
 	kfree(stats);
 }
 
@@ -143,8 +144,11 @@ static struct migrate_offload_stats *stats_new(struct kobject *parent,
 	else
 		stats->paces = kcalloc(MIGRATE_NR_PACES, sizeof(*stats->paces),
 				       GFP_KERNEL);
+	if (!of_reason)
+		stats->choices = migrate_choices_alloc();
 	strscpy(stats->name, name);
-	if (!stats->counts || (!stats->hists && !stats->paces)) {
+	if (!stats->counts ||
+	    (!stats->hists && !(stats->paces && stats->choices))) {
 		stats_free(stats);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -352,6 +356,7 @@ static struct attribute *migrate_offload_attrs[] = {
 	&reasons_attr.attr,
 	&available_reasons_attr.attr,
 	&min_batch_bytes_attr.attr,
+	&migrate_engine_always_attr.attr,
 	&verify_attr.attr,
 	&held_folios_attr.attr,
 	&migrate_measure_attr.attr,

@@ -27,6 +27,7 @@
 #define pr_fmt(fmt) "migrate_offload: " fmt
 
 #include <linux/ktime.h>
+#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 
@@ -225,6 +226,8 @@ static void migrate_part_launch(struct migrate_windows *w,
 	migrate_windows_clock(w);
 	/* One without any folio for the engine says nothing about it. */
 	part->by_engine = why == MO_ENGINE_FOLIOS && part->copy.nr_pairs;
+	if (part->by_engine && w->open)
+		w->submit_ns += w->task_ns - part->took.begun_ns;
 	/* Without a stream the engine is done by now. */
 	part->took.launched_ns = w->open ? w->task_ns : flushed_ns;
 	part->launched_stood_ns = migrate_windows_stood_ns(w);
@@ -243,11 +246,11 @@ static void migrate_part_launch(struct migrate_windows *w,
 					part->nr_all);
 	}
 	/* The windows after it are planned with what it said. */
-	if (why != MO_TOO_SLOW_FOLIOS)
+	if (!w->by_cpu)
 		w->declined = why != MO_ENGINE_FOLIOS;
 }
 
-/* How long did it take until the engine can have them, and had it to wait? */
+/* How long did it take to unmap them, and had the engine to wait for that? */
 static void migrate_windows_note_prepared(struct migrate_windows *w)
 {
 	const struct migrate_part *first;
@@ -262,20 +265,32 @@ static void migrate_windows_note_prepared(struct migrate_windows *w)
 	migrate_windows_prepared(w, w->task_ns - first->start_task_ns, idle);
 }
 
+/* The limit cannot be met: not by this window, nor by a smaller one. */
+static void migrate_windows_note_over(const struct migrate_windows *w)
+{
+	if (w->engine && migrate_plan_is_over(&w->plan))
+		migrate_windows_count_over(w, w->fill_folios);
+}
+
 static void migrate_windows_launch(struct migrate_windows *w)
 {
 	struct migrate_part *part, *next;
-	u64 full_ns;
+	u64 full_ns, full_task_ns, flush_ns;
+	unsigned int nr = w->fill_folios;
 
-	if (!w->fill_folios)
+	if (!nr)
 		return;
 	migrate_windows_clock(w);
 	full_ns = w->now_ns;
+	full_task_ns = w->task_ns;
+	migrate_windows_note_prepared(w);
 	/* Not before this: until then a CPU may write to the folios. */
 	try_to_unmap_flush();
 	migrate_windows_clock(w);
-	migrate_windows_note_prepared(w);
+	flush_ns = w->task_ns - full_task_ns;
+	migrate_windows_note_over(w);
 
+	w->submit_ns = 0;
 	w->fill_folios = 0;
 	w->fill_pages = 0;
 	list_for_each_entry_safe(part, next, &w->filling, node) {
@@ -287,6 +302,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 		if (!part->nr_open)
 			migrate_part_retire(w, part);
 	}
+	migrate_windows_handed(w, nr, flush_ns, w->submit_ns);
 }
 
 /* Somebody wants the engine to go: nothing more is given to it. */
@@ -307,11 +323,29 @@ static void migrate_windows_divide(struct migrate_windows *w)
 	if (w->reason != MR_COMPACTION || !w->plan.streaming)
 		return;
 	/* Where the task copies itself, nothing is under way meanwhile. */
-	if (!w->paces || !migrate_engine_streams(w->engine) || w->too_slow ||
+	if (!w->paces || !migrate_engine_streams(w->engine) || w->by_cpu ||
 	    w->declined)
 		return;
 	nr = max(DIV_ROUND_UP(nr, w->plan.max_windows), MIGRATE_DIVIDED_FOLIOS);
 	w->plan.folios = min(w->plan.folios, nr);
+}
+
+/* How long will the engine be busy with what it has? */
+static u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
+{
+	u64 expected_ns, elapsed_ns;
+
+	/* Not known yet: wait until it is. */
+	if (w->flying_bytes && !w->plan.copy_ns)
+		return w->plan.limit_ns;
+	if (!w->flying_bytes)
+		return 0;
+	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, w->flying_bytes,
+					  PAGE_SIZE << w->order);
+	elapsed_ns = w->task_ns - w->progress_ns;
+	/* Overdue: it has become slower.  Who knows by how much? */
+	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
+					  elapsed_ns;
 }
 
 /*
@@ -345,10 +379,7 @@ static void migrate_windows_start(struct migrate_windows *w,
 		w->held_back = true;
 		migrate_windows_wait(w, min(hold_ns, backlog_ns));
 	}
-	migrate_windows_planned(w);
 	migrate_windows_divide(w);
-	if (w->plan.folios == 1 && migrate_plan_late_ns(&w->plan, 0))
-		migrate_windows_count_over(w);
 
 	/* There is a free place: at most all of them but one are taken. */
 	while (list_empty(&w->filling) && w->nr_parts_of[w->window])
@@ -398,7 +429,7 @@ static bool migrate_windows_is_full(const struct migrate_windows *w)
 	    w->fill_pages >= (unsigned long)plan->folios << w->order)
 		return true;
 	first = list_first_entry(&w->filling, struct migrate_part, node);
-	return plan->limit_ns &&
+	return plan->limit_ns && w->fill_folios >= plan->least &&
 		w->now_ns - first->start_ns > plan->limit_ns / 2;
 }
 

@@ -7,9 +7,9 @@ _OFFLOAD = "write /sys/kernel/mm/migrate_offload"
 
 # With whatever engines a plan has.
 ENGINES = (
-    f"{_OFFLOAD}/{{reasons,verify,engine,batch_ptes}}, engine_of/*",
+    f"{_OFFLOAD}/{{reasons,verify,engine,engine_always,batch_ptes}}, engine_of/*",
     "write /sys/module/mtcopy/parameters/max_threads",
-    "write /sys/module/dcbm/{threshold,nr_dma_chan,offloading}",
+    "write /sys/module/dcbm/{nr_dma_chan,offloading}",
 )
 FOLIO_SIZES = "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled"
 OTHER_MIGRATION = "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag"

@@ -29,6 +29,7 @@ _WHY = (
     "held_folios",
     "retried_folios",
     "mismatched_folios",
+    "over_limit_folios",
 )
 
 

@@ -143,84 +143,159 @@ static void mo_test_pace_extremes(struct kunit *test)
 	}
 }
 
-/* Plan a window for an engine, and say that it begins. */
-static bool mo_engine_is_left_out(struct migrate_windows *w)
+/* Of an engine that nothing is known of. */
+static struct migrate_windows *mo_windows(struct kunit *test)
 {
-	migrate_windows_plan(w);
-	migrate_windows_planned(w);
-	return w->too_slow;
+	struct migrate_windows *w;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	return w;
+}
+
+/* Have a limit that somebody set.  Returns the one before it. */
+static u64 mo_set_limit(u64 limit_ns)
+{
+	u64 was_ns = limit_is_fixed ? (u64)max_unmapped_us * NSEC_PER_USEC :
+				      U64_MAX;
+
+	limit_is_fixed = limit_ns != U64_MAX;
+	max_unmapped_us = limit_is_fixed ? div_u64(limit_ns, NSEC_PER_USEC) : 0;
+	return was_ns;
 }
 
 /*
- * An engine that is late with one folio after the other is left out, but for a
- * window now and then; not when the CPU is late, too, or nobody minds.
+ * An engine that is late with one folio after the other is too slow for a limit that
+ * the CPU keeps.  Not if it is the flush that takes so long, or nobody minds.
  */
 static void mo_test_too_slow(struct kunit *test)
 {
-	struct migrate_plan plan = { .limit_ns = 1000000, .max_windows = 2 };
-	struct migrate_pace *paces, cpu = cpu_pace[0];
-	unsigned int limit_us = max_unmapped_us;
-	u64 copy_ns = usual_copy_ns;
-	struct migrate_windows *w;
+	const struct migrate_plan plan = { .limit_ns = 1000000, .max_windows = 2 };
+	struct migrate_pace pace = { .since = nr_limits_set };
+	u64 limit_ns = mo_set_limit(1000000);
 	int i;
 
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
-	paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*paces), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w);
-	KUNIT_ASSERT_NOT_NULL(test, paces);
-	/* Only compared with NULL. */
-	w->engine = (struct migrate_engine *)w;
-	w->paces = paces;
-	usual_copy_ns = 0;
-	max_unmapped_us = 1000;
-	memset(&cpu_pace[0], 0, sizeof(cpu_pace[0]));
-
 	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++) {
-		KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
-		migrate_note_window(paces, 0, &plan, 1, 2000000, 1500000);
+		KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+		migrate_note_window(&pace, 0, &plan, 1, 2000000, 1500000);
 	}
-	for (i = 0; i < MIGRATE_LEFT_WINDOWS; i++)
-		KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
-	/* Still late. */
-	migrate_note_window(paces, 0, &plan, 1, 2000000, 1500000);
-	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
-	/* Nobody minds any more. */
-	max_unmapped_us = 3000;
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
-	max_unmapped_us = 0;
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
-	/* The CPU is no better. */
-	max_unmapped_us = 1000;
-	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(NULL, 0, &plan, 1, 2000000, 0);
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
-	/* It is, but the engine is in time again. */
-	cpu_pace[0] = (struct migrate_pace){ .since = nr_limits_set };
-	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
-	migrate_note_window(paces, 0, &plan, 1, 500000, 400000);
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	KUNIT_EXPECT_TRUE(test, migrate_pace_is_late(&pace, 100000));
+	/* The CPU is late, too. */
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 1000001));
+	/* Nobody minds. */
+	mo_set_limit(0);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+	mo_set_limit(1000000);
+	/* It is in time again. */
+	migrate_note_window(&pace, 0, &plan, 1, 500000, 400000);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
 	/* Windows of two that are late with each of them, and not only with both. */
 	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(paces, 0, &plan, 2, 1900000, 1500000);
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+		migrate_note_window(&pace, 0, &plan, 2, 1900000, 1500000);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
 	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(paces, 0, &plan, 2, 2100000, 1500000);
-	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
-	/* One that is in time shows that one of them would be. */
-	paces[0].own.ns = 2100000;
-	migrate_note_window(paces, 0, &plan, 2, 900000, 800000);
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+		migrate_note_window(&pace, 0, &plan, 2, 2100000, 1500000);
+	KUNIT_EXPECT_TRUE(test, migrate_pace_is_late(&pace, 100000));
 	/* Late again, and then somebody sets the limit, if to the same. */
-	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(paces, 0, &plan, 1, 2000000, 1500000);
-	KUNIT_EXPECT_TRUE(test, mo_engine_is_left_out(w));
 	nr_limits_set++;
-	KUNIT_EXPECT_FALSE(test, mo_engine_is_left_out(w));
+	migrate_pace_of(&pace, 0);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+	/* The flush takes all that time, with whoever copies. */
+	pace.fixed_ns = 1500000;
+	for (i = 0; i < 2 * MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(&pace, 0, &plan, 1, 2000000, 100000);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
 
-	cpu_pace[0] = cpu;
-	max_unmapped_us = limit_us;
-	usual_copy_ns = copy_ns;
+	mo_set_limit(limit_ns);
+}
+
+/* Of small folios: to unmap, copy and map one takes 2.5 us. */
+static struct migrate_pace mo_small_pace(u64 fixed_ns)
+{
+	return (struct migrate_pace) {
+		.since = nr_limits_set,
+		.prep.ns = 1000,
+		.copy.ns = 500,
+		.fixed_ns = fixed_ns,
+	};
+}
+
+/* A window is never smaller than makes the fixed part half of it. */
+static void mo_test_least(struct kunit *test)
+{
+	const u64 copy_2m_ns = usual_copy_ns;
+	struct migrate_pace pace;
+
+	usual_copy_ns = 512 * 500;
+	pace = mo_small_pace(0);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	pace = mo_small_pace(2500);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	pace = mo_small_pace(250000);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
+	/* A helper that does not run makes a copy no longer than by the CPU. */
+	pace.copy.ns = 10 * NSEC_PER_MSEC;
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
+	/* A large folio takes more by itself. */
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, get_order(SZ_2M)), 1);
+	/* Nothing is known yet: no division by 0, and nothing is beyond all limits. */
+	usual_copy_ns = 0;
+	pace = (struct migrate_pace){ .since = nr_limits_set };
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	pace.fixed_ns = U64_MAX;
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0),
+			MIGRATE_MAX_BATCH_PAGES);
+	usual_copy_ns = copy_2m_ns;
+}
+
+/*
+ * A flush that alone takes ten times the limit: windows do not shrink to one folio, are
+ * counted, and overlap as ever, as it is of no use to wait.
+ */
+static void mo_test_limit_cannot_be_met(struct kunit *test)
+{
+	u64 limit_ns = mo_set_limit(100000);
+	const u64 copy_2m_ns = usual_copy_ns;
+	struct migrate_windows *w;
+	unsigned int nr = 1;
+	int i;
+
+	w = mo_windows(test);
+	usual_copy_ns = 512 * 500;
+	w->paces[0] = mo_small_pace(0);
+	for (i = 0; i < 40; i++) {
+		migrate_plan_init(&w->plan, w->paces, 0);
+		nr = w->plan.folios;
+		w->fill_folios = nr;
+		migrate_windows_prepared(w, nr * 1000, false);
+		migrate_windows_handed(w, nr, 1000000, 5000);
+		migrate_note_window(w->paces, 0, &w->plan, nr,
+				    1000000 + nr * 2500, nr * 500);
+	}
+	KUNIT_EXPECT_GE(test, nr, 390);
+	KUNIT_EXPECT_LE(test, nr, 410);
+	migrate_plan_init(&w->plan, w->paces, 0);
+	KUNIT_EXPECT_TRUE(test, migrate_plan_is_over(&w->plan));
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan,
+						   w->plan.early_ns), 0);
+	/* The flush becomes short: the limit is kept, and nothing is counted. */
+	for (i = 0; i < 200; i++) {
+		migrate_plan_init(&w->plan, w->paces, 0);
+		nr = w->plan.folios;
+		w->fill_folios = nr;
+		migrate_windows_prepared(w, nr * 1000, false);
+		migrate_windows_handed(w, nr, 1000, 1000);
+		migrate_note_window(w->paces, 0, &w->plan, nr,
+				    2000 + nr * 2500, nr * 500);
+	}
+	KUNIT_EXPECT_LE(test, 2000 + nr * 3000, 100000);
+	KUNIT_EXPECT_GE(test, nr, 20);
+	KUNIT_EXPECT_FALSE(test, migrate_plan_is_over(&w->plan));
+	usual_copy_ns = copy_2m_ns;
+	mo_set_limit(limit_ns);
 }
 
 /* A window of so many folios is ready, which took so long.  For how long next? */
@@ -235,33 +310,17 @@ static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
 	return w->plan.early_ns;
 }
 
-/* Of an engine that nothing is known of. */
-static struct migrate_windows *mo_windows(struct kunit *test)
-{
-	struct migrate_windows *w;
-
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
-				 GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w->paces);
-	return w;
-}
-
 /*
  * Windows are begun so early that the engine seldom waits, and not much earlier:
  * but never so early that they break the limit, and without one at once.
  */
 static void mo_test_early(struct kunit *test)
 {
-	unsigned int limit_us = max_unmapped_us;
-	u64 copy_ns = usual_copy_ns, last_ns;
+	u64 limit_ns = mo_set_limit(1000000), last_ns;
 	struct migrate_windows *w;
 	int i;
 
 	w = mo_windows(test);
-	usual_copy_ns = 0;
-	max_unmapped_us = 1000;
 
 	/* Nothing is known yet: as early as the limit allows. */
 	migrate_plan_init(&w->plan, w->paces, 0);
@@ -296,11 +355,15 @@ static void mo_test_early(struct kunit *test)
 	last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 33333);
 
-	max_unmapped_us = 0;
+	/* The time to flush comes first. */
+	w->paces[0].fixed_ns = 5000;
+	last_ns = mo_early_ns(w, 1, 10000, true, false);
+	KUNIT_EXPECT_EQ(test, last_ns, 38333);
+
+	mo_set_limit(0);
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 0);
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, U64_MAX / 2), 0);
-	max_unmapped_us = limit_us;
-	usual_copy_ns = copy_ns;
+	mo_set_limit(limit_ns);
 }
 
 /* A window that was not filled says nothing about those that are. */
@@ -426,38 +489,6 @@ static void mo_test_pace_stood(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 20000);
 }
 
-/* What parts of a window took adds up, in whichever order they are over. */
-static void mo_test_times(struct kunit *test)
-{
-	const struct migrate_times none = {}, parts[] = {
-		{ 512, 512, 510, 990, 1000, 5000, 300, 6000 },
-		{ 100, 100, 100, 1005, 1010, 7000, 3990, 5500 },
-		{ 7, 0, 0, 1020, 1020, 1020, 0, 9000 },
-	};
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		struct migrate_times all = {};
-
-		migrate_times_merge(&all, &none);
-		migrate_times_merge(&all, &parts[i]);
-		migrate_times_merge(&all, &none);
-		migrate_times_merge(&all, &parts[!i]);
-		KUNIT_EXPECT_EQ(test, all.nr, 612);
-		KUNIT_EXPECT_EQ(test, all.nr_by_engine, 612);
-		KUNIT_EXPECT_EQ(test, all.nr_copied, 610);
-		KUNIT_EXPECT_EQ(test, all.begun_ns, 990);
-		KUNIT_EXPECT_EQ(test, all.launched_ns, 1000);
-		KUNIT_EXPECT_EQ(test, all.backlog_ns, 300);
-		KUNIT_EXPECT_EQ(test, all.copied_ns, 7000);
-		KUNIT_EXPECT_EQ(test, all.worst_ns, 6000);
-		migrate_times_merge(&all, &parts[2]);
-		KUNIT_EXPECT_EQ(test, all.nr, 619);
-		KUNIT_EXPECT_EQ(test, all.nr_by_engine, 612);
-		KUNIT_EXPECT_EQ(test, all.worst_ns, 9000);
-	}
-}
-
 /*
  * What a 2M folio takes besides its copy is learned from one that the engine copied.
  * Not from one that the CPU copied after all, from several, or from another size.
@@ -507,40 +538,6 @@ static void mo_test_rest(struct kunit *test)
 	usual_rest_ns = rest;
 }
 
-/*
- * Ten times slower is noticed with the second window; one slow window in between
- * does not count; ten times faster is believed after some more.
- */
-static void mo_test_rates(struct kunit *test)
-{
-	struct migrate_rate rate = {};
-	int i;
-
-	migrate_rate_note(&rate, 0);
-	KUNIT_EXPECT_EQ(test, rate.ns, 1);
-	rate.ns = 0;
-	migrate_rate_note(&rate, 1000);
-	KUNIT_EXPECT_EQ(test, rate.ns, 1000);
-	migrate_rate_note(&rate, 50000);
-	KUNIT_EXPECT_EQ(test, rate.ns, 1000);
-	migrate_rate_note(&rate, 1000);
-	KUNIT_EXPECT_EQ(test, rate.ns, 1000);
-	migrate_rate_note(&rate, 11000);
-	migrate_rate_note(&rate, 10000);
-	KUNIT_EXPECT_EQ(test, rate.ns, 10000);
-	migrate_rate_note(&rate, 1000);
-	KUNIT_EXPECT_GT(test, rate.ns, 5000);
-	for (i = 0; i < 16; i++)
-		migrate_rate_note(&rate, 1000);
-	KUNIT_EXPECT_LT(test, rate.ns, 1200);
-}
-
-/* The copy of a 2M folio is timed, whatever memory there is to do it with. */
-static void mo_test_measure(struct kunit *test)
-{
-	KUNIT_EXPECT_GT(test, migrate_measure_usual_ns(), 0);
-}
-
 static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_grows),
 	KUNIT_CASE(mo_test_pace_shrinks),
@@ -552,11 +549,10 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_careful),
 	KUNIT_CASE(mo_test_pace_fits),
 	KUNIT_CASE(mo_test_pace_stood),
-	KUNIT_CASE(mo_test_times),
 	KUNIT_CASE(mo_test_rest),
 	KUNIT_CASE(mo_test_too_slow),
-	KUNIT_CASE(mo_test_rates),
-	KUNIT_CASE(mo_test_measure),
+	KUNIT_CASE(mo_test_least),
+	KUNIT_CASE(mo_test_limit_cannot_be_met),
 	{}
 };
 

@@ -106,7 +106,7 @@ static void mo_test_divide_not(struct kunit *test)
 		if (i == 3)
 			w->engine = &mo_test_plain_engine;
 		if (i == 4)
-			w->too_slow = true;
+			w->by_cpu = true;
 		if (i == 5)
 			w->declined = true;
 		migrate_windows_divide(w);

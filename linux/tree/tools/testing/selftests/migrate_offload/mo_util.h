@@ -68,6 +68,7 @@ long long mo_vm_counter(const char *name);
 
 /* A counter of the reason that move_pages(2) has. */
 long long mo_counter(const char *name);
+/* Have an engine active, for all that it would take. */
 void mo_select(const char *engine);
 /*
  * The nth engine to test, from 0: that of the environment variable ENGINE, or
