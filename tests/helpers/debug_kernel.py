@@ -78,7 +78,7 @@ _MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 _FAILING_DCBM = """\
 modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000{more} || exit 1
 dcbm=/sys/module/dcbm
-echo 1 >$dcbm/threshold && echo 1 >$dcbm/offloading || exit 1
+echo 1 >$dcbm/offloading || exit 1
 for chan in /sys/kernel/debug/dmasim/dmasim.0/chan*; do
     echo 7 >$chan/fail_every
 done

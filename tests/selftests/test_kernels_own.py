@@ -93,10 +93,11 @@ _ENGINES = {
     "none": "",
     "mtcopy": f"""
         modprobe mtcopy min_thread_bytes=4096 || exit 1
+        echo true >{_OFFLOAD}/engine_always || exit 1
         echo mtcopy >{_OFFLOAD}/engine || exit 1""",
     "dcbm": """
         modprobe dmasim channels=2 && modprobe dcbm || exit 1
-        echo 1 >/sys/module/dcbm/threshold || exit 1
+        echo true >{_OFFLOAD}/engine_always || exit 1
         echo 1 >/sys/module/dcbm/offloading || exit 1""",
 }
 

@@ -440,7 +440,7 @@ int dcbm_start(void)
 	}
 	dcbm_open(true);
 	WRITE_ONCE(dcbm_on, true);
-	dcbm_learn();
+	dcbm_share_prepare();
 	return 0;
 }
 
@@ -452,7 +452,6 @@ void dcbm_stop(void)
 	dcbm_open(false);
 	dcbm_give_back(0);
 	dcbm_unwatch_buses();
-	dcbm_unlearn();
 }
 
 int dcbm_resize(unsigned int nr)
@@ -467,7 +466,5 @@ int dcbm_resize(unsigned int nr)
 	dcbm_give_back(nr);
 	if (READ_ONCE(dcbm_nr_chans) < nr)
 		ret = dcbm_acquire(nr);
-	if (!ret)
-		dcbm_learn();
 	return ret;
 }

@@ -169,7 +169,6 @@ struct dcbm_stream {
 	int nid;
 	size_t open_bytes;		/* of all jobs */
 	size_t bytes;			/* what it is worth channels for */
-	bool learning;			/* our own folios: not counted */
 	bool sparing;			/* does nothing that need not be done */
 	u64 nr_reported;
 	bool waits;			/* the task is in dcbm_stream_reap() */
@@ -199,7 +198,6 @@ struct dcbm_stream {
 extern const struct migrate_engine_ops dcbm_ops;
 extern atomic64_t dcbm_folios_migrated;
 extern atomic64_t dcbm_folios_failed;
-extern atomic64_t dcbm_batches_small;
 extern atomic64_t dcbm_batches_busy;
 extern atomic64_t dcbm_batches_slow;
 extern atomic64_t dcbm_folios_held;
@@ -270,7 +268,8 @@ void dcbm_slot_unmap(struct dcbm_slot *slot);
 /* share.c: what the CPU copies */
 extern atomic64_t dcbm_cpu_share_bytes;
 extern bool dcbm_share_on;
-void dcbm_note_cpu_speed(u64 ns_per_mib);
+void dcbm_share_prepare(void);
+u64 dcbm_worth_waiting_ns(size_t bytes);
 void dcbm_share_open(struct dcbm_stream *stream);
 void dcbm_share_close(struct dcbm_stream *stream);
 void dcbm_share_job_starts(struct dcbm_job *job);
@@ -289,16 +288,5 @@ void dcbm_check(struct dcbm_stream *stream);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);
 int dcbm_chan_settle(struct dcbm_chan *chan);
 unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
-
-/* learn.c */
-bool dcbm_pays(unsigned int nr_pairs, size_t bytes);
-u64 dcbm_worth_waiting_ns(size_t bytes);
-void dcbm_learn(void);
-void dcbm_learn_sometimes(void);
-void dcbm_unlearn(void);
-void dcbm_learn_exit(void);
-size_t dcbm_fixed_threshold(void);
-void dcbm_fix_threshold(size_t bytes);
-void dcbm_learned(struct dcbm_thresholds *out);
 
 #endif /* _DCBM_H */

@@ -93,98 +93,6 @@ static void test_spread(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dcbm_wanted(SZ_64K, 0), 1);
 }
 
-/* What a made-up engine would measure. */
-static void make_samples(struct dcbm_samples *s, const struct dcbm_model *m,
-			 unsigned int nr_chans)
-{
-	s->nr_chans = nr_chans;
-	s->small_bytes = SZ_4K;
-	s->small_ns = dcbm_engine_ns(m, 1, SZ_4K, nr_chans);
-	s->nr_many = 64;
-	s->many_ns = dcbm_engine_ns(m, 64, SZ_256K, nr_chans);
-	s->large_bytes = SZ_2M;
-	s->large_ns = dcbm_engine_ns(m, 1, SZ_2M, nr_chans);
-	s->large_cpu_ns = dcbm_cpu_ns(m, SZ_2M);
-}
-
-static void expect_near(struct kunit *test, u64 a, u64 b)
-{
-	KUNIT_EXPECT_LE(test, max(a, b) - min(a, b), max(b / 10, 10ULL));
-}
-
-static void test_fit(struct kunit *test)
-{
-	/* 2 us, 500 ns a folio, 1 GB/s a channel; a CPU with 5 GB/s. */
-	static const struct dcbm_model real = {
-		.fixed_ns = 2000,
-		.folio_ns = 500,
-		.chan_ns_per_mib = 1048576,
-		.cpu_ns_per_mib = 209715,
-	};
-	struct dcbm_samples s;
-	struct dcbm_model m;
-	unsigned int nr;
-
-	for (nr = 1; nr <= 16; nr *= 2) {
-		make_samples(&s, &real, nr);
-		dcbm_fit(&m, &s);
-		expect_near(test, m.cpu_ns_per_mib, real.cpu_ns_per_mib);
-		expect_near(test, m.chan_ns_per_mib, real.chan_ns_per_mib);
-		expect_near(test, m.folio_ns, real.folio_ns);
-	}
-}
-
-static void test_fit_noise(struct kunit *test)
-{
-	/* Nonsense must not become a huge cost, or a division by zero. */
-	struct dcbm_samples s = {
-		.small_bytes = SZ_4K, .small_ns = 90000,
-		.nr_many = 64, .many_ns = 1000,
-		.large_bytes = SZ_2M, .large_ns = 10, .large_cpu_ns = 0,
-		.nr_chans = 3,
-	};
-	struct dcbm_model m;
-
-	dcbm_fit(&m, &s);
-	KUNIT_EXPECT_EQ(test, m.chan_ns_per_mib, 0);
-	KUNIT_EXPECT_EQ(test, m.folio_ns, 0);
-	KUNIT_EXPECT_LE(test, m.fixed_ns, s.small_ns);
-	KUNIT_EXPECT_GT(test, m.cpu_ns_per_mib, 0);
-}
-
-static void test_thresholds(struct kunit *test)
-{
-	struct dcbm_model m = {
-		.fixed_ns = 10000,
-		.folio_ns = 2000,
-		.chan_ns_per_mib = 100000,
-		.cpu_ns_per_mib = 200000,
-	};
-	struct dcbm_thresholds t;
-
-	/* 12000 + 0.095 * bytes < 0.179 * bytes. */
-	dcbm_compute_thresholds(&m, 1, &t);
-	KUNIT_EXPECT_EQ(test, t.batch_bytes, SZ_256K);
-	/* 4K: 390 ns saved for 2000 spent; 16K: 1560; 32K: 3125. */
-	KUNIT_EXPECT_EQ(test, t.folio_bytes, SZ_32K);
-	KUNIT_EXPECT_TRUE(test, dcbm_wins(&m, 1, SZ_256K, 1));
-	KUNIT_EXPECT_FALSE(test, dcbm_wins(&m, 64, SZ_256K, 1));
-
-	/* Slower than the CPU with one channel, but not with eight. */
-	m.chan_ns_per_mib = 400000;
-	dcbm_compute_thresholds(&m, 1, &t);
-	KUNIT_EXPECT_EQ(test, t.batch_bytes, SIZE_MAX);
-	KUNIT_EXPECT_EQ(test, t.folio_bytes, SIZE_MAX);
-	dcbm_compute_thresholds(&m, 8, &t);
-	KUNIT_EXPECT_LT(test, t.batch_bytes, SIZE_MAX);
-
-	/* Nothing known. */
-	m.cpu_ns_per_mib = 0;
-	dcbm_compute_thresholds(&m, 8, &t);
-	KUNIT_EXPECT_EQ(test, t.batch_bytes, 0);
-	KUNIT_EXPECT_EQ(test, t.folio_bytes, 0);
-}
-
 static void test_cpu_share(struct kunit *test)
 {
 	size_t share;
@@ -244,9 +152,6 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(test_pieces),
 	KUNIT_CASE(test_max_piece),
 	KUNIT_CASE(test_spread),
-	KUNIT_CASE(test_fit),
-	KUNIT_CASE(test_fit_noise),
-	KUNIT_CASE(test_thresholds),
 	KUNIT_CASE(test_cpu_share),
 	KUNIT_CASE(test_job_times),
 	{}

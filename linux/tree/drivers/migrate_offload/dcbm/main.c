@@ -11,8 +11,8 @@
  *	lease.c	which stream gets which channels, and for how long
  *	copy.c	cutting jobs into pieces, mapping and submitting them
  *	reap.c	what comes back, what does not, and when to give up
- *	learn.c	which batches are worth it
- *	math.c	the same, as far as it is arithmetic
+ *	share.c	what the CPU copies meanwhile
+ *	math.c	how to cut work up, as far as it is arithmetic
  *	chan.c	getting channels, and giving them back
  *	sysfs.c	/sys/module/dcbm/
  *
@@ -23,7 +23,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <kunit/visibility.h>
-#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -32,7 +31,6 @@
 
 atomic64_t dcbm_folios_migrated;
 atomic64_t dcbm_folios_failed;
-atomic64_t dcbm_batches_small;
 atomic64_t dcbm_batches_busy;
 atomic64_t dcbm_batches_slow;
 atomic64_t dcbm_folios_held;
@@ -57,15 +55,6 @@ MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors i
 
 struct workqueue_struct *dcbm_wq;
 
-/* Is it to be copied by the CPU, as that will be through sooner? */
-static bool dcbm_is_small(unsigned int nr_pairs, size_t bytes)
-{
-	if (dcbm_pays(nr_pairs, bytes))
-		return false;
-	atomic64_inc(&dcbm_batches_small);
-	return true;
-}
-
 /*
  * The kernel compacts memory where it has to, on the CPU of whoever is there.  It
  * is others that have a use for what is left of that CPU, and not the pages.
@@ -82,9 +71,6 @@ static int dcbm_open_stream(struct migrate_copy_stream *stream)
 
 	if (!dcbm_is_on())
 		return -EOPNOTSUPP;
-	dcbm_learn_sometimes();
-	if (dcbm_is_small(1, stream->bytes))
-		return -EOPNOTSUPP;
 	/* While we wait, some folios are out of reach, but not all. */
 	wait_ns = dcbm_worth_waiting_ns(min_t(size_t, stream->bytes, SZ_2M));
 	stream->private = dcbm_stream_open(stream->dst_nid, stream->bytes,
@@ -95,19 +81,12 @@ static int dcbm_open_stream(struct migrate_copy_stream *stream)
 	return ret;
 }
 
-/*
- * Batches follow one another without a gap, so it is all of them together that
- * has to pay, if the others are like this one.
- */
 static int dcbm_submit(struct migrate_copy_stream *stream,
 		       struct migrate_copy_batch *batch)
 {
-	size_t bytes = max(stream->bytes, batch->bytes);
-	unsigned int nr_folios;
 	int ret;
 
-	nr_folios = mul_u64_u64_div_u64(batch->nr_pairs, bytes, batch->bytes);
-	if (batch->nr_pairs > DCBM_MAX_PAIRS || dcbm_is_small(nr_folios, bytes))
+	if (batch->nr_pairs > DCBM_MAX_PAIRS)
 		return -EOPNOTSUPP;
 	ret = dcbm_stream_submit(stream->private, batch);
 	if (ret == -EBUSY)
@@ -130,7 +109,7 @@ static void dcbm_close(struct migrate_copy_stream *stream)
 /* A hint: asked before a stream is opened. */
 static bool dcbm_wants(int dst_nid, size_t bytes)
 {
-	if (!dcbm_is_on() || !dcbm_pays(1, bytes))
+	if (!dcbm_is_on())
 		return false;
 	if (dcbm_any_idle())
 		return true;
@@ -185,7 +164,6 @@ late_initcall(dcbm_init);
 static void __exit dcbm_exit(void)
 {
 	migrate_engine_unregister(&dcbm_ops);
-	dcbm_learn_exit();
 	/* Closes the door to administrators, and gives the channels back. */
 	dcbm_sysfs_exit();
 	destroy_workqueue(dcbm_wq);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* dcbm: how to cut work up, and whether it pays.  No state, no locks. */
+/* dcbm: how to cut work up.  No state, no locks. */
 
 #include <linux/align.h>
 #include <linux/cache.h>
@@ -31,17 +31,11 @@
 /* The CPU copies such a part of a batch at least, or nothing. */
 #define DCBM_MIN_SHARE		128
 
-/* A batch at the core's cap. */
-#define DCBM_FULL_BATCH_BYTES	SZ_2M
-
 /*
  * A job may be expected to take so many times the timeout, and is declined if it
  * is to take longer.
  */
 #define DCBM_MAX_TIMEOUTS	4
-
-/* To be preferred, the engine must need less than 15/16 of the CPU's time. */
-#define DCBM_MARGIN		16
 
 /*
  * The longest transfer that a channel takes, or 0 when it takes none.
@@ -136,98 +130,4 @@ bool dcbm_takes_too_long(u64 expected_ns, u64 timeout_ns)
 u64 dcbm_extra_ns(u64 expected_ns, u64 timeout_ns)
 {
 	return 2 * min(expected_ns, DCBM_MAX_TIMEOUTS * timeout_ns);
-}
-
-static u64 dcbm_bytes_ns(size_t bytes, u64 ns_per_mib)
-{
-	return mul_u64_u64_div_u64(bytes, ns_per_mib, SZ_1M);
-}
-
-static u64 sub_or_zero(u64 a, u64 b)
-{
-	return a > b ? a - b : 0;
-}
-
-/*
- * Solve for the costs.  Measurements are noisy, so each step is kept from
- * going below zero.
- */
-void dcbm_fit(struct dcbm_model *model, const struct dcbm_samples *s)
-{
-	unsigned int large_chans = dcbm_wanted(s->large_bytes, s->nr_chans);
-	unsigned int many_chans = dcbm_wanted(s->nr_many * s->small_bytes,
-					      s->nr_chans);
-	u64 small_bytes_ns, many_bytes_ns;
-
-	model->cpu_ns_per_mib = max(div64_u64(s->large_cpu_ns * SZ_1M,
-					      s->large_bytes), 1ULL);
-	/* The large folio took the small one's time and that for its bytes. */
-	model->chan_ns_per_mib =
-		div64_u64(sub_or_zero(s->large_ns, s->small_ns) * SZ_1M *
-			  large_chans, s->large_bytes);
-	small_bytes_ns = dcbm_bytes_ns(s->small_bytes, model->chan_ns_per_mib);
-	many_bytes_ns = dcbm_bytes_ns(s->small_bytes * s->nr_many,
-				      model->chan_ns_per_mib);
-	do_div(many_bytes_ns, many_chans);
-	model->folio_ns =
-		div_u64(sub_or_zero(sub_or_zero(s->many_ns, many_bytes_ns),
-				    sub_or_zero(s->small_ns, small_bytes_ns)),
-			max(s->nr_many - 1, 1U));
-	model->fixed_ns = sub_or_zero(s->small_ns,
-				      small_bytes_ns + model->folio_ns);
-}
-
-u64 dcbm_engine_ns(const struct dcbm_model *model, unsigned int nr_folios,
-		   size_t bytes, unsigned int nr_usable)
-{
-	u64 bytes_ns = dcbm_bytes_ns(bytes, model->chan_ns_per_mib);
-
-	do_div(bytes_ns, dcbm_wanted(bytes, nr_usable));
-	return model->fixed_ns + nr_folios * model->folio_ns + bytes_ns;
-}
-
-u64 dcbm_cpu_ns(const struct dcbm_model *model, size_t bytes)
-{
-	return dcbm_bytes_ns(bytes, model->cpu_ns_per_mib);
-}
-
-bool dcbm_wins(const struct dcbm_model *model, unsigned int nr_folios,
-	       size_t bytes, unsigned int nr_usable)
-{
-	u64 cpu_ns = dcbm_cpu_ns(model, bytes);
-
-	return dcbm_engine_ns(model, nr_folios, bytes, nr_usable) <
-		cpu_ns - cpu_ns / DCBM_MARGIN;
-}
-
-/*
- * Where does it begin to pay?  Both costs grow with the size, and the engine's
- * advantage with it: the first size that pays is the limit.
- */
-void dcbm_compute_thresholds(const struct dcbm_model *model,
-			     unsigned int nr_usable,
-			     struct dcbm_thresholds *out)
-{
-	size_t bytes;
-
-	out->batch_bytes = 0;
-	out->folio_bytes = 0;
-	if (!model->cpu_ns_per_mib)
-		return;
-
-	out->batch_bytes = SIZE_MAX;
-	for (bytes = PAGE_SIZE; bytes <= 2 * DCBM_FULL_BATCH_BYTES; bytes *= 2) {
-		if (dcbm_wins(model, 1, bytes, nr_usable)) {
-			out->batch_bytes = bytes;
-			break;
-		}
-	}
-	out->folio_bytes = SIZE_MAX;
-	for (bytes = PAGE_SIZE; bytes <= DCBM_FULL_BATCH_BYTES; bytes *= 2) {
-		if (dcbm_wins(model, DCBM_FULL_BATCH_BYTES / bytes,
-			      DCBM_FULL_BATCH_BYTES, nr_usable)) {
-			out->folio_bytes = bytes;
-			break;
-		}
-	}
 }

@@ -29,6 +29,16 @@
 /* Bytes over which the speed of the CPU is measured. */
 #define DCBM_SHARE_SPEED_BYTES SZ_256K
 
+/* The first time it is measured with so much: some times 128 KiB. */
+#define DCBM_SHARE_FIRST_ORDER 5
+#define DCBM_SHARE_FIRST_ROUNDS 7
+
+/* A list waits for channels for up to such a part of the CPU's time, */
+#define DCBM_WAIT_PART 4
+
+/* And not at all if that is less: it would be for nothing more often than not. */
+#define DCBM_WAIT_MIN_NS (50ULL * NSEC_PER_USEC)
+
 /* With less, it is left to whom it belongs. */
 #define DCBM_SHARE_MIN_TAKEN (4 * DCBM_SHARE_CHUNK)
 
@@ -37,6 +47,10 @@ EXPORT_SYMBOL_IF_KUNIT(dcbm_share_on);
 module_param_named(cpu_share, dcbm_share_on, bool, 0644);
 MODULE_PARM_DESC(cpu_share, "let a CPU that would have to wait copy a share itself, default Y");
 
+static int wait_us = -1;
+module_param(wait_us, int, 0644);
+MODULE_PARM_DESC(wait_us, "wait for a channel so long when all are busy; default -1: up to a quarter of what the CPU needs for the copy");
+
 atomic64_t dcbm_cpu_share_bytes;
 EXPORT_SYMBOL_IF_KUNIT(dcbm_cpu_share_bytes);
 
@@ -44,9 +58,49 @@ EXPORT_SYMBOL_IF_KUNIT(dcbm_cpu_share_bytes);
 static unsigned long dcbm_cpu_ns_per_mib;
 static unsigned long dcbm_elsewhere_ns_per_mib = DCBM_UNKNOWN;
 
-void dcbm_note_cpu_speed(u64 ns_per_mib)
+/*
+ * Time a copy by the CPU, to have something to begin with.  From then on the shares that
+ * it copies tell.  Without memory for that it gets no share until somebody tries again.
+ */
+void dcbm_share_prepare(void)
 {
-	WRITE_ONCE(dcbm_cpu_ns_per_mib, ns_per_mib);
+	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN | __GFP_NORETRY;
+	struct folio *src = folio_alloc(gfp, DCBM_SHARE_FIRST_ORDER);
+	struct folio *dst = folio_alloc(gfp, DCBM_SHARE_FIRST_ORDER);
+	u64 start, best = U64_MAX;
+	int i;
+
+	/* The best of some is what it takes when nobody disturbs. */
+	for (i = 0; src && dst && i < DCBM_SHARE_FIRST_ROUNDS; i++) {
+		start = ktime_get_ns();
+		folio_mc_copy(dst, src);
+		best = min(best, ktime_get_ns() - start);
+	}
+	if (best != U64_MAX)
+		WRITE_ONCE(dcbm_cpu_ns_per_mib,
+			   clamp_t(u64, div_u64(best * SZ_1M,
+						PAGE_SIZE << DCBM_SHARE_FIRST_ORDER),
+				   1, LONG_MAX));
+	if (src)
+		folio_put(src);
+	if (dst)
+		folio_put(dst);
+}
+
+/*
+ * All channels are busy.  How long may a list of so many bytes wait for one, so that it is
+ * still better off than with the CPU at once?  0: it is not.
+ */
+u64 dcbm_worth_waiting_ns(size_t bytes)
+{
+	int fixed_us = READ_ONCE(wait_us);
+	u64 ns;
+
+	if (fixed_us >= 0)
+		return (u64)fixed_us * NSEC_PER_USEC;
+	ns = mul_u64_u64_div_u64(bytes, READ_ONCE(dcbm_cpu_ns_per_mib),
+				 SZ_1M) / DCBM_WAIT_PART;
+	return ns < DCBM_WAIT_MIN_NS ? 0 : ns;
 }
 
 /* Begin with what was so the last time. */
@@ -57,9 +111,7 @@ void dcbm_share_open(struct dcbm_stream *stream)
 
 void dcbm_share_close(struct dcbm_stream *stream)
 {
-	if (!stream->learning)
-		WRITE_ONCE(dcbm_elsewhere_ns_per_mib,
-			   stream->elsewhere_ns_per_mib);
+	WRITE_ONCE(dcbm_elsewhere_ns_per_mib, stream->elsewhere_ns_per_mib);
 }
 
 static u64 dcbm_waited_ns(const struct dcbm_stream *stream, u64 now)
@@ -100,7 +152,7 @@ size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns)
 	struct dcbm_stream *stream = job->stream;
 	size_t left, share = 0;
 
-	if (READ_ONCE(dcbm_share_on) && !stream->learning && !stream->sparing &&
+	if (READ_ONCE(dcbm_share_on) && !stream->sparing &&
 	    stream->elsewhere_ns_per_mib != DCBM_UNKNOWN)
 		share = dcbm_cpu_share(job->batch->bytes, engine_ns,
 				       READ_ONCE(dcbm_cpu_ns_per_mib),

@@ -96,11 +96,8 @@ static void dcbm_job_finish(struct dcbm_job *job)
 	}
 	list_del(&job->node);
 	stream->open_bytes -= job->batch->bytes;
-	if (!stream->learning) {
-		atomic64_add(job->nr_pairs - job->nr_failed,
-			     &dcbm_folios_migrated);
-		atomic64_add(job->nr_failed, &dcbm_folios_failed);
-	}
+	atomic64_add(job->nr_pairs - job->nr_failed, &dcbm_folios_migrated);
+	atomic64_add(job->nr_failed, &dcbm_folios_failed);
 	/* A device may keep the job, but neither of these. */
 	job->stream = NULL;
 	job->batch = NULL;
@@ -263,9 +260,7 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	mib_ns = dcbm_expected_ns(stream, &even);
 	bytes = batch->bytes - dcbm_share_set(job, mib_ns);
 	job->expected_ns = mul_u64_u64_div_u64(mib_ns, bytes, SZ_1M);
-	/* Nobody has to do without what we measure with. */
-	if (!stream->learning &&
-	    dcbm_takes_too_long(job->expected_ns, dcbm_timeout_ns())) {
+	if (dcbm_takes_too_long(job->expected_ns, dcbm_timeout_ns())) {
 		dcbm_job_put(job);
 		dcbm_doubt_speeds(stream);
 		return -EOPNOTSUPP;

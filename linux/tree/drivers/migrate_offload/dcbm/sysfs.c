@@ -78,70 +78,6 @@ static ssize_t nr_dma_chan_store(struct module_attribute *attr,
 
 static struct module_attribute nr_dma_chan_attr = __ATTR_RW(nr_dma_chan);
 
-/* Bytes, or the word for what a number cannot say. */
-static ssize_t emit_threshold(char *buf, size_t bytes)
-{
-	if (!bytes)
-		return sysfs_emit(buf, "unknown\n");
-	if (bytes == SIZE_MAX)
-		return sysfs_emit(buf, "never\n");
-	return sysfs_emit(buf, "%zu\n", bytes);
-}
-
-static ssize_t threshold_show(struct module_attribute *attr,
-			      struct module_kobject *mk, char *buf)
-{
-	size_t bytes = dcbm_fixed_threshold();
-
-	return bytes ? sysfs_emit(buf, "%zu\n", bytes) :
-		       sysfs_emit(buf, "auto\n");
-}
-
-static ssize_t threshold_store(struct module_attribute *attr,
-			       struct module_kobject *mk, const char *buf,
-			       size_t count)
-{
-	unsigned long bytes = 0;
-	int ret;
-
-	if (!sysfs_streq(buf, "auto")) {
-		ret = kstrtoul(buf, 0, &bytes);
-		if (ret)
-			return ret;
-	}
-	mutex_lock(&dcbm_admin_lock);
-	dcbm_fix_threshold(bytes);
-	mutex_unlock(&dcbm_admin_lock);
-	return count;
-}
-
-static struct module_attribute threshold_attr = __ATTR_RW(threshold);
-
-static ssize_t learned_threshold_show(struct module_attribute *attr,
-				      struct module_kobject *mk, char *buf)
-{
-	struct dcbm_thresholds learned;
-
-	dcbm_learned(&learned);
-	return emit_threshold(buf, learned.batch_bytes);
-}
-
-static struct module_attribute learned_threshold_attr =
-	__ATTR_RO(learned_threshold);
-
-static ssize_t learned_folio_threshold_show(struct module_attribute *attr,
-					    struct module_kobject *mk,
-					    char *buf)
-{
-	struct dcbm_thresholds learned;
-
-	dcbm_learned(&learned);
-	return emit_threshold(buf, learned.folio_bytes);
-}
-
-static struct module_attribute learned_folio_threshold_attr =
-	__ATTR_RO(learned_folio_threshold);
-
 #define DCBM_COUNTER(name, counter)					\
 static ssize_t name##_show(struct module_attribute *attr,		\
 			   struct module_kobject *mk, char *buf)	\
@@ -153,7 +89,6 @@ static struct module_attribute name##_attr = __ATTR_RO(name)
 
 DCBM_COUNTER(folios_migrated, dcbm_folios_migrated);
 DCBM_COUNTER(folios_failures, dcbm_folios_failed);
-DCBM_COUNTER(small_batches, dcbm_batches_small);
 DCBM_COUNTER(busy_batches, dcbm_batches_busy);
 DCBM_COUNTER(slow_batches, dcbm_batches_slow);
 DCBM_COUNTER(held_folios, dcbm_folios_held);
@@ -171,12 +106,8 @@ static struct module_attribute held_folios_now_attr =
 static struct attribute *dcbm_attrs[] = {
 	&offloading_attr.attr,
 	&nr_dma_chan_attr.attr,
-	&threshold_attr.attr,
-	&learned_threshold_attr.attr,
-	&learned_folio_threshold_attr.attr,
 	&folios_migrated_attr.attr,
 	&folios_failures_attr.attr,
-	&small_batches_attr.attr,
 	&busy_batches_attr.attr,
 	&slow_batches_attr.attr,
 	&held_folios_attr.attr,

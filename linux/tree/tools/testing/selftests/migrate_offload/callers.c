@@ -13,8 +13,6 @@
 #include "mo_callers.h"
 #include "mo_util.h"
 
-#define PATH_THRESHOLD "/sys/module/dcbm/threshold"
-
 /* Emulated machines, and kernels full of debugging, take their time. */
 #define TIMEOUT 600
 
@@ -29,8 +27,6 @@ static const char *set_up(void)
 	mo_reset();
 	/* What is slow would be left out for that. */
 	mo_set_limit("max_unmapped_us", 0);
-	if (mo_exists(PATH_THRESHOLD))
-		mo_write(PATH_THRESHOLD, "1");
 	return NULL;
 }
 

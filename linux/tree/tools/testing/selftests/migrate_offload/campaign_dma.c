@@ -59,8 +59,6 @@ static void dcbm_load(const struct dma_setup *setup)
 
 	modprobe(argv);
 	mo_write_number(PATH_DCBM "parameters/timeout_ms", setup->timeout_ms);
-	/* Measuring would decline what the emulated device is too slow for. */
-	mo_write(PATH_DCBM "threshold", "1");
 	/* Full windows: how long a call may take follows from how many they are. */
 	mo_set_limit("max_unmapped_us", 0);
 	mo_write(PATH_DCBM "offloading", "1");

@@ -115,7 +115,7 @@ static void load(const char *sim, const char *dcbm)
 		 NR_CHANS, sim, TIMEOUT_MS, dcbm);
 	if (mo_run(command))
 		mo_die("no dmasim, or no dcbm");
-	mo_write(PATH_DCBM "threshold", "1");
+	mo_select("none");
 	/* With no other engine active, that is all it takes. */
 	mo_write(PATH_DCBM "offloading", "1");
 	mo_read(PATH_OFFLOAD "engine", text, sizeof(text));

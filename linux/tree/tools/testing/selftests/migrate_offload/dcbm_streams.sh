@@ -30,7 +30,6 @@ unit_tests()
 	shift
 	modprobe dmasim channels=4 "$@" || echo "# dmasim $* cannot be loaded"
 	modprobe dcbm cpu_share=0 wait_us=20000000
-	echo 1 >$dcbm/threshold
 	echo 1 >$dcbm/offloading
 	modprobe dcbm_stream_test
 	report=$(cat /sys/kernel/debug/kunit/migrate_dcbm_streams/results)
