@@ -215,7 +215,7 @@ static void damos_test_charge_windows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next), next);
 	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next +
 						       interval / 2), next);
-	for (late = interval / 2; late < 4 * interval; late++)
+	for (late = interval / 2; late < 4 * interval; late += interval / 8)
 		KUNIT_EXPECT_EQ(test,
 				damos_next_charge_window(&quota, next + late),
 				next + late - interval / 2);
