@@ -173,6 +173,12 @@ def tiered_run() -> guests.Steps:
     return _steps("tiered_run")
 
 
+@pytest.fixture(scope="session")
+def pressure_run() -> guests.Steps:
+    """What moves memory, while there is hardly any."""
+    return _steps("pressure_run")
+
+
 @pytest.fixture
 def in_vm() -> RunInVm:
     """Run a command on a kernel: in_vm(kernel, "cmd", "arg", topology=...)."""

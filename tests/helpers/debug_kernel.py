@@ -66,6 +66,16 @@ _SIDE_BY_SIDE = {
     "runs": "./runs -k",
 }
 
+# Of all selftests those that do not count on whole folios: where there is no memory
+# for a large one, it is split, as by Linux.
+UNDER_PRESSURE = {
+    "memory": "./migrate_offload -f memory",
+    "fallback": "./fallback -v stream",
+    "runs": "./runs -k",
+    "torture": "./torture --seconds 24",
+}
+WAYS_OF_PRESSURE = ("full", "slab", "pages")
+
 DCBM_TESTS = (
     *("copies", "limits", "fail", "refuse", "lose_irq", "late", "stall_stopped"),
     *("stall_held", "share", "slow", "fair", "administrator", "unbind", "vanish"),
@@ -189,6 +199,16 @@ def _tiered() -> guests.Steps:
     )
 
 
+def _pressure() -> guests.Steps:
+    """Memory that moves while there is hardly any."""
+    commands = {
+        f"{name} {way}": f"ENGINE=mtcopy ./pressure {way} {command}"
+        for way in WAYS_OF_PRESSURE
+        for name, command in UNDER_PRESSURE.items()
+    }
+    return guests.boot_once(_kernel(), {"modules": _STEPS["modules"], **commands})
+
+
 # By the name of their fixture, in an order in which little has to wait: the longest
 # first, which makes do with one CPU, and that is what other tests leave.
 JOBS: dict[str, Callable[[], guests.Steps]] = {
@@ -197,6 +217,7 @@ JOBS: dict[str, Callable[[], guests.Steps]] = {
     "plain_run": _plain,
     "bounced_run": _bounced,
     "tiered_run": _tiered,
+    "pressure_run": _pressure,
 }
 
 

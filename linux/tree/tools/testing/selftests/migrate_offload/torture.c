@@ -3,14 +3,14 @@
  * Move the memory of a process for a long time, while it does all that programs
  * do to their memory, and see that no byte is lost and all is accounted for.
  *
- *	torture [--seconds N] [--seed N] [--engines LIST] [--break RULE]
+ *	torture [--seconds N] [--seed N] [--engines LIST] [--movers N] [--break RULE]
  *
  * The time is divided among the engines; "none" is the kernel without any, "test"
  * the one of the test module, which takes its time.  For each there is a new
- * process, which knows what its memory should contain.  Two threads of this one
- * move it, by move_pages(2) in order and out of order, and by migrate_pages(2).  A
- * third one has processes of which the kernel kills one after the other for want
- * of memory, while their memory moves.
+ * process, which knows what its memory should contain.  Two threads of this one, or
+ * --movers, move it by move_pages(2), in order and out of order, and by
+ * migrate_pages(2).  Another one has processes of which the kernel kills one after
+ * the other for want of memory, while their memory moves.
  *
  * Lines that start with # say how it goes.
  */
@@ -33,9 +33,10 @@
 #include "../kselftest.h"
 #include "mo_area.h"
 #include "mo_campaign.h"
+#include "mo_pressure.h"
 #include "mo_torture.h"
 
-#define NR_MOVERS 2
+#define MAX_MOVERS 64
 #define MAX_LIST 512
 #define REPORT_S 30
 #define MPOL_MF_MOVE 2
@@ -54,6 +55,7 @@
 struct torture_shared *shared;
 
 static unsigned int seconds = 60;
+static unsigned int nr_movers = 2;
 static __u64 seed;
 static const char *engines = "none,cpu,mtcopy,test";
 static const char *broken_rule;
@@ -109,8 +111,9 @@ static void move_some(struct mover *m, pid_t pid, char *mem, size_t nr_pages)
 		m->status[i] = -ENOENT;
 	ret = syscall(SYS_move_pages, pid, nr, m->pages, m->nodes, m->status,
 		      roll(&m->dice) % 2 ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
-	/* EINVAL: the process is about to end. */
-	if (ret < 0 && errno != ESRCH && errno != EINVAL && errno != ENOMEM)
+	/* EINVAL: the process is about to end.  EFAULT: no memory for a result. */
+	if (ret < 0 && errno != ESRCH && errno != EINVAL && errno != ENOMEM &&
+	    !(errno == EFAULT && getenv(MO_PRESSURE)))
 		torture_wrong("move_pages: %s", strerror(errno));
 	for (i = 0; i < nr; i++)
 		moved += m->status[i] == node;
@@ -136,6 +139,7 @@ static void *mover_fn(void *arg)
 	struct mover *m = arg;
 	char *mem = (char *)atomic_load(&shared->mem);
 
+	mo_pressure(true);
 	while (!atomic_load(&shared->stop)) {
 		if (roll(&m->dice) % 64)
 			move_some(m, victim, mem, NR_SLOT_PAGES);
@@ -282,22 +286,22 @@ static bool set_engine(const char *engine)
 
 static bool run_engine(const char *engine, unsigned int for_s)
 {
-	static struct mover movers[NR_MOVERS + 1];
-	pthread_t threads[NR_MOVERS + 1];
+	static struct mover movers[MAX_MOVERS + 1];
+	pthread_t threads[MAX_MOVERS + 1];
 	unsigned int i;
 	int status;
 
 	memset(shared, 0, sizeof(*shared));
 	start_victim(mo_mix(seed, 0));
-	for (i = 0; i <= NR_MOVERS; i++) {
+	for (i = 0; i <= nr_movers; i++) {
 		movers[i].dice.seed = mo_mix(seed, 1000 + i);
 		if (pthread_create(&threads[i], NULL,
-				   i < NR_MOVERS ? mover_fn : doom_fn,
+				   i < nr_movers ? mover_fn : doom_fn,
 				   &movers[i]))
 			mo_die("cannot start a thread");
 	}
 	status = watch(engine, for_s);
-	for (i = 0; i <= NR_MOVERS; i++)
+	for (i = 0; i <= nr_movers; i++)
 		pthread_join(threads[i], NULL);
 	seed = mo_mix(seed, 2);
 	if (status)
@@ -441,6 +445,7 @@ static const struct option options[] = {
 	{ "seconds", required_argument, NULL, 't' },
 	{ "seed", required_argument, NULL, 's' },
 	{ "engines", required_argument, NULL, 'e' },
+	{ "movers", required_argument, NULL, 'm' },
 	{ "break", required_argument, NULL, 'b' },
 	{}
 };
@@ -460,6 +465,11 @@ int main(int argc, char **argv)
 			break;
 		case 'e':
 			engines = optarg;
+			break;
+		case 'm':
+			nr_movers = strtoul(optarg, NULL, 0);
+			if (nr_movers < 1 || nr_movers > MAX_MOVERS)
+				return 2;
 			break;
 		case 'b':
 			broken_rule = optarg;
