@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the parts of migrate_notifier_test share. */
+#ifndef _MIGRATE_NOTIFIER_TEST_H
+#define _MIGRATE_NOTIFIER_TEST_H
+
+#include <linux/atomic.h>
+#include <linux/limits.h>
+#include <linux/mm_types.h>
+#include <linux/mmu_notifier.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+/* So many pages at most are watched by one opener of the file. */
+#define NOTIFIER_MAX_PAGES	16384UL
+
+/* A task has one range open, or two when it splits a huge page inside it. */
+#define NOTIFIER_MAX_OPEN	128
+
+/* The device reads, and writes nowhere. */
+#define NOTIFIER_NO_WORD	UINT_MAX
+
+enum notifier_count {
+	/* What happened: */
+	NOTIFIER_RANGES,	/* ranges that began and touched watched pages */
+	NOTIFIER_DROPPED,	/* entries of the shadow that were dropped */
+	NOTIFIER_FILLED,	/* entries of the shadow that were filled */
+	NOTIFIER_ACCESSES,	/* by the device, through the shadow */
+	/* Failures: */
+	NOTIFIER_UNPAIRED,	/* an end without a start, or a start without end */
+	NOTIFIER_IN_RANGE,	/* an access while a range was open */
+	NOTIFIER_STALE,		/* the page table has another page, or none */
+	NOTIFIER_LOST,		/* a write that is not in the page any more */
+	NR_NOTIFIER_COUNTS,
+};
+
+/* A range between its start and its end. */
+struct notifier_open {
+	const struct task_struct *task;	/* NULL: this slot is free */
+	unsigned long start, end;
+};
+
+/* The device's copy of a page table entry, and what it wrote there last. */
+struct notifier_page {
+	struct page *page;		/* NULL: not in the shadow */
+	u64 last;			/* 0: nothing so far */
+	u32 nr_drops;			/* changes when the entry is dropped */
+};
+
+/**
+ * struct notifier_watch - a device that uses the memory of a process
+ * @mn: tells what happens to that memory.
+ * @mm: of the process; the device keeps the struct, but not the memory.
+ * @thread: is the device.
+ * @start: the first address that is watched.
+ * @nr_pages: how many pages from there on are watched.
+ * @word: the u64 of each page that is the device's, or NOTIFIER_NO_WORD.
+ * @as_tlb: the shadow is a TLB that follows the CPU's flushes.
+ * @lock: protects all below.
+ * @stopped: the device makes no access.
+ * @dead: the memory is gone.
+ * @nr_open: how many of @open are in use.
+ * @open: the ranges that have begun and not ended.
+ * @number: is written next.
+ * @pages: one for each page.
+ */
+struct notifier_watch {
+	struct mmu_notifier mn;
+	struct mm_struct *mm;
+	struct task_struct *thread;
+	unsigned long start;
+	unsigned long nr_pages;
+	unsigned int word;
+	bool as_tlb;
+
+	spinlock_t lock;		/* taken by callbacks of the notifier */
+	bool stopped;
+	bool dead;
+	unsigned int nr_open;
+	struct notifier_open open[NOTIFIER_MAX_OPEN];
+	u64 number;
+	struct notifier_page pages[] __counted_by(nr_pages);
+};
+
+/* notifier_test_main.c */
+void notifier_count(enum notifier_count which, unsigned long nr);
+bool notifier_is_deaf(void);
+unsigned int notifier_rest_us(void);
+
+/* notifier_test_shadow.c: what the notifier tells */
+int notifier_register(struct notifier_watch *w);
+void notifier_unregister(struct notifier_watch *w);
+bool notifier_is_covered(struct notifier_watch *w, unsigned long addr);
+
+/* notifier_test_device.c: what the device does */
+int notifier_device(void *data);
+
+#endif /* _MIGRATE_NOTIFIER_TEST_H */

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The device: a thread that goes through the watched pages, round after round, and
+ * uses each through the shadow.  It faults pages in as GUP users do, and keeps no
+ * reference to any.
+ *
+ * It looks for three failures.  An access while a range is open; an entry of the
+ * shadow that differs from the page table's; and, when it fills an entry, a page
+ * without the number that it wrote there last.
+ */
+
+#include <linux/delay.h>
+#include <linux/highmem.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+
+#include "notifier_test.h"
+
+/* A page table's entry may be cleared for a moment while its lock is held. */
+#define NOTIFIER_STALE_TRIES	2000
+
+static unsigned int notifier_gup_flags(const struct notifier_watch *w)
+{
+	unsigned int flags = FOLL_HONOR_NUMA_FAULT;
+
+	return w->word == NOTIFIER_NO_WORD ? flags : flags | FOLL_WRITE;
+}
+
+static unsigned long notifier_addr(const struct notifier_watch *w,
+				   unsigned long nth)
+{
+	return w->start + nth * PAGE_SIZE;
+}
+
+/* Is what the device wrote last in this page?  Zeroes mean that it is a new one. */
+static void notifier_look(struct notifier_watch *w, unsigned long nth,
+			  struct page *page)
+{
+	u64 last = w->pages[nth].last, found;
+	u64 *words;
+
+	if (w->word == NOTIFIER_NO_WORD || !last)
+		return;
+	words = kmap_local_page(page);
+	found = READ_ONCE(words[w->word]);
+	kunmap_local(words);
+	if (found && found != last) {
+		notifier_count(NOTIFIER_LOST, 1);
+		pr_info("%lx: %llu was written last, and %llu is there\n",
+			notifier_addr(w, nth), last, found);
+	}
+	w->pages[nth].last = 0;
+}
+
+/* Returns false if there is no page, or it is not for the device. */
+static bool notifier_fill(struct notifier_watch *w, unsigned long nth)
+{
+	unsigned long addr = notifier_addr(w, nth);
+	struct page *page;
+	bool filled = false;
+	u32 nr_drops;
+
+	spin_lock(&w->lock);
+	nr_drops = w->pages[nth].nr_drops;
+	if (w->dead || notifier_is_covered(w, addr)) {
+		spin_unlock(&w->lock);
+		return false;
+	}
+	spin_unlock(&w->lock);
+
+	if (get_user_pages_fast(addr, 1, notifier_gup_flags(w), &page) != 1)
+		return false;
+	spin_lock(&w->lock);
+	if (nr_drops == w->pages[nth].nr_drops &&
+	    !notifier_is_covered(w, addr)) {
+		w->pages[nth].page = page;
+		notifier_look(w, nth, page);
+		filled = true;
+	}
+	spin_unlock(&w->lock);
+	put_page(page);
+	if (filled)
+		notifier_count(NOTIFIER_FILLED, 1);
+	return filled;
+}
+
+/* Use one page through the shadow.  Returns false if it is not there. */
+static bool notifier_access(struct notifier_watch *w, unsigned long nth)
+{
+	struct page *page;
+	u64 *words;
+
+	spin_lock(&w->lock);
+	page = w->pages[nth].page;
+	if (!page || w->stopped) {
+		spin_unlock(&w->lock);
+		return w->stopped;
+	}
+	words = kmap_local_page(page);
+	if (w->word == NOTIFIER_NO_WORD) {
+		(void)READ_ONCE(words[0]);
+	} else {
+		w->pages[nth].last = ++w->number;
+		WRITE_ONCE(words[w->word], w->number);
+		/* As those do who follow a notifier: the entry may be clean. */
+		if (!PageDirty(page))
+			SetPageDirty(page);
+	}
+	kunmap_local(words);
+	if (notifier_is_covered(w, notifier_addr(w, nth)))
+		notifier_count(NOTIFIER_IN_RANGE, 1);
+	spin_unlock(&w->lock);
+	notifier_count(NOTIFIER_ACCESSES, 1);
+	return true;
+}
+
+/* Does the page table have what the shadow has?  Without any lock of its own. */
+static bool notifier_agrees(struct notifier_watch *w, unsigned long nth)
+{
+	struct page *page;
+	bool same = true;
+
+	spin_lock(&w->lock);
+	if (w->pages[nth].page) {
+		same = get_user_pages_fast_only(notifier_addr(w, nth), 1,
+						notifier_gup_flags(w),
+						&page) == 1;
+		if (same) {
+			same = page == w->pages[nth].page;
+			put_page(page);
+		}
+	}
+	spin_unlock(&w->lock);
+	return same;
+}
+
+/*
+ * An entry that stays in the shadow, and stays wrong, is one that nobody asked to
+ * drop.  For a moment it may be wrong: others change the entry's accessed bit, or
+ * as a TLB's it is about to be flushed.
+ */
+static void notifier_check(struct notifier_watch *w, unsigned long nth)
+{
+	unsigned int tries;
+
+	for (tries = 0; tries < NOTIFIER_STALE_TRIES; tries++) {
+		if (notifier_agrees(w, nth))
+			return;
+		if (tries > 100)
+			usleep_range(500, 1000);
+		else
+			cond_resched();
+	}
+	notifier_count(NOTIFIER_STALE, 1);
+}
+
+static void notifier_round(struct notifier_watch *w, bool check)
+{
+	unsigned long i;
+
+	for (i = 0; i < w->nr_pages; i++) {
+		if (kthread_should_stop() || READ_ONCE(w->stopped))
+			break;
+		if (!notifier_access(w, i) && notifier_fill(w, i))
+			notifier_access(w, i);
+		if (check)
+			notifier_check(w, i);
+		cond_resched();
+	}
+}
+
+/* At the end: what is wrong now, and is every write in its page? */
+static void notifier_final(struct notifier_watch *w)
+{
+	unsigned long i;
+
+	for (i = 0; i < w->nr_pages; i++) {
+		if (!notifier_agrees(w, i)) {
+			usleep_range(1000, 2000);
+			if (!notifier_agrees(w, i))
+				notifier_count(NOTIFIER_STALE, 1);
+		}
+		spin_lock(&w->lock);
+		w->pages[i].page = NULL;
+		spin_unlock(&w->lock);
+		notifier_fill(w, i);
+		cond_resched();
+	}
+}
+
+/*
+ * Do something with the memory of the process, if that is there.  A reference to
+ * it would keep it from going when the process ends.
+ */
+static bool notifier_use(struct notifier_watch *w,
+			 void (*use)(struct notifier_watch *w, bool check),
+			 bool check)
+{
+	if (!mmget_not_zero(w->mm))
+		return false;
+	kthread_use_mm(w->mm);
+	use(w, check);
+	kthread_unuse_mm(w->mm);
+	mmput(w->mm);
+	return true;
+}
+
+static void notifier_end_round(struct notifier_watch *w, bool check)
+{
+	notifier_final(w);
+}
+
+int notifier_device(void *data)
+{
+	struct notifier_watch *w = data;
+	unsigned long nr_rounds = 0;
+
+	while (!kthread_should_stop()) {
+		/* To look at the page table takes longer than an access. */
+		if (READ_ONCE(w->stopped) ||
+		    !notifier_use(w, notifier_round, nr_rounds++ % 8 == 0))
+			schedule_timeout_idle(1);
+		else
+			fsleep(notifier_rest_us());
+	}
+	notifier_use(w, notifier_end_round, false);
+	return 0;
+}
