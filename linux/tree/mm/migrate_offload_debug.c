@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ways to break the safety rules of the batch copy and of runs of small pages,
- * one by one, so that a test can show that it notices.  For kernels that do nothing
- * but run tests.
+ * Ways to break the safety rules of the batch copy, of runs of small pages and of
+ * large folios in one step, one by one, so that a test can show that it notices.
+ * For kernels that do nothing but run tests.
  *
  * /sys/kernel/debug/migrate_offload/break_rules: words, separated by commas, of
  * the rules to break; "none" restores all.
@@ -47,6 +47,11 @@ static const char * const rule_names[NR_MO_RULES] = {
 	[MO_RULE_RUN_SHARED]	= "run_shared",
 	[MO_RULE_RUN_LOCKED]	= "run_locked",
 	[MO_RULE_RUN_REST]	= "run_rest",
+	[MO_RULE_RUN_NOTIFY]	= "run_notify",
+	[MO_RULE_RUN_NOTIFY_END] = "run_notify_end",
+	[MO_RULE_PTES_PIN]	= "ptes_pin",
+	[MO_RULE_PTES_POISON]	= "ptes_poison",
+	[MO_RULE_PTES_FLUSH]	= "ptes_flush",
 };
 
 static unsigned long broken_rules;

@@ -31,6 +31,12 @@ enum migrate_offload_rule {
 	MO_RULE_RUN_SHARED,	/* and there is no other one */
 	MO_RULE_RUN_LOCKED,	/* and its VMA is not mlocked */
 	MO_RULE_RUN_REST,	/* what is not mapped then is looked for */
+	MO_RULE_RUN_NOTIFY,	/* those who follow page tables are told */
+	MO_RULE_RUN_NOTIFY_END,	/* and told when it is over */
+	/* Of large folios in one step, see migrate_ptes.c: */
+	MO_RULE_PTES_PIN,	/* the pages of a pinned folio stay exclusive */
+	MO_RULE_PTES_POISON,	/* a poisoned page gets no migration entry */
+	MO_RULE_PTES_FLUSH,	/* TLBs are flushed before a folio is copied */
 	NR_MO_RULES,
 };
 

@@ -34,7 +34,10 @@
  *   make the move fail, as ever: not to begin with it saves the effort.
  *
  *   Nothing is copied while a TLB may have such an entry [run_flush].  Each entry
- *   that is cleared says whether a TLB may have it [run_judge].
+ *   that is cleared says whether a TLB may have it [run_judge].  Devices and virtual
+ *   machines that shadow page tables are told before an entry is cleared, and again
+ *   when they may look at the page table [run_notify, run_notify_end, both broken by
+ *   notify.c].
  *
  * - Mapping.  In between, programs may fork, move, unmap or protect memory: no
  *   lock keeps them from it.  An entry that is for the source [run_entry], and is
@@ -311,7 +314,8 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	migrate_row_init(&row, src, run->nr - nth, vma, addr);
 	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, row.start,
 				row.end);
-	mmu_notifier_invalidate_range_start(&range);
+	if (!migrate_offload_broken(MO_RULE_RUN_NOTIFY))
+		mmu_notifier_invalidate_range_start(&range);
 	flush_cache_range(vma, row.start, row.end);
 	pmd = mm_find_pmd(mm, addr);
 	row.ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
@@ -327,7 +331,9 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	}
 	if (row.ptep)
 		pte_unmap_unlock(row.ptep, ptl);
-	mmu_notifier_invalidate_range_end(&range);
+	if (!migrate_offload_broken(MO_RULE_RUN_NOTIFY) &&
+	    !migrate_offload_broken(MO_RULE_RUN_NOTIFY_END))
+		mmu_notifier_invalidate_range_end(&range);
 	return nr;
 }
 
