@@ -8,10 +8,12 @@
  * the rules to break; "none" restores all.
  * /sys/kernel/debug/migrate_offload/bad_pfn: reading this page frame in a copy
  * ends as a machine check would; 0 is no page.
+ * /sys/kernel/debug/migrate_offload/bad_reads: how many copies ended so.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
 
+#include <linux/atomic.h>
 #include <linux/buffer_head.h>
 #include <linux/debugfs.h>
 #include <linux/delay.h>
@@ -56,6 +58,7 @@ static const char * const rule_names[NR_MO_RULES] = {
 
 static unsigned long broken_rules;
 static u64 bad_pfn;
+static atomic_t bad_reads;
 
 bool migrate_offload_broken(enum migrate_offload_rule rule)
 {
@@ -64,7 +67,12 @@ bool migrate_offload_broken(enum migrate_offload_rule rule)
 
 bool migrate_offload_bad_page(struct page *page)
 {
-	return unlikely(bad_pfn && READ_ONCE(bad_pfn) == page_to_pfn(page));
+	u64 pfn = READ_ONCE(bad_pfn);
+
+	if (likely(!pfn || pfn != page_to_pfn(page)))
+		return false;
+	atomic_inc(&bad_reads);
+	return true;
 }
 
 /* How long to wait for another thread to be done with its flush. */
@@ -105,8 +113,10 @@ int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 	u64 pfn = READ_ONCE(bad_pfn);
 
 	if (pfn && pfn >= folio_pfn(src) &&
-	    pfn < folio_pfn(src) + folio_nr_pages(src))
+	    pfn < folio_pfn(src) + folio_nr_pages(src)) {
+		atomic_inc(&bad_reads);
 		return -EHWPOISON;
+	}
 	if (migrate_offload_broken(MO_RULE_RESCHED))
 		return migrate_copy_at_once(dst, src);
 	return folio_mc_copy(dst, src);
@@ -217,6 +227,7 @@ static int __init migrate_offload_debug_init(void)
 
 	debugfs_create_file("break_rules", 0600, dir, NULL, &break_rules_fops);
 	debugfs_create_u64("bad_pfn", 0600, dir, &bad_pfn);
+	debugfs_create_atomic_t("bad_reads", 0400, dir, &bad_reads);
 	return 0;
 }
 late_initcall(migrate_offload_debug_init);

@@ -126,7 +126,11 @@ void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 	} else if (end == MO_HELD_FOLIOS) {
 		pair->content = MIGRATE_CONTENT_HELD;
 	} else {
-		pair->content = MIGRATE_CONTENT_SRC;
+		/* A machine check has been taken for it: one is enough. */
+		if (why == MO_ENGINE_FOLIOS && pair->result == -EHWPOISON)
+			pair->content = MIGRATE_CONTENT_POISON;
+		else
+			pair->content = MIGRATE_CONTENT_SRC;
 		part->outcome.cpu_bytes += folio_size(pair->src);
 		migrate_payers_add(&w->payers, pair->src, false);
 	}

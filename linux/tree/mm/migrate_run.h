@@ -20,6 +20,7 @@ enum migrate_content {
 	MIGRATE_CONTENT_SRC,	/* in the source: copy it, as ever */
 	MIGRATE_CONTENT_DST,	/* in the destination already */
 	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
+	MIGRATE_CONTENT_POISON,	/* nowhere: to read it was a machine check */
 };
 
 /* As migrate_batch_ptes_on(), for code that is the same for each page without. */

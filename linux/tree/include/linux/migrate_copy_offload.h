@@ -53,7 +53,9 @@ struct migrator {
  * @src: the folio to read.
  * @dst: the folio to write, of the same size.
  * @result: -EINPROGRESS when the engine is called.  The engine sets 0 after
- *	all of @src has been copied without error, or a negative errno.
+ *	all of @src has been copied without error, or a negative errno.  With
+ *	-EHWPOISON a CPU has taken a machine check for @src, as in
+ *	migrate_copy_range(): nobody reads it again.
  * @held: a device that could not be stopped may still use both folios.  Set by
  *	migrate_copy_hold() only.
  * @done: migrate_copy_done() was called for it.

@@ -192,8 +192,9 @@ static int run_mapping(void)
 #define BAD_PAGE 7
 
 /* Move while reading one page raises a machine check; what came of the rest? */
-static int move_bad_page(const char *engine, long *ret)
+static int move_bad_page(const char *engine, long *ret, long long *nr_reads)
 {
+	long long nr_before = mo_read_number(PATH_DEBUG "bad_reads");
 	struct mo_area area;
 	int node, result;
 	void *page;
@@ -206,6 +207,7 @@ static int move_bad_page(const char *engine, long *ret)
 	mo_write(PATH_DEBUG "bad_pfn", "0");
 	mo_select("none");
 
+	*nr_reads = mo_read_number(PATH_DEBUG "bad_reads") - nr_before;
 	result = mo_verdict(&area);
 	page = area.mem + BAD_PAGE * SZ_4K;
 	mo_query(&page, 1, &node);
@@ -216,19 +218,28 @@ static int move_bad_page(const char *engine, long *ret)
 	return result;
 }
 
-/* Every engine ends as the ordinary path does: with one folio not moved. */
+/*
+ * Every engine ends as the ordinary path does: with one folio not moved, and no more
+ * machine checks for it.
+ */
 static int run_bad_page(void)
 {
+	long long stock_reads, reads;
 	const char *engine;
 	long stock, ret;
 	int i, result;
 
-	result = move_bad_page("none", &stock);
+	result = move_bad_page("none", &stock, &stock_reads);
 	for (i = 0; !result && (engine = mo_engine(i)); i++) {
-		result = move_bad_page(engine, &ret);
-		if (!result && ret != stock)
+		result = move_bad_page(engine, &ret, &reads);
+		if (result)
+			break;
+		if (ret != stock)
 			mo_die("%s: move_pages() returned %ld, not %ld", engine,
 			       ret, stock);
+		if (reads > stock_reads)
+			mo_die("%s: a bad page was read %lld times, not %lld",
+			       engine, reads, stock_reads);
 	}
 	return result;
 }
