@@ -28,6 +28,7 @@
 #include <linux/highmem.h>
 #include <linux/ktime.h>
 #include <linux/mempool.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/bandwidth.h>
@@ -130,7 +131,8 @@ void migrate_part_add(struct migrate_part *part, struct folio *src,
 
 /*
  * Pairs that the engine may copy come first, among them those that somebody is
- * waiting for.  The others keep their order, behind them.
+ * waiting for.  Each pair is moved once or twice, however many there are: while they
+ * are sorted, all of them are out of reach.
  */
 enum migrate_pair_class {
 	MIGRATE_PAIR_AWAITED,
@@ -145,18 +147,6 @@ migrate_pair_class(const struct migrate_copy_pair *pair)
 		return MIGRATE_PAIR_REST;
 	return folio_test_waiters(pair->src) ? MIGRATE_PAIR_AWAITED :
 					       MIGRATE_PAIR_ELIGIBLE;
-}
-
-/* Move the pair at @from to @to, which is before it; those between move up. */
-static void migrate_pair_up(struct migrate_copy_pair *pairs, unsigned int from,
-			    unsigned int to)
-{
-	struct migrate_copy_pair pair = pairs[from];
-
-	if (from == to)
-		return;
-	memmove(&pairs[to + 1], &pairs[to], (from - to) * sizeof(pair));
-	pairs[to] = pair;
 }
 
 /*
@@ -181,10 +171,13 @@ void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part)
 			migrate_payers_add(&w->payers, pair->src, false);
 			continue;
 		case MIGRATE_PAIR_AWAITED:
-			migrate_pair_up(copy->pairs, i, nr_awaited++);
+			swap(*pair, copy->pairs[copy->nr_pairs]);
+			swap(copy->pairs[copy->nr_pairs],
+			     copy->pairs[nr_awaited]);
+			nr_awaited++;
 			break;
 		case MIGRATE_PAIR_ELIGIBLE:
-			migrate_pair_up(copy->pairs, i, copy->nr_pairs);
+			swap(*pair, copy->pairs[copy->nr_pairs]);
 			break;
 		}
 		copy->nr_pairs++;

@@ -108,7 +108,7 @@ static void mo_test_partition(struct kunit *test)
 {
 	static const int eligible[] = { 1, 2, 4, 5, 7, 8, -1 };
 	static const int busy[] = { 0, 3, 6, 9, -1 };
-	static const int all[] = { 1, 2, 4, 5, 7, 8, 0, 3, 6, 9, -1 };
+	static const int all[] = { 1, 2, 4, 5, 7, 8, 6, 0, 3, 9, -1 };
 	struct mo_pairs *pairs = mo_pairs_init(test);
 	struct migrate_part *part = pairs->part;
 
@@ -131,8 +131,8 @@ static void mo_test_partition(struct kunit *test)
 /* Folios that somebody waits for come first: in the array and on the lists. */
 static void mo_test_partition_awaited(struct kunit *test)
 {
-	static const int eligible[] = { 5, 8, 1, 2, 4, 7, -1 };
-	static const int all[] = { 5, 8, 1, 2, 4, 7, 0, 3, 6, 9, -1 };
+	static const int eligible[] = { 5, 8, 4, 1, 7, 2, -1 };
+	static const int all[] = { 5, 8, 4, 1, 7, 2, 6, 0, 3, 9, -1 };
 	struct mo_pairs *pairs = mo_pairs_init(test);
 	struct migrate_part *part = pairs->part;
 
