@@ -30,7 +30,7 @@ _STREAMS = (
     *("are_done_in_any_order", "have_windows_side_by_side", "decline_a_batch"),
     *("fail_in_one_window", "hold_in_one_window", "pass_over_a_window"),
     "give_back_what_is_done",
-    "report_while_given_more",
+    *("report_while_given_more", "are_not_waited_for_with_nothing_in_flight"),
 )
 _WHOLE = (
     *("stays_so", "stays_so_with_an_engine", "is_split_without"),

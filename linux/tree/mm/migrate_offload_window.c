@@ -107,6 +107,13 @@ static bool migrate_windows_all_copied(const struct migrate_windows *w)
 	return true;
 }
 
+/* With nothing in flight an engine might wait for ever. */
+static void migrate_windows_reap(struct migrate_windows *w, u64 wait_ns)
+{
+	if (!migrate_windows_all_copied(w))
+		migrate_engine_reap(w->engine, &w->stream, wait_ns);
+}
+
 /*
  * Take everything that is under way a step forward.  Waits for up to @wait_ns
  * for the engine, if there is nothing else to do.
@@ -115,8 +122,7 @@ static void migrate_windows_progress(struct migrate_windows *w, u64 wait_ns)
 {
 	struct migrate_part *part, *next;
 
-	if (w->flying_bytes)
-		migrate_engine_reap(w->engine, &w->stream, wait_ns);
+	migrate_windows_reap(w, wait_ns);
 	migrate_windows_clock(w);
 	if (!w->plan.streaming && !migrate_windows_all_copied(w))
 		return;
@@ -258,8 +264,7 @@ static void migrate_windows_note_prepared(struct migrate_windows *w)
 
 	first = list_first_entry(&w->filling, struct migrate_part, node);
 	if (w->held_back) {
-		if (w->flying_bytes)
-			migrate_engine_reap(w->engine, &w->stream, 0);
+		migrate_windows_reap(w, 0);
 		idle = migrate_windows_all_copied(w);
 	}
 	migrate_windows_prepared(w, w->task_ns - first->start_task_ns, idle);

@@ -19,8 +19,9 @@
  *   fail_nth, lie_nth, hold_nth
  *			as ever; the folios are counted as they are submitted,
  *			whatever the order in which they are done
+ *   report_now		when given a batch, wait for it too
  *   waits_in_vain	how often the core wanted to wait for news, with what was
- *			reported early not looked at
+ *			reported early not looked at, or with nothing in flight
  *   helper_ms		with the next batch, say that others have spent so much CPU
  *			time on it
  *   streams		how many there were
@@ -95,6 +96,7 @@ static atomic_t decline_nth;
 static u32 submit_delay_us;
 static u32 pair_delay_us;
 static bool report_early;
+static bool report_now;
 static atomic_t nr_waits_in_vain;
 static atomic_t helper_ms;
 static atomic_t nr_streams;
@@ -301,6 +303,8 @@ static int test_stream_submit(struct migrate_copy_stream *copy_stream,
 	list_add_tail(&job->list, &stream->jobs);
 	spin_unlock(&stream->lock);
 	queue_work(test_wq, &stream->work);
+	if (READ_ONCE(report_now))
+		test_report_early(stream);
 	return 0;
 }
 
@@ -309,7 +313,7 @@ static void test_stream_reap(struct migrate_copy_stream *copy_stream,
 {
 	struct test_stream *stream = copy_stream->private;
 
-	if (wait_ns && stream->reported_early)
+	if (wait_ns && (stream->reported_early || !stream->nr_in_flight))
 		atomic_inc(&nr_waits_in_vain);
 	stream->reported_early = false;
 	if (wait_ns && stream->nr_in_flight)
@@ -381,6 +385,7 @@ void test_stream_create_files(struct dentry *dir)
 	debugfs_create_u32("submit_delay_us", 0600, dir, &submit_delay_us);
 	debugfs_create_u32("pair_delay_us", 0600, dir, &pair_delay_us);
 	debugfs_create_bool("report_early", 0600, dir, &report_early);
+	debugfs_create_bool("report_now", 0600, dir, &report_now);
 	debugfs_create_atomic_t("waits_in_vain", 0400, dir, &nr_waits_in_vain);
 	debugfs_create_file("order", 0600, dir, NULL, &order_fops);
 	debugfs_create_atomic_t("helper_ms", 0600, dir, &helper_ms);

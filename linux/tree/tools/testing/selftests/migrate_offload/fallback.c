@@ -329,6 +329,23 @@ TEST_F_TIMEOUT(streams, report_while_given_more, TIMEOUT)
 	EXPECT_EQ(mo_read_number(PATH_TEST "waits_in_vain"), waits);
 }
 
+/* An engine that has reported everything is not waited for, as it might not end. */
+TEST_F_TIMEOUT(streams, are_not_waited_for_with_nothing_in_flight, TIMEOUT)
+{
+	long long waits = mo_read_number(PATH_TEST "waits_in_vain");
+	long long copied = mo_counter("engine_folios");
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		mo_write(PATH_OFFLOAD "streaming", i ? "true" : "false");
+		set_windows(32, 1 + i);
+		mo_write(PATH_TEST "report_now", "1");
+		EXPECT_MOVES(mo_nodes[!i]);
+	}
+	EXPECT_GE(mo_counter("engine_folios") - copied, 1000);
+	EXPECT_EQ(mo_read_number(PATH_TEST "waits_in_vain"), waits);
+}
+
 /* Which of two pages arrives first? */
 struct race {
 	void *pages[2];

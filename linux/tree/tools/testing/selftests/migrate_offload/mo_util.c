@@ -228,7 +228,7 @@ static void reset_test_engine(void)
 		"decline", "unwilling", "delay_us", "fail_nth", "lie_nth",
 		"hold_nth", "decline_submit", "decline_nth",
 		"submit_delay_us", "pair_delay_us", "max_in_flight",
-		"report_early", "helper_ms",
+		"report_early", "report_now", "helper_ms",
 	};
 	char path[128];
 	unsigned int i;
