@@ -195,7 +195,8 @@ const char *migrate_engine_name_in(unsigned int slot)
 /* What is in a slot, for those who may change it. */
 struct migrate_engine *migrate_engine_in(unsigned int slot)
 {
-	return rcu_dereference_protected(slots[slot], 1);
+	return rcu_dereference_protected(slots[slot],
+					 lockdep_is_held(&migrate_engines_lock));
 }
 
 /* Only what is active costs anything. */

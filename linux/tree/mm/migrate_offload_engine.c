@@ -25,7 +25,7 @@
 #include "migrate_offload_engine.h"
 
 /* Serialises registering, unregistering and selecting. */
-static DEFINE_MUTEX(engines_lock);
+DEFINE_MUTEX(migrate_engines_lock);
 
 /* For readers under migrate_engines_srcu. */
 static LIST_HEAD(engines);
@@ -33,7 +33,7 @@ static LIST_HEAD(engines);
 /* In general. */
 static struct migrate_engine *engine_active(void)
 {
-	lockdep_assert_held(&engines_lock);
+	lockdep_assert_held(&migrate_engines_lock);
 	return migrate_engine_in(MIGRATE_ENGINE_IN_GENERAL);
 }
 
@@ -62,7 +62,7 @@ static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
 {
 	struct migrate_engine *old = migrate_engine_in(slot);
 
-	lockdep_assert_held(&engines_lock);
+	lockdep_assert_held(&migrate_engines_lock);
 	migrate_engine_put_in(slot, engine);
 	if (old)
 		module_put(old->owner);
@@ -107,7 +107,7 @@ static int engine_add(struct migrate_engine *engine, bool activate)
 	if (!engine_name_ok(engine->name))
 		return -EINVAL;
 
-	mutex_lock(&engines_lock);
+	mutex_lock(&migrate_engines_lock);
 	if (activate && engine_active())
 		goto unlock;
 	ret = -EEXIST;
@@ -129,7 +129,7 @@ static int engine_add(struct migrate_engine *engine, bool activate)
 	list_add_tail_rcu(&engine->list, &engines);
 	ret = 0;
 unlock:
-	mutex_unlock(&engines_lock);
+	mutex_unlock(&migrate_engines_lock);
 	return ret;
 }
 
@@ -139,19 +139,19 @@ static int engine_remove(const struct migrate_engine_ops *ops,
 {
 	struct migrate_engine *engine, *found = NULL;
 
-	mutex_lock(&engines_lock);
+	mutex_lock(&migrate_engines_lock);
 	list_for_each_entry(engine, &engines, list)
 		if (engine->ops == ops && engine->migrator == m)
 			found = engine;
 	if (!found) {
-		mutex_unlock(&engines_lock);
+		mutex_unlock(&migrate_engines_lock);
 		return -EINVAL;
 	}
 	engine_deactivate(found);
 	list_del_rcu(&found->list);
 	/* For those who read the names of engines. */
 	synchronize_srcu(&migrate_engines_srcu);
-	mutex_unlock(&engines_lock);
+	mutex_unlock(&migrate_engines_lock);
 	kfree(found);
 	return 0;
 }
@@ -279,7 +279,7 @@ int migrate_engine_activate(const struct migrate_engine_ops *ops)
 	struct migrate_engine *engine;
 	int ret = -EINVAL;
 
-	mutex_lock(&engines_lock);
+	mutex_lock(&migrate_engines_lock);
 	engine = engine_of(ops);
 	if (!engine)
 		goto unlock;
@@ -292,7 +292,7 @@ int migrate_engine_activate(const struct migrate_engine_ops *ops)
 	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
 	ret = 0;
 unlock:
-	mutex_unlock(&engines_lock);
+	mutex_unlock(&migrate_engines_lock);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(migrate_engine_activate);
@@ -309,11 +309,11 @@ void migrate_engine_deactivate(const struct migrate_engine_ops *ops)
 {
 	struct migrate_engine *engine;
 
-	mutex_lock(&engines_lock);
+	mutex_lock(&migrate_engines_lock);
 	engine = engine_of(ops);
 	if (engine)
 		engine_deactivate(engine);
-	mutex_unlock(&engines_lock);
+	mutex_unlock(&migrate_engines_lock);
 }
 EXPORT_SYMBOL_GPL(migrate_engine_deactivate);
 
@@ -327,7 +327,7 @@ int migrate_engine_select(const char *name)
 	struct migrate_engine *engine, *old;
 	int ret = 0;
 
-	mutex_lock(&engines_lock);
+	mutex_lock(&migrate_engines_lock);
 	if (!strcmp(name, "none")) {
 		engine_deactivate(NULL);
 		goto unlock;
@@ -351,7 +351,7 @@ int migrate_engine_select(const char *name)
 	}
 	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
 unlock:
-	mutex_unlock(&engines_lock);
+	mutex_unlock(&migrate_engines_lock);
 	return ret;
 }
 
@@ -364,7 +364,7 @@ int migrate_engine_select_for(int reason, const char *name)
 	struct migrate_engine *engine = NULL;
 	int ret = 0;
 
-	mutex_lock(&engines_lock);
+	mutex_lock(&migrate_engines_lock);
 	if (!strcmp(name, "none"))
 		engine = &migrate_no_engine;
 	else if (strcmp(name, "default"))
@@ -378,7 +378,7 @@ int migrate_engine_select_for(int reason, const char *name)
 	else
 		engine_put_in(reason, engine);
 unlock:
-	mutex_unlock(&engines_lock);
+	mutex_unlock(&migrate_engines_lock);
 	return ret;
 }
 

@@ -5,6 +5,7 @@
 #ifndef _MM_MIGRATE_OFFLOAD_ENGINE_H
 #define _MM_MIGRATE_OFFLOAD_ENGINE_H
 
+#include <linux/mutex.h>
 #include <linux/srcu.h>
 
 #include "migrate_offload.h"
@@ -31,7 +32,10 @@ extern const struct migrate_engine_ops migrate_cpu_engine_ops;
 
 extern struct migrate_engine migrate_no_engine;
 
-/* Serialised by the lock of mm/migrate_offload_engine.c. */
+/* Held by those who change which engines there are, and which is active. */
+extern struct mutex migrate_engines_lock;
+
+/* With that lock held. */
 struct migrate_engine *migrate_engine_in(unsigned int slot);
 void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine);
 
