@@ -41,6 +41,7 @@ _STEPS = {
     "kselftest": "./migrate_offload",
     # An engine with a result per folio and no stream is what hazards use.
     "fallback": "./fallback -v posted -v stream -f streams",
+    "stalls": "./stalls",
     # Of 1 GiB there is none here.
     "hugetlb": "./hugetlb -v private -v private_ahead",
     "hugetlb ahead": "./hugetlb_ahead",

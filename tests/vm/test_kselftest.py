@@ -32,6 +32,14 @@ _STREAMS = (
     "give_back_what_is_done",
     *("report_while_given_more", "are_not_waited_for_with_nothing_in_flight"),
 )
+_STALLS = (
+    *(
+        f"stalls.{way}.{name}"
+        for way in ("per_folio", "posted", "stream")
+        for name in ("disk_keeps_no_engine", "memory_keeps_nothing_unmapped")
+    ),
+    *(f"stalls.{way}.memory_costs_no_retry" for way in ("per_folio", "posted")),
+)
 _WHOLE = (
     *("stays_so", "stays_so_with_an_engine", "is_split_without"),
     *("stays_so_from_then_on", "stays_so_when_shared", "stays_so_in_two_tables"),
@@ -77,6 +85,11 @@ def test_engines_that_misbehave(debug_run: guests.Steps, name: str) -> None:
     debug_run.passes("fallback", name)
 
 
+@pytest.mark.parametrize("name", _STALLS)
+def test_what_waits_keeps_nobody_else(debug_run: guests.Steps, name: str) -> None:
+    debug_run.passes("stalls", name)
+
+
 def test_all_ways_to_misbehave_were_tried(debug_run: guests.Steps) -> None:
     text = debug_run.text("fallback")
     report = guests.passes(text, at_least=len(_FALLBACK_TESTS))
@@ -111,7 +124,7 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
     names = ("migrate_offload", "fallback", "hazards", "runs", "dcbm", "latency")
-    more = ("whole", "hugetlb", "damon", "damon_scheme", "callers")
+    more = ("stalls", "whole", "hugetlb", "damon", "damon_scheme", "callers")
     for name in (*names, *more):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()

@@ -49,28 +49,42 @@ DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
 static mempool_t *migrate_part_pool;
 
+/* Windows likewise: each call of migrate_pages() needs one. */
+static mempool_t *migrate_windows_pool;
+
+static mempool_t * __init migrate_pool_create(const char *name, size_t bytes)
+{
+	struct kmem_cache *cache = kmem_cache_create(name, bytes, 0, 0, NULL);
+	mempool_t *pool;
+
+	if (!cache)
+		return NULL;
+	pool = mempool_create_slab_pool(MIGRATE_PART_POOL_MIN, cache);
+	if (!pool)
+		kmem_cache_destroy(cache);
+	return pool;
+}
+
 /*
  * A cache, as parts are too large for kmalloc() to keep any at hand: to free a
  * block of some pages can make the page allocator free all that it keeps for
  * this CPU, which takes as long as to copy 2 MiB.
+ *
+ * Windows come last: where there is a pool of these, there is one of parts.
  */
-int __init migrate_part_pool_init(void)
+int __init migrate_pools_init(void)
 {
 	struct migrate_part *part;
-	struct kmem_cache *cache;
 
-	cache = kmem_cache_create("migrate_part",
-				  struct_size(part, copy.pairs,
-					      MIGRATE_PART_MAX_PAIRS),
-				  0, 0, NULL);
-	if (!cache)
-		return -ENOMEM;
-	migrate_part_pool = mempool_create_slab_pool(MIGRATE_PART_POOL_MIN,
-						     cache);
+	migrate_part_pool =
+		migrate_pool_create("migrate_part",
+				    struct_size(part, copy.pairs,
+						MIGRATE_PART_MAX_PAIRS));
 	if (migrate_part_pool)
-		return 0;
-	kmem_cache_destroy(cache);
-	return -ENOMEM;
+		migrate_windows_pool =
+			migrate_pool_create("migrate_windows",
+					    sizeof(struct migrate_windows));
+	return migrate_windows_pool ? 0 : -ENOMEM;
 }
 
 /*
@@ -363,7 +377,7 @@ void migrate_part_count(struct migrate_windows *w,
 		return;
 	w->payers.engine_ns += part->outcome.engine_ns;
 	migrate_part_count_to(migrate_offload_reason_stats[w->reason], part);
-	migrate_part_count_to(migrate_engine_stats(w->engine), part);
+	migrate_part_count_to(w->engine_stats, part);
 }
 
 /*
@@ -381,7 +395,7 @@ void migrate_windows_charge(struct migrate_windows *w)
 	w->payers.helper_ns += ns;
 	migrate_offload_count(migrate_offload_reason_stats[w->reason],
 			      MO_HELPER_NS, ns);
-	migrate_offload_count(migrate_engine_stats(w->engine), MO_HELPER_NS, ns);
+	migrate_offload_count(w->engine_stats, MO_HELPER_NS, ns);
 }
 
 /* The engine is done with all that it was given: no helper notes any more. */
@@ -391,23 +405,31 @@ void migrate_windows_settle(struct migrate_windows *w)
 	migrate_payers_settle(&w->payers);
 }
 
-/* All folios of a list are left to the CPU, without a look at any of them. */
-static void migrate_windows_count_unasked(struct migrate_windows *w,
-					  const struct list_head *from,
-					  bool hugetlb, unsigned int nr_folios,
-					  enum migrate_offload_counter why)
+/* Folios are left to the CPU, without a look at any of them. */
+void migrate_windows_count_cpu(const struct migrate_windows *w,
+			       enum migrate_offload_counter why,
+			       unsigned int nr_folios, u64 bytes)
 {
 	struct migrate_offload_stats *stats[] = {
 		migrate_offload_reason_stats[w->reason],
-		migrate_engine_stats(w->engine),
+		w->engine_stats,
 	};
 	int i;
 
 	for (i = 0; i < ARRAY_SIZE(stats); i++) {
 		migrate_offload_count(stats[i], why, nr_folios);
 		migrate_offload_count(stats[i], MO_CPU_FOLIOS, nr_folios);
-		migrate_offload_count(stats[i], MO_CPU_BYTES, w->total_bytes);
+		migrate_offload_count(stats[i], MO_CPU_BYTES, bytes);
 	}
+}
+
+/* All of a list are. */
+static void migrate_windows_count_unasked(struct migrate_windows *w,
+					  const struct list_head *from,
+					  bool hugetlb, unsigned int nr_folios,
+					  enum migrate_offload_counter why)
+{
+	migrate_windows_count_cpu(w, why, nr_folios, w->total_bytes);
 	migrate_payers_add_list(&w->payers, from, hugetlb);
 	migrate_payers_settle(&w->payers);
 }
@@ -418,13 +440,12 @@ void migrate_windows_count_over(const struct migrate_windows *w,
 {
 	migrate_offload_count(migrate_offload_reason_stats[w->reason],
 			      MO_OVER_LIMIT_FOLIOS, nr_folios);
-	migrate_offload_count(migrate_engine_stats(w->engine),
-			      MO_OVER_LIMIT_FOLIOS, nr_folios);
+	migrate_offload_count(w->engine_stats, MO_OVER_LIMIT_FOLIOS, nr_folios);
 }
 
 static const char *migrate_windows_engine(const struct migrate_windows *w)
 {
-	return w->engine ? migrate_engine_stats(w->engine)->name : "none";
+	return w->engine ? w->engine_stats->name : "none";
 }
 
 /* A folio is in reach again, moved or not. */
@@ -466,29 +487,6 @@ void migrate_trace_part(const struct migrate_windows *w,
 			       w->now_ns - part->copied_ns);
 }
 
-/* There is no memory for a window: a window of one, on the stack. */
-void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
-			      struct folio *dst)
-{
-	LIST_HEAD(src_list);
-	LIST_HEAD(dst_list);
-	int pass, rc = -EAGAIN;
-
-	list_move_tail(&src->lru, &src_list);
-	list_add_tail(&dst->lru, &dst_list);
-	try_to_unmap_flush();
-	for (pass = 0; pass < w->nr_pass && rc == -EAGAIN; pass++) {
-		cond_resched();
-		rc = migrate_windows_move_folio(w, src, dst,
-						MIGRATE_CONTENT_SRC);
-	}
-	if (rc == -EAGAIN)
-		migrate_windows_undo_folio(w, src, dst);
-	migrate_run_finish(w->run);
-	migrate_offload_forget_reason(src);
-	migrate_offload_note_unmapped(w->reason, ktime_get_ns() - w->unmap_ns);
-}
-
 static bool migrate_being_traced(void)
 {
 	return trace_mm_migrate_batch_enabled() ||
@@ -497,36 +495,51 @@ static bool migrate_being_traced(void)
 		trace_mm_migrate_last_folio_enabled();
 }
 
+/* NULL without memory for it, or before there is a pool. */
+struct migrate_windows *migrate_windows_alloc(void)
+{
+	if (!migrate_windows_pool)
+		return NULL;
+	return mempool_alloc(migrate_windows_pool, __GFP_NOWARN);
+}
+
+void migrate_offload_end(struct migrate_windows *w)
+{
+	if (w)
+		mempool_free(w, migrate_windows_pool);
+}
+
 /*
  * A list begins, of @nr_folios folios and as many bytes as @w says.  If the engine
  * does not want it, nobody wants to know how long it takes, and it is not
  * @needed for another reason, @w is not on.
+ *
+ * The engine is not held yet: what comes first may wait for memory, or a disk.
  */
 void migrate_windows_enter(struct migrate_windows *w,
 			   const struct list_head *from, bool hugetlb,
 			   unsigned int nr_folios, bool needed)
 {
-	enum migrate_offload_counter why;
+	enum migrate_offload_counter why = MO_ENGINE_FOLIOS;
+	struct migrate_engine *engine;
+	int idx;
 
 	w->traced = migrate_being_traced();
 	needed |= w->traced || migrate_measuring();
 	needed |= w->by_cpu && migrate_limit_is_fixed();
 
-	w->engine = migrate_engine_enter(w->reason, &w->srcu_idx);
-	if (w->engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {
+	engine = migrate_engine_enter(w->reason, &idx);
+	if (engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {
+		w->engine = engine;
+		w->engine_stats = migrate_engine_stats(engine);
+		w->paces = migrate_engine_paces(engine);
+		w->streams = migrate_engine_streams(engine);
 		why = migrate_windows_in_vain(w, NUMA_NO_NODE);
-		w->on = needed || why == MO_ENGINE_FOLIOS;
-		if (!w->on)
-			migrate_windows_count_unasked(w, from, hugetlb,
-						      nr_folios, why);
-		w->paces = migrate_engine_paces(w->engine);
-	} else {
-		migrate_engine_exit(w->srcu_idx);
-		w->engine = NULL;
-		w->on = needed;
 	}
+	migrate_engine_exit(idx);
+	w->on = needed || (w->engine && why == MO_ENGINE_FOLIOS);
 	if (w->engine && !w->on)
-		migrate_engine_exit(w->srcu_idx);
+		migrate_windows_count_unasked(w, from, hugetlb, nr_folios, why);
 	w->start_ns = ktime_get_ns();
 }
 
@@ -546,8 +559,8 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	 * A list that is longer than ever has to be in windows, whoever copies.
 	 * The last folio of a batch may go beyond the cap.
 	 */
-	migrate_windows_enter(w, from, false, nr_folios, w->total_bytes >
-			      2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE);
+	w->is_long = w->total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
+	migrate_windows_enter(w, from, false, nr_folios, w->is_long);
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST

@@ -150,10 +150,16 @@ struct migrate_part {
 struct migrate_engine;
 struct migrate_pages_stats;
 
-/* One call of migrate_pages_batch(), on whose stack this lives. */
+/*
+ * What one call of migrate_pages_batch() has out of reach.  migrate_pages() allocates
+ * it: the stack has to do for those who reclaim and compact in between.
+ */
 struct migrate_windows {
-	bool on;			/* all else is set only if it is */
+	bool on;
+	bool held;			/* the engine stays for us */
 	bool open;			/* the stream */
+	bool streams;			/* the engine can */
+	bool is_long;			/* the list: more than a batch of old */
 	bool leaving;			/* the engine is wanted to go */
 	bool declined;			/* the last window was */
 	bool by_cpu;			/* as that is sooner than the engine */
@@ -176,7 +182,8 @@ struct migrate_windows {
 
 	int nr_failed;
 	int srcu_idx;
-	struct migrate_engine *engine;	/* NULL: the CPU copies */
+	struct migrate_engine *engine;	/* NULL: the CPU copies.  Gone if not held */
+	struct migrate_offload_stats *engine_stats;	/* never gone */
 	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
 	struct migrate_copy_stream stream;
 	struct migrate_payers payers;
@@ -207,11 +214,9 @@ struct migrate_windows {
 	u64 copied_ns;			/* it was done with a part */
 };
 
-/* A stay in the section in which the active engine does not go. */
+/* A list that is on its way: who copies it, and since when. */
 struct migrate_offload_section {
-	bool entered;
 	bool by_cpu;			/* though an engine is active */
-	int srcu_idx;
 	int nr_before;			/* pages that the call had moved */
 	struct migrate_attempt attempt;
 };
@@ -227,9 +232,17 @@ struct migrate_wait {
 /* On while an engine is active, and while somebody measures. */
 DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 
-unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
+unsigned int __migrate_offload_begin(struct migrate_windows **w,
+				     struct migrate_offload_section *section,
 				     const struct list_head *from, int reason);
-void migrate_engine_exit(int idx);
+void migrate_offload_end(struct migrate_windows *w);
+struct folio *migrate_new_folio_nowait(new_folio_t get_new_folio,
+				       struct folio *src,
+				       unsigned long private);
+struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
+					  new_folio_t get_new_folio,
+					  struct folio *src,
+					  unsigned long private);
 unsigned int __migrate_offload_cluster(int nid, int order);
 unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most);
 void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from);
@@ -247,7 +260,8 @@ void __migrate_wait_end(const struct migrate_wait *wait);
 #define migrate_offload_on() false
 
 static inline unsigned int
-__migrate_offload_enter(struct migrate_offload_section *section,
+__migrate_offload_begin(struct migrate_windows **w,
+			struct migrate_offload_section *section,
 			const struct list_head *from, int reason)
 {
 	return MIGRATE_STOCK_BATCH_PAGES;
@@ -258,8 +272,23 @@ static inline void migrate_attempt_end(struct migrate_attempt *attempt,
 {
 }
 
-static inline void migrate_engine_exit(int idx)
+static inline void migrate_offload_end(struct migrate_windows *w)
 {
+}
+
+static inline struct folio *
+migrate_new_folio_nowait(new_folio_t get_new_folio, struct folio *src,
+			 unsigned long private)
+{
+	return get_new_folio(src, private);
+}
+
+static inline struct folio *
+__migrate_windows_new_folio(struct migrate_windows *w,
+			    new_folio_t get_new_folio, struct folio *src,
+			    unsigned long private)
+{
+	return NULL;
 }
 
 static inline unsigned int __migrate_offload_cluster(int nid, int order)
@@ -344,20 +373,21 @@ static inline int migrate_offload_move_unsafe(struct address_space *mapping,
 
 /*
  * How many pages may the next call of migrate_pages_batch() get, of those in @from?
- * So far @nr_succeeded were moved.
+ * @w is what it is to be given with them, and migrate_offload_end() in the end.  So
+ * far @nr_succeeded were moved.
  */
 static inline unsigned int
-migrate_offload_enter(struct migrate_offload_section *section,
+migrate_offload_begin(struct migrate_windows **w,
+		      struct migrate_offload_section *section,
 		      const struct list_head *from, int reason,
 		      int nr_succeeded)
 {
-	section->entered = false;
 	section->by_cpu = false;
 	section->attempt.choice = NULL;
 	if (!migrate_offload_on())
 		return MIGRATE_STOCK_BATCH_PAGES;
 	section->nr_before = nr_succeeded;
-	return __migrate_offload_enter(section, from, reason);
+	return __migrate_offload_begin(w, section, from, reason);
 }
 
 /* The list is through, and what could not be moved at once is left. */
@@ -367,13 +397,6 @@ static inline void migrate_offload_note(struct migrate_offload_section *section,
 	if (unlikely(section->attempt.choice))
 		migrate_attempt_end(&section->attempt,
 				    nr_succeeded - section->nr_before);
-}
-
-static inline void
-migrate_offload_leave(const struct migrate_offload_section *section)
-{
-	if (section->entered)
-		migrate_engine_exit(section->srcu_idx);
 }
 
 /* How many pages is compaction to isolate before it migrates them? */
@@ -386,14 +409,34 @@ static inline unsigned int migrate_offload_cluster(int nid, int order)
 
 /*
  * Whether a batch is worked through in windows is decided when it begins, and
- * stays so, whatever becomes of the static key meanwhile.
+ * stays so, whatever becomes of the static key meanwhile: else @w is NULL.
  */
 static inline bool migrate_windows_on(const struct migrate_windows *w)
 {
-	return IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) && unlikely(w->on);
+	return IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) && unlikely(w);
 }
 
-/* Before a folio is unmapped.  May move others, and wait until it is time. */
+/* Did migrate_pages_batch() get more than it ever gets without windows? */
+static inline bool migrate_windows_is_long(const struct migrate_windows *w)
+{
+	return migrate_windows_on(w) && w->is_long;
+}
+
+/* A destination for a folio that is not locked yet. */
+static inline struct folio *
+migrate_windows_new_folio(struct migrate_windows *w, new_folio_t get_new_folio,
+			  struct folio *src, unsigned long private)
+{
+	if (migrate_windows_on(w))
+		return __migrate_windows_new_folio(w, get_new_folio, src,
+						   private);
+	return get_new_folio(src, private);
+}
+
+/*
+ * Both folios are locked, and @folio is about to be unmapped.  May move others, and
+ * wait until it is time.
+ */
 static inline void migrate_windows_admit(struct migrate_windows *w,
 					 struct folio *folio)
 {
@@ -472,6 +515,7 @@ struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine);
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
 struct migrate_engine *migrate_engine_enter(int reason, int *idx);
+void migrate_engine_exit(int idx);
 int migrate_engine_copy(const struct migrate_engine *engine,
 			struct migrate_copy_batch *batch);
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
@@ -523,8 +567,13 @@ void migrate_part_move_range(struct migrate_windows *w,
 			     struct migrate_part *part,
 			     unsigned int from, unsigned int to);
 void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part);
+void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
+			      struct folio *dst);
 
 /* mm/migrate_offload_window.c */
+bool migrate_windows_hold(struct migrate_windows *w);
+void migrate_windows_release(struct migrate_windows *w);
+void migrate_windows_unmapping(struct migrate_windows *w);
 enum migrate_offload_counter
 migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
 void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
@@ -534,7 +583,8 @@ void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
 extern struct kobj_attribute migrate_batch_ptes_attr;
 
 /* mm/migrate_offload.c */
-int migrate_part_pool_init(void);
+struct migrate_windows *migrate_windows_alloc(void);
+int migrate_pools_init(void);
 struct migrate_part *migrate_part_alloc(void);
 void migrate_part_free(struct migrate_part *part);
 void migrate_part_init(struct migrate_part *part);
@@ -557,6 +607,9 @@ void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
 void migrate_windows_charge(struct migrate_windows *w);
 void migrate_windows_settle(struct migrate_windows *w);
+void migrate_windows_count_cpu(const struct migrate_windows *w,
+			       enum migrate_offload_counter why,
+			       unsigned int nr_folios, u64 bytes);
 void migrate_windows_count_over(const struct migrate_windows *w,
 				unsigned int nr_folios);
 void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
@@ -564,8 +617,6 @@ void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
 void migrate_trace_last(const struct migrate_windows *w);
 void migrate_trace_part(const struct migrate_windows *w,
 			const struct migrate_part *part);
-void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
-			      struct folio *dst);
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
 
 #endif /* _MM_MIGRATE_OFFLOAD_H */

@@ -249,29 +249,33 @@ static void migrate_offload_choose(struct migrate_offload_section *section,
 
 /*
  * How many pages may one call of migrate_pages_batch() get?  With windows any
- * number, as few of them are out of reach at once.  Enters the section in which
- * the engine stays, so that the batch finds things as they are now.
+ * number, as few of them are out of reach at once.  A call that gets them keeps them,
+ * whatever is switched off meanwhile.  Without memory for windows, or before there
+ * is a pool, all is as with no engine and nobody who measures.
  */
-unsigned int __migrate_offload_enter(struct migrate_offload_section *section,
+unsigned int __migrate_offload_begin(struct migrate_windows **w,
+				     struct migrate_offload_section *section,
 				     const struct list_head *from, int reason)
 {
+	unsigned int max_pages = MIGRATE_STOCK_BATCH_PAGES;
 	struct migrate_engine *engine;
+	int idx;
 
-	engine = migrate_engine_enter(reason, &section->srcu_idx);
-	if (!engine || !(READ_ONCE(migrate_offload_reasons) & BIT(reason)))
-		goto exit;
-	migrate_offload_choose(section, engine, from, reason);
-	/* In windows is only what the engine has, or what a limit was set for. */
-	if (section->by_cpu && !migrate_limit_is_fixed())
-		goto exit;
-	if (migrate_engine_wants(engine, NUMA_NO_NODE,
-				 MIGRATE_WINDOWS_LIST_PAGES << PAGE_SHIFT)) {
-		section->entered = true;
-		return MIGRATE_WINDOWS_LIST_PAGES;
+	if (!*w)
+		*w = migrate_windows_alloc();
+	if (!*w)
+		return max_pages;
+	engine = migrate_engine_enter(reason, &idx);
+	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(reason))) {
+		migrate_offload_choose(section, engine, from, reason);
+		/* In windows is only what the engine has, or what a limit is for. */
+		if ((!section->by_cpu || migrate_limit_is_fixed()) &&
+		    migrate_engine_wants(engine, NUMA_NO_NODE,
+					 MIGRATE_WINDOWS_LIST_PAGES << PAGE_SHIFT))
+			max_pages = MIGRATE_WINDOWS_LIST_PAGES;
 	}
-exit:
-	migrate_engine_exit(section->srcu_idx);
-	return MIGRATE_STOCK_BATCH_PAGES;
+	migrate_engine_exit(idx);
+	return max_pages;
 }
 
 static ssize_t engine_always_show(struct kobject *kobj,

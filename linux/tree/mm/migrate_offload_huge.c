@@ -32,9 +32,9 @@
  * - A destination that is held has a reference more.  It does not get back to the
  *   pool of hugetlb until that is dropped.
  *
- * The engine stays while a destination is allocated, as it does in a window.  That
- * is no longer than for a THP: a gigantic folio comes from the pool or not at all.
- * Before each folio is unmapped we ask whether somebody wants the engine to go.
+ * The engine is held from when it is given a folio until that one is moved, and the
+ * next one, if that was unmapped meanwhile.  It may go while a folio is locked, or a
+ * destination allocated, that waits for something.
  *
  * Of one alone, a limit in time cannot be kept by having fewer folios out of reach.
  * The engine is left out where the CPU is sooner: see mm/migrate_offload_choice.c.
@@ -70,13 +70,9 @@ static unsigned int migrate_huge_kind(struct folio *folio)
 /* The engine may go; what is left of the list is the CPU's. */
 static void migrate_huge_leave(struct migrate_windows *w)
 {
-	if (w->open)
-		migrate_engine_close(w->engine, &w->stream);
-	w->open = false;
-	if (w->engine) {
+	migrate_windows_release(w);
+	if (w->engine)
 		migrate_windows_settle(w);
-		migrate_engine_exit(w->srcu_idx);
-	}
 	w->engine = NULL;
 }
 
@@ -221,7 +217,9 @@ static void migrate_huge_offer(struct migrate_windows *w,
 	struct migrate_copy_batch *copy = &part->copy;
 	enum migrate_offload_counter why;
 
-	why = migrate_windows_in_vain(w, folio_nid(copy->pairs[0].dst));
+	why = MO_DECLINED_FOLIOS;
+	if (migrate_windows_hold(w))
+		why = migrate_windows_in_vain(w, folio_nid(copy->pairs[0].dst));
 	if (part->bytes > MIGRATE_HUGE_MAX_BYTES)
 		why = MO_DECLINED_FOLIOS;
 	if (why != MO_ENGINE_FOLIOS) {
@@ -418,8 +416,11 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	migrate_part_note_engine(part);
 	migrate_part_count(w, part);
 	migrate_trace_part(w, part);
-	if (w->engine && !huge->ahead.src)
+	/* The next one may have to wait for memory, or a lock. */
+	if (w->engine && !huge->ahead.src) {
+		migrate_windows_release(w);
 		migrate_windows_charge(w);
+	}
 }
 
 void __migrate_huge_finish(struct migrate_huge *huge)

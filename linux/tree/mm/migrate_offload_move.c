@@ -59,6 +59,9 @@ static void migrate_part_move(struct migrate_windows *w,
 	size_t bytes = folio_size(pair->src);
 	int rc;
 
+	/* A file system may wait for a disk: then the list has this one only. */
+	if (w->mode != MIGRATE_ASYNC)
+		migrate_windows_release(w);
 	cond_resched();
 	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
 	if (migrate_run_has(w->run, pair->src)) {
@@ -208,4 +211,44 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 			migrate_part_move(w, part, pair);
 	}
 	migrate_part_land(w, part);
+}
+
+/* One alone is: the engine is not asked. */
+static void migrate_windows_count_now(struct migrate_windows *w,
+				      struct folio *src)
+{
+	if (!w->engine)
+		return;
+	migrate_windows_count_cpu(w, MO_DECLINED_FOLIOS, 1, folio_size(src));
+	migrate_payers_add(&w->payers, src, false);
+}
+
+/* There is no memory for a window: a window of one, on the stack. */
+void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
+			      struct folio *dst)
+{
+	size_t bytes = folio_size(src);
+	LIST_HEAD(src_list);
+	LIST_HEAD(dst_list);
+	int pass, rc = -EAGAIN;
+	u64 unmapped_ns;
+
+	migrate_windows_count_now(w, src);
+	list_move_tail(&src->lru, &src_list);
+	list_add_tail(&dst->lru, &dst_list);
+	try_to_unmap_flush();
+	for (pass = 0; pass < w->nr_pass && rc == -EAGAIN; pass++) {
+		cond_resched();
+		rc = migrate_windows_move_folio(w, src, dst,
+						MIGRATE_CONTENT_SRC);
+	}
+	if (rc == -EAGAIN)
+		migrate_windows_undo_folio(w, src, dst);
+	migrate_run_finish(w->run);
+	migrate_offload_forget_reason(src);
+	migrate_windows_clock(w);
+	unmapped_ns = w->now_ns - w->unmap_ns;
+	migrate_offload_note_unmapped(w->reason, unmapped_ns);
+	if (unlikely(w->traced))
+		migrate_trace_folio(w, bytes, unmapped_ns, false, rc);
 }

@@ -438,7 +438,7 @@ static int __init add_reason_stats(struct kobject *parent)
 static int __init migrate_offload_init(void)
 {
 	struct kobject *root, *stats, *reasons;
-	int ret = migrate_part_pool_init();
+	int ret = migrate_pools_init();
 
 	if (ret)
 		return ret;

@@ -159,6 +159,35 @@ static void migrate_windows_wait(struct migrate_windows *w, u64 wait_ns)
 }
 
 /*
+ * Have the engine stay, if it is still the one that the list began with.  Whoever
+ * wants to switch it off waits for as long as it is held: so nothing but its own
+ * copies is waited for meanwhile.
+ */
+bool migrate_windows_hold(struct migrate_windows *w)
+{
+	if (w->held || !w->engine || w->leaving)
+		return w->held;
+	w->held = migrate_engine_enter(w->reason, &w->srcu_idx) == w->engine;
+	if (!w->held) {
+		migrate_engine_exit(w->srcu_idx);
+		w->leaving = true;
+	}
+	return w->held;
+}
+
+/* It has nothing to do for us, and may go. */
+void migrate_windows_release(struct migrate_windows *w)
+{
+	if (!w->held)
+		return;
+	if (w->open)
+		migrate_engine_close(w->engine, &w->stream);
+	w->open = false;
+	migrate_engine_exit(w->srcu_idx);
+	w->held = false;
+}
+
+/*
  * Have the engine start with a part.  Returns MO_ENGINE_FOLIOS if it did, else
  * why not.
  */
@@ -221,7 +250,9 @@ static void migrate_part_launch(struct migrate_windows *w,
 
 	part->flushed_ns = w->now_ns;
 	part->took.begun_ns = flushed_ns;
-	why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
+	why = MO_DECLINED_FOLIOS;
+	if (migrate_windows_hold(w))
+		why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
 	if (why != MO_ENGINE_FOLIOS) {
 		migrate_part_leave(w, part, why);
 	} else {
@@ -328,8 +359,7 @@ static void migrate_windows_divide(struct migrate_windows *w)
 	if (w->reason != MR_COMPACTION || !w->plan.streaming)
 		return;
 	/* Where the task copies itself, nothing is under way meanwhile. */
-	if (!w->paces || !migrate_engine_streams(w->engine) || w->by_cpu ||
-	    w->declined)
+	if (!w->paces || !w->streams || w->by_cpu || w->declined)
 		return;
 	nr = max(DIV_ROUND_UP(nr, w->plan.max_windows), MIGRATE_DIVIDED_FOLIOS);
 	w->plan.folios = min(w->plan.folios, nr);
@@ -384,6 +414,8 @@ static void migrate_windows_start(struct migrate_windows *w,
 		w->held_back = true;
 		migrate_windows_wait(w, min(hold_ns, backlog_ns));
 	}
+	if (w->leaving && list_empty(&w->flying))
+		migrate_windows_release(w);
 	migrate_windows_divide(w);
 
 	/* There is a free place: at most all of them but one are taken. */
@@ -446,6 +478,33 @@ static void migrate_windows_forget_admitted(struct migrate_windows *w)
 	w->admitted = NULL;
 }
 
+/* Move all that is unmapped.  When nothing is out of reach, the engine may go. */
+static void migrate_windows_drain(struct migrate_windows *w)
+{
+	migrate_windows_launch(w);
+	while (!list_empty(&w->flying))
+		migrate_windows_wait(w, U64_MAX);
+	migrate_windows_release(w);
+	migrate_windows_charge(w);
+}
+
+/* Waits for memory, if there is none at hand, with nothing out of reach. */
+struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
+					  new_folio_t get_new_folio,
+					  struct folio *src,
+					  unsigned long private)
+{
+	struct folio *dst;
+
+	if (w->fill_folios || !list_empty(&w->flying) || w->held) {
+		dst = migrate_new_folio_nowait(get_new_folio, src, private);
+		if (dst)
+			return dst;
+		migrate_windows_drain(w);
+	}
+	return get_new_folio(src, private);
+}
+
 /* Called before each folio is unmapped. */
 void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 {
@@ -485,6 +544,13 @@ unsigned int __migrate_windows_room(struct migrate_windows *w,
 		   MIGRATE_PART_MAX_PAIRS - w->part->nr_all);
 }
 
+/* Of a run: destinations were allocated for it since its first was admitted. */
+void migrate_windows_unmapping(struct migrate_windows *w)
+{
+	migrate_windows_clock(w);
+	w->unmap_ns = w->now_ns;
+}
+
 /* The folio that was admitted is unmapped, or one of those behind it. */
 void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 			   struct folio *dst)
@@ -508,24 +574,17 @@ int __migrate_windows_finish(struct migrate_windows *w)
 	struct migrate_part *part, *next;
 
 	migrate_windows_forget_admitted(w);
-	migrate_windows_launch(w);
-	while (!list_empty(&w->flying))
-		migrate_windows_wait(w, U64_MAX);
+	migrate_windows_drain(w);
 	/* One that was begun, and whose first folio was not to be had. */
 	list_for_each_entry_safe(part, next, &w->filling, node)
 		migrate_part_retire(w, part);
 	if (w->spare)
 		migrate_part_free(w->spare);
-	if (w->open)
-		migrate_engine_close(w->engine, &w->stream);
-	if (w->engine) {
+	if (w->engine)
 		migrate_windows_settle(w);
-		migrate_engine_exit(w->srcu_idx);
-	}
 	migrate_trace_last(w);
 	/* What is moved from now on is not ours. */
 	w->run->content = MIGRATE_CONTENT_SRC;
-	w->on = false;
 	return w->nr_failed;
 }
 

@@ -462,9 +462,11 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			   put_new_folio, private);
 	if (!run->nr)
 		return 0;
-	if (run->measured)
+	if (run->windows) {
+		migrate_windows_unmapping(run->windows);
 		for (i = 0; i < run->nr; i++)
 			migrate_offload_note_reason(run->src[i], run->reason);
+	}
 
 	/* One that is mapped has an anon_vma that stays while it is locked. */
 	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);

@@ -15,6 +15,8 @@
 #include "migrate_offload_rules.h"
 #include "migrate_ptes.h"
 
+struct migrate_windows;
+
 /* Where the content of a folio is when its turn to be moved comes. */
 enum migrate_content {
 	MIGRATE_CONTENT_SRC,	/* in the source: copy it, as ever */
@@ -39,7 +41,6 @@ enum migrate_content {
  */
 struct migrate_run {
 	bool on;
-	bool measured;			/* how long waits for these take */
 	unsigned int max_nr;		/* of the next run: 1 until one worked */
 	unsigned int nr_failed;		/* runs in a row that unmapped nothing */
 	unsigned int nr_spared;		/* folios that are not tried for that */
@@ -47,6 +48,7 @@ struct migrate_run {
 	enum migrate_reason reason;
 	unsigned int nr;
 	struct anon_vma *anon_vma;
+	struct migrate_windows *windows;	/* that these are for, or NULL */
 	struct folio *src[MIGRATE_RUN_MAX];	/* locked, as are those below */
 	struct folio *dst[MIGRATE_RUN_MAX];
 };
@@ -57,7 +59,7 @@ static inline void migrate_run_init(struct migrate_run *run,
 {
 	run->on = migrate_batch_ptes_on() && mode == MIGRATE_ASYNC &&
 		reason != MR_MEMORY_FAILURE;
-	run->measured = false;
+	run->windows = NULL;
 	run->max_nr = 1;
 	run->nr_failed = 0;
 	run->nr_spared = 0;

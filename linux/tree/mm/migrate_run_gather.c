@@ -31,7 +31,7 @@ void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 {
 	struct folio *dst = run->dst[nth];
 
-	if (run->measured)
+	if (run->windows)
 		migrate_offload_forget_reason(run->src[nth]);
 	folio_unlock(run->src[nth]);
 	folio_unlock(dst);

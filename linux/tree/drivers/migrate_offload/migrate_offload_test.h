@@ -32,6 +32,9 @@ void test_stream_create_files(struct dentry *dir);
 int test_stream_init(void);
 void test_stream_exit(void);
 
+/* A disk that does not answer. */
+void test_writeback_create_files(struct dentry *dir);
+
 /* Somebody who wants physical memory. */
 #ifdef CONFIG_CONTIG_ALLOC
 void test_contig_create_files(struct dentry *dir);

@@ -48,7 +48,8 @@
  *		its metadata.
  *
  * migrate_offload_test_contig.c has one more file, for somebody who wants physical
- * memory in one piece.
+ * memory in one piece, and migrate_offload_test_writeback.c one for a disk that does
+ * not answer.
  *
  * BYTE is written without the folio lock by intention: the point is what
  * happens to somebody who is not kept out by it.
@@ -510,6 +511,7 @@ static void test_create_files(void)
 	debugfs_create_file("grab", 0200, test_dir, NULL, &grab_fops);
 	debugfs_create_file("hold_bh", 0200, test_dir, NULL, &hold_bh_fops);
 	test_contig_create_files(test_dir);
+	test_writeback_create_files(test_dir);
 	if (stream)
 		test_stream_create_files(test_dir);
 }

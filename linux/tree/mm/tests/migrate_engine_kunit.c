@@ -264,6 +264,34 @@ static void mo_test_engine_for_reason(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, mo_named(MR_DAMON, "default"));
 }
 
+/* A list holds its engine when it has something for it, and no other one. */
+static void mo_test_hold_engine(struct kunit *test)
+{
+	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+
+	mo_require_no_engine(test);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->reason = MR_SYSCALL;
+	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_FALSE(test, w->leaving);
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	w->engine = engine_of(&migrate_cpu_engine_ops);
+	KUNIT_EXPECT_TRUE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_TRUE(test, migrate_windows_hold(w));
+	migrate_windows_release(w);
+	KUNIT_EXPECT_FALSE(test, w->held);
+	migrate_windows_release(w);
+	/* Nobody has to be waited for, and the list knows that it is gone. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_TRUE(test, w->leaving);
+	/* What comes after it is not what the list began with. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+}
+
 static int mo_test_copier(void *arg)
 {
 	struct migrate_copy_batch *batch = arg;
@@ -531,6 +559,7 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_parse_all),
 	KUNIT_CASE(mo_test_register),
 	KUNIT_CASE(mo_test_register_engine),
+	KUNIT_CASE(mo_test_hold_engine),
 	KUNIT_CASE(mo_test_engine_for_reason),
 	KUNIT_CASE(mo_test_wants),
 	KUNIT_CASE(mo_test_unregister_while_copying),

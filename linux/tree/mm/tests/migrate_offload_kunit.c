@@ -340,6 +340,28 @@ static void mo_test_copy_range(struct kunit *test)
 	migrate_part_free(part);
 }
 
+/* Before there is any room for windows, nothing is in windows. */
+static void mo_test_no_pool(struct kunit *test)
+{
+	mempool_t *pool = migrate_windows_pool;
+	struct migrate_offload_section section = {};
+	struct migrate_windows *w = NULL;
+	LIST_HEAD(none);
+
+	/* Else somebody else may need it just now. */
+	if (static_key_enabled(&migrate_offload_key))
+		kunit_skip(test, "an engine is active, or somebody measures");
+	migrate_windows_pool = NULL;
+	KUNIT_EXPECT_EQ(test, __migrate_offload_begin(&w, &section, &none, MR_SYSCALL),
+			MIGRATE_STOCK_BATCH_PAGES);
+	KUNIT_EXPECT_NULL(test, w);
+	migrate_windows_pool = pool;
+	KUNIT_EXPECT_EQ(test, __migrate_offload_begin(&w, &section, &none, MR_SYSCALL),
+			MIGRATE_STOCK_BATCH_PAGES);
+	KUNIT_EXPECT_NOT_NULL(test, w);
+	migrate_offload_end(w);
+}
+
 /* The clock of the task stands while it waits for a CPU, and never goes back. */
 static void mo_test_task_clock(struct kunit *test)
 {
@@ -390,6 +412,7 @@ static struct kunit_case migrate_offload_test_cases[] = {
 	KUNIT_CASE(mo_test_done_order),
 	KUNIT_CASE_PARAM(mo_test_split, mo_split_gen_params),
 	KUNIT_CASE(mo_test_copy_range),
+	KUNIT_CASE(mo_test_no_pool),
 	KUNIT_CASE(mo_test_task_clock),
 	{}
 };

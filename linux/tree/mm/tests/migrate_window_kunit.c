@@ -5,9 +5,11 @@
  */
 
 #include <kunit/test.h>
+#include <linux/percpu.h>
 #include <linux/sizes.h>
 
 #include "../migrate_offload_engine.h"
+#include "migrate_offload_kunit.h"
 
 /* More than any list has. */
 #define MO_ALL_FOLIOS 100000U
@@ -23,16 +25,8 @@ static const struct migrate_engine_ops mo_test_stream_ops = {
 	.submit = mo_test_stream_submit,
 };
 
-static const struct migrate_engine_ops mo_test_plain_ops = {
-	.version = 3,
-};
-
 static struct migrate_engine mo_test_stream_engine = {
 	.ops = &mo_test_stream_ops,
-};
-
-static struct migrate_engine mo_test_plain_engine = {
-	.ops = &mo_test_plain_ops,
 };
 
 /* A call of compaction with a block of 2 MiB, which one window could take. */
@@ -45,6 +39,7 @@ static struct migrate_windows *mo_test_windows(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, w->paces);
 	w->reason = MR_COMPACTION;
 	w->engine = &mo_test_stream_engine;
+	w->streams = true;
 	w->total_bytes = SZ_2M;
 	w->plan.folios = MO_ALL_FOLIOS;
 	w->plan.max_windows = 2;
@@ -104,7 +99,7 @@ static void mo_test_divide_not(struct kunit *test)
 		if (i == 2)
 			w->paces = NULL;
 		if (i == 3)
-			w->engine = &mo_test_plain_engine;
+			w->streams = false;
 		if (i == 4)
 			w->by_cpu = true;
 		if (i == 5)
@@ -115,7 +110,98 @@ static void mo_test_divide_not(struct kunit *test)
 	}
 }
 
+/* What is counted for a reason or for an engine. */
+static u64 mo_test_count(const struct migrate_offload_stats *stats,
+			 enum migrate_offload_counter what)
+{
+	u64 nr = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		nr += per_cpu_ptr(stats->counts, cpu)->nr[what];
+	return nr;
+}
+
+/* A folio for which there is no memory in any window counts as all others do. */
+static void mo_test_move_now(struct kunit *test)
+{
+	struct migrate_windows *w = mo_test_windows(test);
+	struct folio *src = mo_test_folio(test, 2);
+	struct migrate_offload_stats stats = {};
+	struct migrate_run run;
+	LIST_HEAD(ret_folios);
+
+	stats.counts = alloc_percpu(struct migrate_offload_counts);
+	KUNIT_ASSERT_TRUE(test, stats.counts);
+	w->engine_stats = &stats;
+	/* More than there is in it, which is known to mm/migrate.c. */
+	w->stats = kunit_kzalloc(test, 256, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->stats);
+	w->ret_folios = &ret_folios;
+	w->nr_pass = 1;
+	migrate_run_init(&run, MIGRATE_ASYNC, w->reason);
+	w->run = &run;
+	migrate_windows_clock(w);
+	migrate_windows_unmapping(w);
+
+	/* It cannot be moved, and comes back. */
+	folio_get(src);
+	migrate_windows_move_now(w, src, mo_test_folio(test, 2));
+	KUNIT_EXPECT_PTR_EQ(test, ret_folios.next, &src->lru);
+	KUNIT_EXPECT_EQ(test, w->nr_failed, 1);
+	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_CPU_FOLIOS), 1);
+	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_DECLINED_FOLIOS), 1);
+	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_CPU_BYTES),
+			4 * PAGE_SIZE);
+	migrate_payers_settle(&w->payers);
+	free_percpu(stats.counts);
+	list_del(&src->lru);
+	folio_put(src);
+	folio_put(src);
+}
+
+static struct folio *mo_test_new_folio(struct folio *src, unsigned long private)
+{
+	unsigned int *nr_calls = (unsigned int *)private;
+
+	(*nr_calls)++;
+	return NULL;
+}
+
+/* Whoever may wait for memory is told not to, for one call. */
+static void mo_test_nowait(struct kunit *test)
+{
+	struct migration_target_control mtc = {
+		.nid = NUMA_NO_NODE,
+		.gfp_mask = GFP_HIGHUSER_MOVABLE,
+		.reason = MR_SYSCALL,
+	};
+	struct folio *dst, *src = mo_test_folio(test, 0);
+	unsigned int nr_calls = 0;
+	gfp_t gfp;
+
+	dst = migrate_new_folio_nowait(alloc_migration_target, src,
+				       (unsigned long)&mtc);
+	KUNIT_EXPECT_NOT_NULL(test, dst);
+	KUNIT_EXPECT_FALSE(test, mtc.nowait);
+	if (dst)
+		folio_put(dst);
+	KUNIT_EXPECT_NULL(test,
+			  migrate_new_folio_nowait(mo_test_new_folio, src,
+						   (unsigned long)&nr_calls));
+	KUNIT_EXPECT_EQ(test, nr_calls, 1);
+
+	gfp = migration_target_gfp(GFP_TRANSHUGE, true);
+	KUNIT_EXPECT_FALSE(test, gfpflags_allow_blocking(gfp));
+	KUNIT_EXPECT_TRUE(test, gfp & __GFP_NOMEMALLOC);
+	gfp = migration_target_gfp(GFP_TRANSHUGE, false);
+	KUNIT_EXPECT_TRUE(test, gfp == GFP_TRANSHUGE);
+	mo_test_folio_free(src);
+}
+
 static struct kunit_case migrate_window_test_cases[] = {
+	KUNIT_CASE(mo_test_move_now),
+	KUNIT_CASE(mo_test_nowait),
 	KUNIT_CASE_PARAM(mo_test_divide, mo_divide_gen_params),
 	KUNIT_CASE(mo_test_divide_not),
 	{}
