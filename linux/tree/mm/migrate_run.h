@@ -10,6 +10,7 @@
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
+#include <linux/slab.h>
 
 #include "internal.h"
 #include "migrate_offload_rules.h"
@@ -49,8 +50,9 @@ struct migrate_run {
 	unsigned int nr;
 	struct anon_vma *anon_vma;
 	struct migrate_windows *windows;	/* that these are for, or NULL */
-	struct folio *src[MIGRATE_RUN_MAX];	/* locked, as are those below */
-	struct folio *dst[MIGRATE_RUN_MAX];
+	/* MIGRATE_RUN_MAX of each, from the first run of a list on. */
+	struct folio **src;		/* locked, as are those below */
+	struct folio **dst;
 };
 
 /* May waits for locks and memory come between?  Then there is no run. */
@@ -60,6 +62,7 @@ static inline void migrate_run_init(struct migrate_run *run,
 	run->on = migrate_batch_ptes_on() && mode == MIGRATE_ASYNC &&
 		reason != MR_MEMORY_FAILURE;
 	run->windows = NULL;
+	run->src = NULL;
 	run->max_nr = 1;
 	run->nr_failed = 0;
 	run->nr_spared = 0;
@@ -193,6 +196,12 @@ static inline bool migrate_run_has(const struct migrate_run *run,
 				   const struct folio *src)
 {
 	return run->nr && run->src[run->nr - 1] == src;
+}
+
+/* There will be no more runs. */
+static inline void migrate_run_exit(struct migrate_run *run)
+{
+	kfree(run->src);
 }
 
 /* Map what is in it, and let go of it. */

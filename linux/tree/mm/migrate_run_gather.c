@@ -10,6 +10,7 @@
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "internal.h"
@@ -141,6 +142,25 @@ static void migrate_run_alloc(struct migrate_run *run,
 }
 
 /*
+ * Make room for the folios of a run.  Not on the stack: the ordinary way reclaims and
+ * compacts beneath the same function.  Without memory there are no runs.
+ */
+static bool migrate_run_make_room(struct migrate_run *run)
+{
+	if (likely(run->src))
+		return true;
+	run->src = kmalloc_array(2 * MIGRATE_RUN_MAX, sizeof(*run->src),
+				 GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN);
+	if (!run->src) {
+		run->on = false;
+		run->nr = 0;
+		return false;
+	}
+	run->dst = run->src + MIGRATE_RUN_MAX;
+	return true;
+}
+
+/*
  * Lock up to @max_nr folios of one anon_vma that are next in the list, beginning
  * with @first, and as many new ones to move them to.
  *
@@ -153,6 +173,8 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
 			unsigned long private)
 {
+	if (!migrate_run_make_room(run))
+		return;
 	migrate_run_lock(run, from, first, min(max_nr, run->max_nr));
 	if (!run->nr)
 		return;

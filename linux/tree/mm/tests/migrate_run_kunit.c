@@ -172,6 +172,9 @@ static void mo_test_awaited(struct kunit *test)
 	folios = kunit_kcalloc(test, MIGRATE_RUN_MAX, sizeof(*folios), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, run);
 	KUNIT_ASSERT_NOT_NULL(test, folios);
+	run->src = kunit_kcalloc(test, MIGRATE_RUN_MAX, sizeof(*run->src),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, run->src);
 	for (i = 0; i < MIGRATE_RUN_MAX; i++)
 		run->src[i] = &folios[i];
 
@@ -249,6 +252,7 @@ static void mo_test_probe(struct kunit *test)
 	migrate_run_note_failed(run, MIGRATE_RUN_MAX - 1);
 	KUNIT_EXPECT_EQ(test, mo_gather(run, &from), 1);
 	KUNIT_EXPECT_EQ(test, mo_nr_allocated, 1);
+	migrate_run_exit(run);
 }
 
 static struct kunit_case migrate_run_test_cases[] = {
