@@ -305,7 +305,8 @@ migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid)
 		return MO_TOO_SLOW_FOLIOS;
 	/* Once it has begun it is up to @submit. */
 	if (!w->open &&
-	    !migrate_engine_wants(w->engine, dst_nid, w->total_bytes))
+	    !migrate_engine_wants(w->engine, dst_nid,
+				  min_t(u64, w->total_bytes, SIZE_MAX)))
 		return MO_DECLINED_FOLIOS;
 	return MO_ENGINE_FOLIOS;
 }

@@ -188,7 +188,7 @@ struct migrate_windows {
 	struct migrate_copy_stream stream;
 	struct migrate_payers payers;
 	struct migrate_plan plan;	/* for the window that is being filled */
-	size_t total_bytes;
+	u64 total_bytes;		/* hugetlb alone may have more than 4 GiB */
 
 	struct list_head filling;	/* parts that are not flushed yet */
 	struct list_head flying;	/* parts that are */

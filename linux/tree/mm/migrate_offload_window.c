@@ -205,7 +205,7 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 		w->stream.reason = w->reason;
 		w->stream.mode = w->mode;
 		w->stream.dst_nid = copy->dst_nid;
-		w->stream.bytes = w->total_bytes;
+		w->stream.bytes = min_t(u64, w->total_bytes, SIZE_MAX);
 		w->stream.task = current;
 		rc = migrate_engine_open(w->engine, &w->stream);
 		w->open = !rc;
