@@ -18,8 +18,8 @@
 
 #include "notifier_test.h"
 
-/* A page table's entry may be cleared for a moment while its lock is held. */
-#define NOTIFIER_STALE_TRIES	2000
+/* TLBs are flushed by then. */
+#define NOTIFIER_STALE_TRIES	1000
 
 static unsigned int notifier_gup_flags(const struct notifier_watch *w)
 {
@@ -48,7 +48,7 @@ static void notifier_look(struct notifier_watch *w, unsigned long nth,
 	kunmap_local(words);
 	if (found && found != last) {
 		notifier_count(NOTIFIER_LOST, 1);
-		pr_info("%lx: %llu was written last, and %llu is there\n",
+		pr_info_ratelimited("%lx: %llu was written last, and %llu is there\n",
 			notifier_addr(w, nth), last, found);
 	}
 	w->pages[nth].last = 0;
@@ -116,44 +116,54 @@ static bool notifier_access(struct notifier_watch *w, unsigned long nth)
 	return true;
 }
 
-/* Does the page table have what the shadow has?  Without any lock of its own. */
-static bool notifier_agrees(struct notifier_watch *w, unsigned long nth)
+/*
+ * Does the page table have what the shadow has?  Looks with the lock of the page
+ * table held, as others may clear an entry for a moment under it.  An entry that was
+ * dropped meanwhile says nothing.
+ */
+static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
+			    struct page **found)
 {
+	unsigned int flags = notifier_gup_flags(w) | FOLL_NOFAULT;
 	struct page *page;
-	bool same = true;
+	u32 nr_drops;
+	bool same;
 
 	spin_lock(&w->lock);
-	if (w->pages[nth].page) {
-		same = get_user_pages_fast_only(notifier_addr(w, nth), 1,
-						notifier_gup_flags(w),
-						&page) == 1;
-		if (same) {
-			same = page == w->pages[nth].page;
-			put_page(page);
-		}
-	}
+	page = w->pages[nth].page;
+	nr_drops = w->pages[nth].nr_drops;
+	spin_unlock(&w->lock);
+	if (!page)
+		return true;
+
+	if (get_user_pages_fast(notifier_addr(w, nth), 1, flags, found) == 1)
+		put_page(*found);
+	else
+		*found = NULL;
+	spin_lock(&w->lock);
+	same = *found == page || nr_drops != w->pages[nth].nr_drops;
 	spin_unlock(&w->lock);
 	return same;
 }
 
 /*
- * An entry that stays in the shadow, and stays wrong, is one that nobody asked to
- * drop.  For a moment it may be wrong: others change the entry's accessed bit, or
- * as a TLB's it is about to be flushed.
+ * By ranges, an entry is dropped before the page table changes.  A TLB is flushed
+ * soon after that: then an entry is wrong if it stays so.
  */
 static void notifier_check(struct notifier_watch *w, unsigned long nth)
 {
-	unsigned int tries;
+	unsigned int tries = w->as_tlb ? NOTIFIER_STALE_TRIES : 1;
+	struct page *found;
 
-	for (tries = 0; tries < NOTIFIER_STALE_TRIES; tries++) {
-		if (notifier_agrees(w, nth))
+	for (; tries; tries--) {
+		if (notifier_agrees(w, nth, &found))
 			return;
-		if (tries > 100)
+		if (w->as_tlb)
 			usleep_range(500, 1000);
-		else
-			cond_resched();
 	}
 	notifier_count(NOTIFIER_STALE, 1);
+	pr_info_ratelimited("%lx: the page table has page %lx, and the shadow another one\n",
+		notifier_addr(w, nth), found ? page_to_pfn(found) : 0);
 }
 
 static void notifier_round(struct notifier_watch *w, bool check)
@@ -177,11 +187,7 @@ static void notifier_final(struct notifier_watch *w)
 	unsigned long i;
 
 	for (i = 0; i < w->nr_pages; i++) {
-		if (!notifier_agrees(w, i)) {
-			usleep_range(1000, 2000);
-			if (!notifier_agrees(w, i))
-				notifier_count(NOTIFIER_STALE, 1);
-		}
+		notifier_check(w, i);
 		spin_lock(&w->lock);
 		w->pages[i].page = NULL;
 		spin_unlock(&w->lock);
