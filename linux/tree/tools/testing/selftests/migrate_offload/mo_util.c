@@ -415,16 +415,11 @@ __u64 mo_seed(void)
 	return seed;
 }
 
-const char *mo_cannot_run(void)
+const char *mo_find_nodes(void)
 {
 	unsigned int nr = 0, first, last;
 	char list[256], *rest = list;
 	int len;
-
-	if (geteuid())
-		return "needs root";
-	if (!mo_exists(PATH_OFFLOAD "engine"))
-		return "this kernel has no batch copy";
 
 	/* A list of ranges, such as 0-1,4. */
 	mo_read("/sys/devices/system/node/has_memory", list, sizeof(list));
@@ -438,4 +433,13 @@ const char *mo_cannot_run(void)
 		rest += *rest == ',';
 	}
 	return nr < 2 ? "needs two nodes with memory" : NULL;
+}
+
+const char *mo_cannot_run(void)
+{
+	if (geteuid())
+		return "needs root";
+	if (!mo_exists(PATH_OFFLOAD "engine"))
+		return "this kernel has no batch copy";
+	return mo_find_nodes();
 }

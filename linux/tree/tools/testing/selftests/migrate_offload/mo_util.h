@@ -45,6 +45,8 @@ const char *mo_cannot_run(void);
 
 /* The two nodes that memory moves between. */
 extern int mo_nodes[2];
+/* Find them.  NULL, or why not.  mo_cannot_run() does it, too. */
+const char *mo_find_nodes(void);
 
 bool mo_exists(const char *path);
 void mo_read(const char *path, char *buf, size_t size);
