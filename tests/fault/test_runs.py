@@ -28,6 +28,16 @@ _CASES = {
     "moved": (False, False),
     "unmapped": (False, False),
     "ended": (False, False),
+    "hints": (False, False),
+    "executed": (False, False),
+    "arguments": (False, False),
+    "uffd_moved": (False, False),
+    "merged": (False, False),
+    "collapsed": (False, False),
+    "in_turn": (False, False),
+    "large_pinned": (True, False),
+    "large_poisoned": (True, False),
+    "large_stale": (True, False),
 }
 
 _RIGHT = [

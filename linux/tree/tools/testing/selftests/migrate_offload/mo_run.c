@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,14 +128,14 @@ static void *act_in_flight(void *arg)
 
 static void move_all(const struct mo_area *area, pid_t pid)
 {
-	size_t i, nr = area->bytes / SZ_4K;
+	size_t i, nr = area->bytes / area->step;
 	void **pages = malloc(nr * sizeof(*pages));
 	int *nodes = malloc(2 * nr * sizeof(*nodes));
 
 	if (!pages || !nodes)
 		mo_die("no memory");
 	for (i = 0; i < nr; i++) {
-		pages[i] = area->mem + mo_nth(area, i) * SZ_4K;
+		pages[i] = area->mem + mo_nth(area, i) * area->step;
 		nodes[i] = mo_nodes[1];
 	}
 	if (syscall(SYS_move_pages, pid, nr, pages, nodes, nodes + nr,
@@ -159,6 +160,32 @@ void mo_run_move(struct mo_area *area, pid_t pid,
 	mo_select("none");
 }
 
+void mo_run_keep_some(struct mo_area *area, size_t turn)
+{
+	size_t i;
+
+	for (i = 0; i < area->bytes / SZ_4K; i++) {
+		char *page = area->mem + i * SZ_4K;
+		char *shadow = (char *)area->shadow + i * SZ_4K;
+
+		if (i / 3 % 2 == turn)
+			continue;
+		if (madvise(page, SZ_4K, MADV_DONTNEED))
+			mo_die("madvise: %m");
+		memset(shadow, 0, SZ_4K);
+	}
+}
+
+void mo_run_own_some(struct mo_area *area, size_t turn)
+{
+	size_t i;
+
+	for (i = 0; i < area->bytes; i += SZ_4K)
+		if (i / SZ_4K / 3 % 2 == turn)
+			__atomic_store_n(area->mem + i, area->mem[i],
+					 __ATOMIC_RELAXED);
+}
+
 /* What it maps may be wrong in a way that it must not even be unmapped. */
 static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 {
@@ -172,6 +199,15 @@ static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 			memcpy(area->mem, area->shadow, area->bytes);
 		} else if (question == KIN_CHECKS) {
 			answer = mo_verdict(area);
+		} else if (question == KIN_KEEPS) {
+			mo_run_keep_some(area, 1);
+		} else if (question == KIN_OWNS) {
+			mo_run_own_some(area, 1);
+		} else if (question == KIN_EXECS) {
+			/* Its parent sees that it has gone through with it. */
+			fcntl(to, F_SETFD, FD_CLOEXEC);
+			execlp("sleep", "sleep", "3600", NULL);
+			_exit(1);
 		} else {
 			_exit(0);
 		}
@@ -211,6 +247,14 @@ int mo_kin_ask(const struct mo_kin *kin, enum mo_kin_question question)
 	if (write(kin->to, &byte, 1) != 1 || read(kin->from, &byte, 1) != 1)
 		mo_die("the child does not answer");
 	return byte;
+}
+
+void mo_kin_exec(const struct mo_kin *kin)
+{
+	char byte = KIN_EXECS;
+
+	if (write(kin->to, &byte, 1) != 1 || read(kin->from, &byte, 1))
+		mo_die("the child does not run another program");
 }
 
 void mo_kin_end(struct mo_kin *kin)

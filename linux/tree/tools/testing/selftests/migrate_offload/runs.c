@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What migrating small pages in runs, without a walk of the reverse mapping, has
- * to look at, one by one.
+ * to look at, one by one; and large folios in one step.
  *
  * Each is arranged as in hazards.c: with all rules, when all must be right, and
  * with its own rule switched off, when damage must show.  That it does also says
@@ -135,6 +135,24 @@ static void fork_in_flight(struct mo_area *area)
 	mo_kin_start(&pinned_kin, area);
 }
 
+int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
+			 size_t nth)
+{
+	char *page = area->mem + nth * SZ_4K;
+	int fd = memfd_create("device", 0);
+
+	/* Of a page that is shared this makes a copy. */
+	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
+	mo_expect_byte(area, nth, 0xa5);
+	if (fd < 0 || pwrite(fd, area->shadow + nth * SZ_4K / sizeof(__u64),
+			     SZ_4K, 0) != SZ_4K)
+		mo_die("cannot write to a memfd: %m");
+	if (mo_uring_rw(ring, false, fd, page, SZ_4K, 0) != SZ_4K)
+		mo_die("cannot read into a page that is pinned");
+	close(fd);
+	return mo_verdict(area);
+}
+
 /*
  * A page that a device writes to.  If there was a migration entry in its place,
  * fork() could not see that it is pinned, and would share it.  Then the parent
@@ -144,7 +162,7 @@ static int run_pinned(void)
 {
 	struct mo_uring *ring;
 	struct mo_area area;
-	int fd, result;
+	int result;
 	char *page;
 
 	mo_run_map(&area, RUN_PAGES);
@@ -158,15 +176,7 @@ static int run_pinned(void)
 	if (mo_elsewhere(&area, mo_nodes[1]) != 1)
 		mo_die("not just the page that is pinned stayed");
 
-	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
-	mo_expect_byte(&area, PINNED_PAGE, 0xa5);
-	fd = memfd_create("device", 0);
-	if (fd < 0 || pwrite(fd, area.shadow + PINNED_PAGE * SZ_4K / sizeof(__u64),
-			     SZ_4K, 0) != SZ_4K)
-		mo_die("cannot write to a memfd: %m");
-	if (mo_uring_rw(ring, false, fd, page, SZ_4K, 0) != SZ_4K)
-		mo_die("cannot read into a page that is pinned");
-	result = mo_verdict(&area);
+	result = mo_run_device_writes(&area, ring, PINNED_PAGE);
 	if (!result)
 		result = mo_kin_ask(&pinned_kin, KIN_CHECKS);
 	mo_kin_end(&pinned_kin);
@@ -311,10 +321,23 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "moved", .run = mo_run_moved },
 	{ .name = "unmapped", .run = mo_run_unmapped },
 	{ .name = "ended", .run = mo_run_ended },
+	{ .name = "hints", .run = mo_run_hints },
+	{ .name = "executed", .run = mo_run_executed },
+	{ .name = "arguments", .run = mo_run_arguments },
+	{ .name = "uffd_moved", .run = mo_run_uffd_moved },
+	{ .name = "merged", .run = mo_run_merged },
+	{ .name = "collapsed", .run = mo_run_collapsed },
+	{ .name = "in_turn", .run = mo_run_in_turn },
+	{ .name = "large_pinned", .rule = "ptes_pin", .run = mo_large_pinned },
+	{ .name = "large_poisoned", .rule = "ptes_poison",
+	  .run = mo_large_poisoned },
+	{ .name = "large_stale", .rule = "ptes_flush", .run = mo_large_stale_tlb },
 };
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[1], MO_RUN_EXEC_CHECK))
+		return mo_run_exec_check(argc, argv);
 	return mo_hazards_main(hazards, ARRAY_SIZE(hazards), mo_run_cannot,
 			       argc, argv);
 }

@@ -218,7 +218,7 @@ static int verdict_of_lost(size_t lost)
  * A CPU that has an entry in its TLB writes to the page that was left.  When
  * another process runs there for a moment its TLB may be flushed: try again.
  */
-int mo_run_stale_tlb(void)
+static int stale_tlb(size_t folio_bytes)
 {
 	struct mo_area area;
 	size_t lost = 0;
@@ -228,11 +228,25 @@ int mo_run_stale_tlb(void)
 		return mo_skip("there is one CPU only");
 	pin_to_cpu(0);
 	for (tries = 0; tries < 5 && !lost; tries++) {
-		mo_run_map(&area, RUN_PAGES);
+		if (folio_bytes == SZ_4K)
+			mo_run_map(&area, RUN_PAGES);
+		else
+			mo_map_anon(&area, RUN_PAGES * SZ_4K, folio_bytes);
 		lost = count_lost(&area, 0, RUN_PAGES - 1, stop_writer);
 		mo_unmap(&area);
 	}
 	return verdict_of_lost(lost);
+}
+
+int mo_run_stale_tlb(void)
+{
+	return stale_tlb(SZ_4K);
+}
+
+/* The same of large folios that are mapped by single entries. */
+int mo_large_stale_tlb(void)
+{
+	return stale_tlb(16 * SZ_4K);
 }
 
 /* A thread that is in the middle of a zap nearly always, but never in one for long. */
