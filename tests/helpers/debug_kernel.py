@@ -65,6 +65,7 @@ _SIDE_BY_SIDE = {
     "cgroup": "./cgroup",
     # All rules are kept: this kernel is to be well in the end.
     "runs": "./runs -k",
+    "notify": "./notify -k",
 }
 
 # Of all selftests those that do not count on whole folios: where there is no memory
