@@ -16,7 +16,7 @@ from pageferry.kernel.build import BuildRequest, build_kernel
 
 _RESULTS = {
     *(f"torture {engine}" for engine in ("none", "cpu", "mtcopy", "test")),
-    *("counters", "memory"),
+    *("devices", "hints", "counters", "memory"),
 }
 # None of them may be left out because something was not there.
 _OPERATIONS = (
@@ -34,8 +34,9 @@ def _passes(text: str) -> None:
     said = " ".join(ends)
     for name in _OPERATIONS:
         assert any(f" {name} {n}" in said for n in range(1, 10)), name
-    for lacking in ("no userfaultfd", "no io_uring", "no /dev/ram0"):
-        assert lacking not in text
+    for lacking in ("userfaultfd", "io_uring", "/dev/ram0", "migrate_notifier_test"):
+        assert f"no {lacking}" not in text
+    assert "no NUMA balancing" not in text
 
 
 @pytest.mark.vm

@@ -21,6 +21,11 @@
 #define NR_SLOT_PAGES (NR_SLOTS * SLOT_PAGES)
 /* The last of them are of folios of 64K, where the kernel has them. */
 #define FIRST_LARGE_SLOT (NR_SLOTS - NR_SLOTS / 4)
+/* A device writes to these, of both kinds, and reads all others. */
+#define FIRST_DEVICE_SLOT (FIRST_LARGE_SLOT - NR_SLOTS / 8)
+#define LAST_DEVICE_SLOT (FIRST_LARGE_SLOT + NR_SLOTS / 8 - 1)
+/* To one word of each page, the last, which is no content of the page. */
+#define DEVICE_WORD (SZ_4K / sizeof(__u64) - 1)
 #define NR_WORKERS 4
 #define NR_OPS_MAX 32
 
@@ -45,6 +50,7 @@ struct slot {
 	pthread_mutex_t lock;
 	char *mem;
 	bool large;
+	bool device;		/* a device writes here, too */
 	/* Says what each page contains; 0: nothing but zeroes. */
 	__u64 version[SLOT_PAGES];
 	/* Writes that a userfaultfd has seen, since it was asked to. */
@@ -67,6 +73,7 @@ struct worker {
 struct torture_op {
 	const char *name;
 	void (*run)(struct worker *w, struct slot *s);
+	bool whole_pages;	/* writes to the device's word, or watches it */
 };
 
 /* torture_ops.c: what programs do to memory, and know of it afterwards */

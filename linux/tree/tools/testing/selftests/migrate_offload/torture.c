@@ -10,7 +10,10 @@
  * process, which knows what its memory should contain.  Two threads of this one, or
  * --movers, move it by move_pages(2), in order and out of order, and by
  * migrate_pages(2).  Another one has processes of which the kernel kills one after
- * the other for want of memory, while their memory moves.
+ * the other for want of memory, while their memory moves.  NUMA balancing makes
+ * hints of page table entries all the time.  Two devices use the memory through
+ * shadows of the page table, with an mmu_notifier: one reads all of it, the other one
+ * writes to a part.
  *
  * Lines that start with # say how it goes.
  */
@@ -33,6 +36,8 @@
 #include "../kselftest.h"
 #include "mo_area.h"
 #include "mo_campaign.h"
+#include "mo_notify.h"
+#include "mo_numa.h"
 #include "mo_pressure.h"
 #include "mo_torture.h"
 
@@ -51,6 +56,9 @@
 /* What is freed late has to be freed by then. */
 #define SETTLE_TRIES 100
 #define SETTLE_US 100000
+/* Devices that never rest would have no page stay swapped out. */
+#define DEVICE_REST_US 20000
+#define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
 
 struct torture_shared *shared;
 
@@ -225,6 +233,35 @@ static void report_progress(const char *engine, time_t begin)
 	fflush(stdout);
 }
 
+/* Files that have a device each as long as they are open; -1: there are none. */
+static int devices[2] = { -1, -1 };
+
+static void start_devices(void)
+{
+	char *mem = (char *)atomic_load(&shared->mem);
+
+	if (!mo_exists(PATH_NOTIFY))
+		return;
+	mo_write_number(PATH_NOTIFY "rest_us", DEVICE_REST_US);
+	devices[0] = mo_notify_watch(victim, mem, NR_SLOT_PAGES * SZ_4K,
+				     MO_NO_WORD);
+	devices[1] = mo_notify_watch(victim,
+				     mem + FIRST_DEVICE_SLOT * SLOT_BYTES,
+				     (LAST_DEVICE_SLOT + 1 - FIRST_DEVICE_SLOT) *
+				     SLOT_BYTES, DEVICE_WORD);
+}
+
+static void end_devices(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(devices); i++) {
+		if (devices[i] >= 0)
+			close(devices[i]);
+		devices[i] = -1;
+	}
+}
+
 /* Until the time is over, or the process is gone.  Returns its exit status. */
 static int watch(const char *engine, unsigned int for_s)
 {
@@ -242,6 +279,8 @@ static int watch(const char *engine, unsigned int for_s)
 			reported = now_s();
 		}
 	}
+	/* The last look at what they have written, while it is there. */
+	end_devices();
 	atomic_store(&shared->stop, true);
 	if (victim && waitpid(victim, &status, 0) != victim)
 		mo_die("cannot wait: %m");
@@ -293,6 +332,7 @@ static bool run_engine(const char *engine, unsigned int for_s)
 
 	memset(shared, 0, sizeof(*shared));
 	start_victim(mo_mix(seed, 0));
+	start_devices();
 	for (i = 0; i <= nr_movers; i++) {
 		movers[i].dice.seed = mo_mix(seed, 1000 + i);
 		if (pthread_create(&threads[i], NULL,
@@ -379,6 +419,53 @@ static bool counters_right(long long nr_mlock)
 	return nothing_left(true);
 }
 
+static struct mo_notify notified;
+static long long hint_faults;
+static char scan_saved[MO_SCAN_SETTINGS][MO_SETTING_BYTES];
+
+/* Those who come with the torture: devices, and NUMA balancing. */
+static void prepare_company(void)
+{
+	if (mo_notify_load())
+		mo_notify_read(&notified);
+	else
+		printf("# no migrate_notifier_test\n");
+	if (!mo_exists(PATH_BALANCING)) {
+		printf("# no NUMA balancing\n");
+		return;
+	}
+	hint_faults = mo_vm_counter("numa_hint_faults");
+	mo_scan_at_once(scan_saved);
+	mo_write(PATH_BALANCING, "1");
+}
+
+static bool devices_right(void)
+{
+	struct mo_notify now;
+
+	if (!mo_exists(PATH_NOTIFY))
+		return true;
+	mo_notify_read(&now);
+	printf("# devices: %lld ranges, %lld entries dropped, %lld filled, used %lld times\n",
+	       now.ranges - notified.ranges, now.dropped - notified.dropped,
+	       now.filled - notified.filled, now.accesses - notified.accesses);
+	return !mo_notify_failures(&notified) &&
+		now.dropped > notified.dropped;
+}
+
+static bool hints_right(void)
+{
+	long long nr;
+
+	if (!mo_exists(PATH_BALANCING))
+		return true;
+	mo_write(PATH_BALANCING, "0");
+	mo_scan_restore(scan_saved);
+	nr = mo_vm_counter("numa_hint_faults") - hint_faults;
+	printf("# hints: %lld\n", nr);
+	return nr;
+}
+
 static void prepare_groups(void)
 {
 	mkdir(CGROUPS, 0700);
@@ -410,13 +497,14 @@ static int run_all(void)
 	for (engine = list; *engine; engine++)
 		nr += *engine == ',';
 	ksft_print_header();
-	ksft_set_plan(nr + 2);
+	ksft_set_plan(nr + 4);
 	printf("# seed %llu\n", seed);
 	prepare_groups();
 	why_not = mo_swap_on();
 	if (why_not)
 		mo_die("%s", why_not);
 	mo_write(PATH_THP "hugepages-64kB/enabled", "madvise");
+	prepare_company();
 	leaks_prepare();
 	leaks_before(&before);
 	nr_mlock = stat_of("/proc/vmstat", "nr_mlock");
@@ -431,6 +519,8 @@ static int run_all(void)
 	}
 	if (broken_rule)
 		mo_write(PATH_DEBUG "break_rules", "none");
+	ksft_test_result(devices_right(), "devices\n");
+	ksft_test_result(hints_right(), "hints\n");
 	/* CPUs keep some of what was swapped at hand, and it is charged till then. */
 	mo_swap_off();
 	ksft_test_result(counters_right(nr_mlock), "counters\n");

@@ -26,7 +26,8 @@
 #include "../kselftest.h"
 #include "mo_torture.h"
 
-#define PAGE_WORDS (SZ_4K / sizeof(__u64))
+/* That have a content. */
+#define PAGE_WORDS DEVICE_WORD
 /* What a pipe holds. */
 #define PIPE_PAGES 16
 #define MPOL_DEFAULT 0
@@ -330,10 +331,11 @@ static void op_uffd_missing(struct worker *w, struct slot *s)
 
 	if (torture_uffd() < 0)
 		return;
-	uffd_register(s, UFFDIO_REGISTER_MODE_MISSING);
-	advise(s, MADV_DONTNEED);
+	/* Before anything is asked for: a device may ask for it first. */
 	for (i = 0; i < SLOT_PAGES; i++)
 		s->version[i] = new_version(w);
+	uffd_register(s, UFFDIO_REGISTER_MODE_MISSING);
+	advise(s, MADV_DONTNEED);
 	check_slot("uffd missing", s);
 	rest(w);
 	check_slot("uffd missing, again", s);
@@ -524,25 +526,25 @@ static void op_mbind(struct worker *w, struct slot *s)
 }
 
 const struct torture_op torture_ops[] = {
-	{ "write", op_write },
-	{ "words", op_words },
-	{ "fork", op_fork },
-	{ "mprotect", op_mprotect },
-	{ "mremap", op_mremap },
-	{ "munmap", op_munmap },
-	{ "dontneed", op_dontneed },
-	{ "free", op_free },
-	{ "cold", op_cold },
-	{ "pageout", op_pageout },
-	{ "uffd-missing", op_uffd_missing },
-	{ "uffd-wp", op_uffd_wp },
-	{ "mlock", op_mlock },
-	{ "vmsplice", op_vmsplice },
-	{ "direct", op_direct },
-	{ "io_uring", op_uring },
-	{ "ptrace", op_ptrace },
-	{ "proc-mem", op_proc_mem },
-	{ "mbind", op_mbind },
+	{ .name = "write", .run = op_write },
+	{ .name = "words", .run = op_words },
+	{ .name = "fork", .run = op_fork },
+	{ .name = "mprotect", .run = op_mprotect },
+	{ .name = "mremap", .run = op_mremap },
+	{ .name = "munmap", .run = op_munmap },
+	{ .name = "dontneed", .run = op_dontneed },
+	{ .name = "free", .run = op_free },
+	{ .name = "cold", .run = op_cold },
+	{ .name = "pageout", .run = op_pageout },
+	{ .name = "uffd-missing", .run = op_uffd_missing, .whole_pages = true },
+	{ .name = "uffd-wp", .run = op_uffd_wp, .whole_pages = true },
+	{ .name = "mlock", .run = op_mlock },
+	{ .name = "vmsplice", .run = op_vmsplice },
+	{ .name = "direct", .run = op_direct, .whole_pages = true },
+	{ .name = "io_uring", .run = op_uring, .whole_pages = true },
+	{ .name = "ptrace", .run = op_ptrace },
+	{ .name = "proc-mem", .run = op_proc_mem, .whole_pages = true },
+	{ .name = "mbind", .run = op_mbind },
 };
 
 const unsigned int nr_torture_ops = ARRAY_SIZE(torture_ops);

@@ -41,6 +41,8 @@ static void *worker_fn(void *arg)
 		struct slot *s = &slots[roll(w) % NR_SLOTS];
 		unsigned int nr = roll(w) % nr_torture_ops;
 
+		if (s->device && torture_ops[nr].whole_pages)
+			continue;
 		if (pthread_mutex_trylock(&s->lock))
 			continue;
 		torture_ops[nr].run(w, s);
@@ -173,6 +175,7 @@ static void prepare_slots(__u64 seed)
 		pthread_mutex_init(&slots[i].lock, NULL);
 		slots[i].mem = room + i * SLOT_BYTES;
 		slots[i].large = i >= FIRST_LARGE_SLOT;
+		slots[i].device = i >= FIRST_DEVICE_SLOT && i <= LAST_DEVICE_SLOT;
 		slot_is_new(&slots[i]);
 		write_pages(w, &slots[i], 0, 1);
 	}
