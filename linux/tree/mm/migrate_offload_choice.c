@@ -47,6 +47,9 @@
 /* A list counts for no longer than this, so that sums fit into 32 bits. */
 #define MIGRATE_CHOICE_MOST_NS (2U * NSEC_PER_SEC)
 
+/* For a try that took longer than this, nobody waits more than for one that did. */
+#define MIGRATE_CHOICE_DEBT_NS min_t(s64, 10 * (s64)NSEC_PER_SEC, LONG_MAX)
+
 /* Kinds of lists: some pages, less than a batch of stock Linux, and more. */
 #define MIGRATE_CHOICE_FEW_BYTES SZ_128K
 #define MIGRATE_CHOICE_MANY_BYTES SZ_2M
@@ -137,14 +140,14 @@ static void migrate_cost_add(struct migrate_cost *cost, unsigned int ns,
 
 /* The side that costs more worked for so long, or the other one did. */
 static void migrate_choice_credit(struct migrate_choice *choice, bool on_credit,
-				  unsigned int ns)
+				  s64 ns)
 {
 	s64 credit = READ_ONCE(choice->credit_ns);
 
-	credit += on_credit ? -(s64)ns : ns / MIGRATE_CHOICE_TRIES;
+	credit += on_credit ? -ns : div_s64(ns, MIGRATE_CHOICE_TRIES);
 	/* What is not used at once is no right to several tries in a row. */
 	WRITE_ONCE(choice->credit_ns,
-		   clamp_t(s64, credit, -(s64)MIGRATE_CHOICE_MOST_NS, 0));
+		   clamp_t(s64, credit, -MIGRATE_CHOICE_DEBT_NS, 0));
 }
 
 /* A list took so long, and so many of its pages were moved. */
@@ -152,9 +155,9 @@ static void migrate_choice_note(struct migrate_choice *choice,
 				const struct migrate_attempt *attempt, u64 ns,
 				unsigned int pages)
 {
-	ns = min(ns, MIGRATE_CHOICE_MOST_NS);
-	migrate_cost_add(attempt->by_cpu ? &choice->cpu : &choice->engine, ns,
-			 pages);
+	ns = min(ns, (u64)S64_MAX / 2);
+	migrate_cost_add(attempt->by_cpu ? &choice->cpu : &choice->engine,
+			 min(ns, MIGRATE_CHOICE_MOST_NS), pages);
 	migrate_choice_credit(choice, attempt->on_credit, ns);
 }
 
@@ -206,7 +209,7 @@ bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
 		return true;
 	ns = migrate_choice_cpu_ns(choice, order) *
 	     (bytes >> (PAGE_SHIFT + order));
-	migrate_choice_credit(choice, false, min(ns, MIGRATE_CHOICE_MOST_NS));
+	migrate_choice_credit(choice, false, ns);
 	return false;
 }
 

@@ -22,7 +22,7 @@ struct migrate_cost {
 struct migrate_choice {
 	struct migrate_cost engine;
 	struct migrate_cost cpu;
-	int credit_ns;		/* for the side that costs more; below 0: none */
+	long credit_ns;		/* for the side that costs more; below 0: none */
 };
 
 /* A list that is on its way. */

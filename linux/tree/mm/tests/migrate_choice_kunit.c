@@ -137,6 +137,12 @@ static void mo_test_choice_extremes(struct kunit *test)
 				MIGRATE_CHOICE_MEAN_NS + MIGRATE_CHOICE_MOST_NS);
 		KUNIT_ASSERT_LE(test, choice.credit_ns, 0);
 	}
+	/* A try of an hour does not count for ever, but it is a long one. */
+	KUNIT_EXPECT_EQ(test, choice.credit_ns, -MIGRATE_CHOICE_DEBT_NS);
+	choice.credit_ns = 0;
+	attempt.on_credit = true;
+	migrate_choice_note(&choice, &attempt, 2 * NSEC_PER_SEC, 512);
+	KUNIT_EXPECT_EQ(test, choice.credit_ns, -2 * NSEC_PER_SEC);
 	/* The engine moves nothing. */
 	choice = (struct migrate_choice){
 		.engine.ns = MIGRATE_CHOICE_KNOWN_NS,
