@@ -90,8 +90,9 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 
 	memset(run->dst, 0, run->nr * sizeof(*run->dst));
 	/* A page that is not part of a larger one is its own folio. */
-	return __alloc_pages_bulk(mtc->gfp_mask, mtc->nid, mtc->nmask, run->nr,
-				  NULL, (struct page **)run->dst);
+	return __alloc_pages_bulk(migration_target_gfp(mtc->gfp_mask, true),
+				  mtc->nid, mtc->nmask, run->nr, NULL,
+				  (struct page **)run->dst);
 }
 
 /*
@@ -107,8 +108,9 @@ void migrate_run_note_failed(struct migrate_run *run, unsigned int nr_gathered)
 }
 
 /*
- * Allocate as many as are to be unmapped, and lock them; or fewer.  Whoever finds
- * that there is no more memory does not ask again for those behind.
+ * Allocate as many as are to be unmapped, and lock them; or fewer.  Folios are locked
+ * here, and others may be out of reach: so take only memory that is at hand.  The
+ * ordinary way then waits for more, with one folio.
  */
 static void migrate_run_alloc(struct migrate_run *run,
 			      new_folio_t get_new_folio,
@@ -120,7 +122,8 @@ static void migrate_run_alloc(struct migrate_run *run,
 	nr = bulk ? migrate_run_alloc_bulk(run, private) : 0;
 	/* In bulk there may be few while there is memory, but none only if not. */
 	for (; nr < run->nr && (nr || !bulk); nr++) {
-		run->dst[nr] = get_new_folio(run->src[nr], private);
+		run->dst[nr] = migrate_new_folio_nowait(get_new_folio,
+							run->src[nr], private);
 		if (!run->dst[nr])
 			break;
 	}
