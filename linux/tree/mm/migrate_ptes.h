@@ -62,8 +62,8 @@ static inline int migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
 				     struct folio *folio, enum ttu_flags flags)
 {
 	/* That is what the walk is for: all of the folio. */
-	if (likely(pvmw->nr_pages == 1) || folio_test_hugetlb(folio) ||
-	    !migrate_batch_ptes_on())
+	if (likely(pvmw->nr_pages == 1) || !pvmw->pte ||
+	    folio_test_hugetlb(folio) || !migrate_batch_ptes_on())
 		return 0;
 	return __migrate_unmap_ptes(pvmw, folio, flags);
 }
