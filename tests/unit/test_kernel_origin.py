@@ -260,7 +260,7 @@ def test_a_damaged_list_of_releases_is_named(place: Place) -> None:
 def test_our_own_list_is_well_formed() -> None:
     linux = Path(__file__).resolve().parents[2] / "linux"
     known = releases.read_releases(linux, "6.12")
-    assert known.works and known.to_download() in known.works
+    assert known.works and known.to_download() is not None
     assert sorted(known.works, key=releases.point) == list(known.works)
-    assert set(known.sha256) <= set(known.works)
+    assert all(releases.point(name) >= 90 for name in known.sha256)
     assert all(len(value) == 64 for value in known.sha256.values())

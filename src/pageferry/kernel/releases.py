@@ -30,9 +30,8 @@ class Releases:
     sha256: dict[str, str] = field(default_factory=dict)
 
     def to_download(self) -> str | None:
-        """Name the newest release that works and whose tarball we would know."""
-        known = [release for release in self.works if release in self.sha256]
-        return max(known, key=point, default=None)
+        """Name the newest release whose tarball we would know."""
+        return max(self.sha256, key=point, default=None)
 
     def list(self) -> str:
         """List those that work, for people."""
