@@ -76,8 +76,8 @@ def test_it_compiles_too(name: str) -> None:
 @pytest.mark.builds
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_compiles_at_random(seed: int) -> None:
-    # Every fourth has 32 bits. Migration needs one of the two.
+    # Every fourth has 32 bits. Migration needs NUMA or COMPACTION.
     arch, bits = (I386, "n") if seed % 4 == 0 else (X86_64, "y")
-    needed = "NUMA" if seed % 4 == 1 else "COMPACTION"
-    build = Build(arch=arch, values={"64BIT": bits, needed: "y"}, seed=seed)
-    _compiles(build)
+    needed = ("SMP", "NUMA") if seed % 4 == 1 else ("COMPACTION",)
+    values = {"64BIT": bits, **dict.fromkeys(needed, "y")}
+    _compiles(Build(arch=arch, values=values, seed=seed))
