@@ -522,8 +522,7 @@ static void mo_test_register_old(struct kunit *test)
 	struct migrate_part *part;
 
 	mo_require_no_engine(test);
-	memset(&ops.open, POISON_INUSE, sizeof(ops) -
-	       offsetof(struct migrate_engine_ops, open));
+	memset_startat(&ops, POISON_INUSE, open);
 	part = mo_stream_part(test);
 	for (ops.version = 1; ops.version < 3; ops.version++) {
 		KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
