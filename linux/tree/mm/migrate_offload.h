@@ -338,39 +338,6 @@ static inline void __migrate_wait_end(const struct migrate_wait *wait)
 }
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
 
-#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG
-bool migrate_offload_bad_page(struct page *page);
-int migrate_offload_mc_copy(struct folio *dst, struct folio *src);
-bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);
-int migrate_offload_move_unsafe(struct address_space *mapping,
-				struct folio *dst, struct folio *src,
-				enum migrate_mode mode);
-#else
-static inline bool migrate_offload_bad_page(struct page *page)
-{
-	return false;
-}
-
-static inline int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
-{
-	return folio_mc_copy(dst, src);
-}
-
-static inline bool migrate_offload_unsafe(struct address_space *mapping,
-					  struct folio *src)
-{
-	return false;
-}
-
-static inline int migrate_offload_move_unsafe(struct address_space *mapping,
-					      struct folio *dst,
-					      struct folio *src,
-					      enum migrate_mode mode)
-{
-	return -EAGAIN;
-}
-#endif /* CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG */
-
 /*
  * How many pages may the next call of migrate_pages_batch() get, of those in @from?
  * @w is what it is to be given with them, and migrate_offload_end() in the end.  So

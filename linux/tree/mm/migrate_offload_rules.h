@@ -3,7 +3,8 @@
 #ifndef _MM_MIGRATE_OFFLOAD_RULES_H
 #define _MM_MIGRATE_OFFLOAD_RULES_H
 
-#include <linux/mm_types.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
 
 /*
  * Switches that break one safety rule each, so that a test can show that it
@@ -44,6 +45,13 @@ enum migrate_offload_rule {
 bool migrate_offload_broken(enum migrate_offload_rule rule);
 bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 				unsigned int nr);
+/* Where a copy meets a machine check that is made up, or a rule that is broken. */
+bool migrate_offload_bad_page(struct page *page);
+int migrate_offload_mc_copy(struct folio *dst, struct folio *src);
+bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);
+int migrate_offload_move_unsafe(struct address_space *mapping,
+				struct folio *dst, struct folio *src,
+				enum migrate_mode mode);
 #else
 static inline bool migrate_offload_broken(enum migrate_offload_rule rule)
 {
@@ -55,6 +63,30 @@ static inline bool migrate_offload_judge_late(struct mm_struct *mm,
 {
 	return true;
 }
-#endif
+
+static inline bool migrate_offload_bad_page(struct page *page)
+{
+	return false;
+}
+
+static inline int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
+{
+	return folio_mc_copy(dst, src);
+}
+
+static inline bool migrate_offload_unsafe(struct address_space *mapping,
+					  struct folio *src)
+{
+	return false;
+}
+
+static inline int migrate_offload_move_unsafe(struct address_space *mapping,
+					      struct folio *dst,
+					      struct folio *src,
+					      enum migrate_mode mode)
+{
+	return -EAGAIN;
+}
+#endif /* CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG */
 
 #endif /* _MM_MIGRATE_OFFLOAD_RULES_H */

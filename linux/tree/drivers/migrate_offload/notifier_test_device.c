@@ -49,7 +49,7 @@ static void notifier_look(struct notifier_watch *w, unsigned long nth,
 	if (found && found != last) {
 		notifier_count(NOTIFIER_LOST, 1);
 		pr_info_ratelimited("%lx: %llu was written last, and %llu is there\n",
-			notifier_addr(w, nth), last, found);
+				    notifier_addr(w, nth), last, found);
 	}
 	w->pages[nth].last = 0;
 }
@@ -162,8 +162,9 @@ static void notifier_check(struct notifier_watch *w, unsigned long nth)
 			usleep_range(500, 1000);
 	}
 	notifier_count(NOTIFIER_STALE, 1);
-	pr_info_ratelimited("%lx: the page table has page %lx, and the shadow another one\n",
-		notifier_addr(w, nth), found ? page_to_pfn(found) : 0);
+	pr_info_ratelimited("%lx: page %lx in the page table, not in the shadow\n",
+			    notifier_addr(w, nth),
+			    found ? page_to_pfn(found) : 0);
 }
 
 static void notifier_round(struct notifier_watch *w, bool check)
