@@ -137,8 +137,9 @@ def test_several_huge_pages_are_demoted_at_once(
         assert 1 < max(quarters) <= 4, quarters
         whole = runs[f"{lru} 32M --pressure=high"]
         assert sum(whole) == 32, whole
-        # Not always all 16: a small page that lies between ends a list.
-        assert max(whole) > 8, whole
+        # Not always all 16: a small page that lies between ends a list, and on the
+        # classic LRU a huge page takes the place of a round of its list.
+        assert max(whole) > (8 if lru == "y" else 2), whole
 
 
 def test_what_a_pass_has_so_far_is_subtracted(
@@ -221,6 +222,7 @@ def test_a_node_that_is_full_is_demoted_through_an_engine(
     script = f"""
         echo true >/sys/kernel/mm/numa/demotion_enabled
         echo {lru} >{LRU_GEN}; echo cpu >{OFFLOAD}/engine
+        echo true >{OFFLOAD}/engine_always
         count() {{
             awk '/pgdemote_(kswapd|direct)/ {{ print $2 }}' /proc/vmstat
             cat {reasons}/engine_bytes {reasons}/cpu_bytes
