@@ -76,6 +76,7 @@ struct notifier_watch {
 	spinlock_t lock;		/* taken by callbacks of the notifier */
 	bool stopped;
 	bool dead;
+	bool stale;			/* an entry was, for as long as a look waits */
 	unsigned int nr_open;
 	struct notifier_open open[NOTIFIER_MAX_OPEN];
 	u64 number;

@@ -148,11 +148,12 @@ static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 
 /*
  * By ranges, an entry is dropped before the page table changes.  A TLB is flushed
- * soon after that: then an entry is wrong if it stays so.
+ * soon after that: then an entry is wrong if it stays so.  After the first such
+ * entry the test has failed, and others are not waited for.
  */
 static void notifier_check(struct notifier_watch *w, unsigned long nth)
 {
-	unsigned int tries = w->as_tlb ? NOTIFIER_STALE_TRIES : 1;
+	unsigned int tries = w->as_tlb && !w->stale ? NOTIFIER_STALE_TRIES : 1;
 	struct page *found;
 
 	for (; tries; tries--) {
@@ -161,6 +162,7 @@ static void notifier_check(struct notifier_watch *w, unsigned long nth)
 		if (w->as_tlb)
 			usleep_range(500, 1000);
 	}
+	w->stale = true;
 	notifier_count(NOTIFIER_STALE, 1);
 	pr_info_ratelimited("%lx: page %lx in the page table, not in the shadow\n",
 			    notifier_addr(w, nth),
