@@ -4,9 +4,9 @@
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
 # What `make test` leaves out: each has a target of its own.
-LONG = perf or torture or selftests or builds or kcsan
+LONG = perf or torture or selftests or builds or kcsan or pressure
 
-.PHONY: help setup demo test campaign torture selftests builds kcsan perf check lint
+.PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check lint
 
 help:
 	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
@@ -16,6 +16,7 @@ help:
 	@echo "make selftests  set up, then the kernel's own selftests, on its kernel and on ours"
 	@echo "make builds  set up, then compile ours with many configurations, random ones too"
 	@echo "make kcsan   set up, then look for data races in selftests and torture"
+	@echo "make pressure  set up, then move memory while there is hardly any"
 	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
 	@echo "make check   the tests that need no virtual machine: seconds"
 	@echo "make lint    formatters and checkers alone"
@@ -45,6 +46,9 @@ builds: setup
 
 kcsan: setup
 	@$(PYTHON) -m pytest -m kcsan --tb=short
+
+pressure: setup
+	@$(PYTHON) -m pytest -m pressure --tb=short
 
 perf: setup
 	@$(PYTHON) -m pytest -m perf

@@ -8,7 +8,7 @@ import pytest
 from helpers import guests
 from helpers.debug_kernel import UNDER_PRESSURE, WAYS_OF_PRESSURE
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.pressure]
 
 
 @pytest.mark.parametrize("way", WAYS_OF_PRESSURE)
