@@ -131,7 +131,7 @@ static void mo_test_choice_extremes(struct kunit *test)
 	for (i = 0; i < 100; i++) {
 		attempt.by_cpu = i & 1;
 		attempt.on_credit = i & 2;
-		migrate_choice_note(&choice, &attempt, 3600 * NSEC_PER_SEC,
+		migrate_choice_note(&choice, &attempt, 3600ULL * NSEC_PER_SEC,
 				    i & 4 ? 0 : UINT_MAX >> 4);
 		KUNIT_ASSERT_LE(test, choice.engine.ns,
 				MIGRATE_CHOICE_MEAN_NS + MIGRATE_CHOICE_MOST_NS);
