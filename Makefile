@@ -3,7 +3,7 @@
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-# What `make test` leaves out: each has a target of its own.
+# `make test` leaves these out: each has a target of its own.
 LONG = perf or torture or selftests or builds or kcsan or pressure
 
 .PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check lint

@@ -39,7 +39,7 @@ static ssize_t writeback_write(struct file *file, const char __user *ubuf,
 	return count;
 }
 
-/* Whoever waits for the writeback would find our reference in the way. */
+/* A task that waits for the writeback would find our reference in the way. */
 static int writeback_release(struct inode *inode, struct file *file)
 {
 	struct folio *folio = file->private_data;

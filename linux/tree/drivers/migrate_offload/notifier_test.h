@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of migrate_notifier_test share. */
+/* Types that the parts of migrate_notifier_test share. */
 #ifndef _MIGRATE_NOTIFIER_TEST_H
 #define _MIGRATE_NOTIFIER_TEST_H
 
