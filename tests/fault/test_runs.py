@@ -20,6 +20,7 @@ _CASES = {
     "poisoned": (True, True),
     "stale_tlb": (True, False),
     "stale_hint": (True, False),
+    "cut": (False, False),
     "rewritten": (True, False),
     "forked": (True, False),
     "left_over": (True, False),

@@ -208,16 +208,23 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 	row->nr = nr_free;
 }
 
-/* How many entries from the nth on follow each other, in this order? */
-static unsigned int migrate_row_in_order(const struct migrate_row *row,
-					 unsigned int nth)
+/*
+ * Which entries does one flush cover, from the nth on?  Returns how many, and the
+ * lowest of their addresses in @addr.  A row that was cut short keeps the span that
+ * it was gathered with, which may begin at an entry that is no longer part of it.
+ */
+static unsigned int migrate_row_piece(const struct migrate_row *row,
+				      unsigned int nth, unsigned long *addr)
 {
 	long offset = migrate_row_offset(row, nth);
 	unsigned int next;
 
-	/* All of a row without gaps are one range, in whichever order. */
-	if (!nth && row->end - row->start == row->nr * PAGE_SIZE)
+	/* As many entries as fit into the span: all of it, in whichever order. */
+	if (!nth && row->end - row->start == row->nr * PAGE_SIZE) {
+		*addr = row->start;
 		return row->nr;
+	}
+	*addr = migrate_row_addr(row, nth);
 	for (next = nth + 1; next < row->nr; next++)
 		if (migrate_row_offset(row, next) != offset + next - nth)
 			break;
@@ -232,12 +239,10 @@ static void migrate_row_flush(const struct migrate_row *row,
 			      struct vm_area_struct *vma, bool dirty)
 {
 	unsigned int i, nr;
+	unsigned long addr;
 
 	for (i = 0; i < row->nr; i += nr) {
-		unsigned long addr;
-
-		nr = migrate_row_in_order(row, i);
-		addr = nr == row->nr ? row->start : migrate_row_addr(row, i);
+		nr = migrate_row_piece(row, i, &addr);
 		if (migrate_flush_ptes(vma, addr, nr, dirty, TTU_BATCH_FLUSH))
 			return;
 	}

@@ -106,6 +106,16 @@ static void mo_test_row_bounds(struct kunit *test)
 	mo_expect_row(test, &row, 1, 0, 0);
 }
 
+/* One flush covers @nr entries from the @nth on, the first of which is at @at. */
+static void mo_expect_piece(struct kunit *test, const struct migrate_row *row,
+			    unsigned int nth, unsigned int nr, long at)
+{
+	unsigned long addr;
+
+	KUNIT_EXPECT_EQ(test, migrate_row_piece(row, nth, &addr), nr);
+	KUNIT_EXPECT_EQ(test, addr, row->addr + at * (long)PAGE_SIZE);
+}
+
 /* Gaps are not flushed; entries in a row are one piece, in whichever order. */
 static void mo_test_row_pieces(struct kunit *test)
 {
@@ -114,13 +124,38 @@ static void mo_test_row_pieces(struct kunit *test)
 	struct migrate_row row;
 
 	row = mo_row(test, addr, &back);
-	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 0), MO_ROW_MAX);
+	mo_expect_piece(test, &row, 0, MO_ROW_MAX, -4);
 	row = mo_row(test, addr, &gaps);
 	KUNIT_EXPECT_EQ(test, row.nr, MO_ROW_MAX);
-	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 0), 1);
-	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 1), 1);
-	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 2), 2);
-	KUNIT_EXPECT_EQ(test, migrate_row_in_order(&row, 4), 1);
+	mo_expect_piece(test, &row, 0, 1, 0);
+	mo_expect_piece(test, &row, 1, 1, 31);
+	mo_expect_piece(test, &row, 2, 2, 1);
+	mo_expect_piece(test, &row, 4, 1, 8);
+}
+
+/*
+ * Entries that are not cleared are cut off, and what is flushed is that of the
+ * others, also where the lowest address was that of one that is cut off.
+ */
+static void mo_test_row_cut(struct kunit *test)
+{
+	const long below[] = { 0, 1, -5, -6, -7 }, back[] = { 0, -1, -2, -3, -4 };
+	const long forth[] = { 0, 1, 2, 3, 4 };
+	const unsigned long addr = MO_VMA_START + 50 * PAGE_SIZE;
+	struct migrate_row row;
+
+	row = mo_row(test, addr, &below);
+	row.nr = 2;
+	mo_expect_piece(test, &row, 0, 2, 0);
+	row = mo_row(test, addr, &back);
+	row.nr = 1;
+	mo_expect_piece(test, &row, 0, 1, 0);
+	row.nr = 2;
+	mo_expect_piece(test, &row, 0, 1, 0);
+	mo_expect_piece(test, &row, 1, 1, -1);
+	row = mo_row(test, addr, &forth);
+	row.nr = 3;
+	mo_expect_piece(test, &row, 0, 3, 0);
 }
 
 /*
@@ -257,6 +292,7 @@ static void mo_test_probe(struct kunit *test)
 
 static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_row_pieces),
+	KUNIT_CASE(mo_test_row_cut),
 	KUNIT_CASE(mo_test_cleared),
 	KUNIT_CASE(mo_test_awaited),
 	KUNIT_CASE(mo_test_probe),

@@ -71,6 +71,7 @@ int mo_run_forked(void);
 int mo_run_mlocked(void);
 int mo_run_stale_tlb(void);
 int mo_run_stale_hint(void);
+int mo_run_cut(void);
 int mo_run_moved(void);
 int mo_run_unmapped(void);
 int mo_run_ended(void);

@@ -313,6 +313,7 @@ static const struct mo_hazard hazards[] = {
 	  .hints = true },
 	{ .name = "stale_tlb", .rule = "run_flush", .run = mo_run_stale_tlb },
 	{ .name = "stale_hint", .rule = "run_judge", .run = mo_run_stale_hint },
+	{ .name = "cut", .run = mo_run_cut },
 	{ .name = "rewritten", .rule = "run_entry", .run = mo_run_rewritten },
 	{ .name = "forked", .rule = "run_shared", .run = mo_run_forked },
 	{ .name = "left_over", .rule = "run_rest", .run = mo_run_forked },

@@ -323,6 +323,51 @@ int mo_run_stale_hint(void)
 	return verdict_of_lost(lost);
 }
 
+/*
+ * A row of three pages of which the last one, with the lowest address, is mapped
+ * elsewhere by now.  The flush must be of the two that are left.  On one CPU it is
+ * of addresses, and not of all.  The first page is a run by itself.
+ */
+int mo_run_cut(void)
+{
+	enum { PROBE = 20, FIRST = 10, SECOND = 11, GONE = 5 };
+	struct mo_area area;
+	void *pages[4];
+	int result, nodes[2], tries;
+
+	pin_to_cpu(0);
+	/* Something else that runs on this CPU may flush its TLB. */
+	for (tries = 0, result = RIGHT; tries < 5 && result == RIGHT; tries++) {
+		mo_run_map(&area, RUN_PAGES);
+		pages[0] = area.mem + PROBE * SZ_4K;
+		pages[1] = area.mem + FIRST * SZ_4K;
+		pages[2] = area.mem + SECOND * SZ_4K;
+		pages[3] = mremap(area.mem + GONE * SZ_4K, SZ_4K, SZ_4K,
+				  MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		if (pages[3] == MAP_FAILED)
+			mo_die("mremap: %m");
+		mo_expect_byte(&area, GONE, 0);
+		memset(pages[1], 1, SZ_4K);
+		memset(pages[2], 1, SZ_4K);
+		mo_move_pages(pages, 4, mo_nodes[1]);
+		memset(pages[1], 2, SZ_4K);
+		memset(pages[2], 2, SZ_4K);
+		mo_expect_byte(&area, FIRST, 2);
+		mo_expect_byte(&area, SECOND, 2);
+		/* Each changes all entries, and flushes all of them. */
+		if (mprotect(area.mem, area.bytes, PROT_NONE) ||
+		    mprotect(area.mem, area.bytes, PROT_READ | PROT_WRITE))
+			mo_die("mprotect: %m");
+		mo_query(pages + 1, 2, nodes);
+		if (nodes[0] != mo_nodes[1] || nodes[1] != mo_nodes[1])
+			mo_die("not all pages were moved");
+		result = mo_verdict(&area);
+		munmap(pages[3], SZ_4K);
+		mo_unmap(&area);
+	}
+	return result;
+}
+
 /* Somewhere else, in another page table. */
 static void move_memory(struct mo_area *area)
 {
