@@ -40,15 +40,23 @@
 /* To bring all folios to the LRU keeps other CPUs from their work. */
 #define DAMOS_DRAIN_JIFFIES (HZ / 10)
 
-/* Where a list goes to, and what it did not find room for there. */
-struct damos_migration_target {
-	struct migration_target_control control;
-	unsigned int short_order;
-};
-
 static bool damos_can_have(unsigned int nid)
 {
 	return nid < MAX_NUMNODES && node_state(nid, N_MEMORY);
+}
+
+/*
+ * To ask whether a page is young makes it old.  A second walk would find that of
+ * pages that the first one left out for being young, or would have taken.
+ */
+static bool damos_makes_old(const struct damos *s)
+{
+	struct damos_filter *filter;
+
+	damos_for_each_filter(filter, s)
+		if (filter->type == DAMOS_FILTER_TYPE_YOUNG)
+			return true;
+	return false;
 }
 
 bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
@@ -82,6 +90,7 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 		return false;
 	for (i = 0; i < m->dests.nr; i++)
 		INIT_LIST_HEAD(&m->lists[i]);
+	m->again = damos_makes_old(s);
 	lru_add_drain();
 	return true;
 }
@@ -114,16 +123,14 @@ void damos_migration_add(struct damos_migration *m, struct folio *folio,
 	m->nr_pages += folio_nr_pages(folio);
 }
 
-static struct folio *damos_migration_alloc(struct folio *src,
-					   unsigned long private)
+static unsigned int damos_migration_max_order(const struct list_head *folios)
 {
-	struct damos_migration_target *target = (void *)private;
-	struct folio *dst;
+	unsigned int order = 0;
+	struct folio *folio;
 
-	dst = alloc_migration_target(src, (unsigned long)&target->control);
-	if (!dst)
-		target->short_order = folio_order(src);
-	return dst;
+	list_for_each_entry(folio, folios, lru)
+		order = max(order, folio_order(folio));
+	return order;
 }
 
 /* Put folios of this order and larger ones back on LRU lists. */
@@ -142,37 +149,38 @@ static void damos_migration_put_back(struct list_head *folios,
 /*
  * migrate_pages() ends with the first folio that there is no room for.  A large
  * one stays whole, and there may be room for the smaller ones behind it: the
- * next pass of the scheme would begin with the same large folio.  Each round
- * here has smaller folios than the one before.
+ * next pass of the scheme would begin with the same large folio.  So each round
+ * here leaves out the largest folios of the one before.
+ *
+ * alloc_migration_target() is not wrapped: the core knows it, and tells it not to
+ * compact while other folios are out of reach.
  */
 static void damos_migration_flush_list(struct damos_migration *m,
 				       struct list_head *folios,
 				       unsigned int nid)
 {
-	struct damos_migration_target target = {
-		.control = {
-			/*
-			 * There, or not at all.  This is to make better use of
-			 * memory, not to take it away from others.
-			 */
-			.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
-				GFP_NOWAIT | __GFP_NOWARN | __GFP_NOMEMALLOC |
-				__GFP_THISNODE,
-			.nid = nid,
-			.reason = MR_DAMON,
-		},
+	struct migration_target_control mtc = {
+		/*
+		 * There, or not at all.  This is to make better use of memory,
+		 * not to take it away from others.
+		 */
+		.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
+			GFP_NOWAIT | __GFP_NOWARN | __GFP_NOMEMALLOC |
+			__GFP_THISNODE,
+		.nid = nid,
+		.reason = MR_DAMON,
 	};
 	unsigned int nr_succeeded;
 	int rc;
 
 	while (!list_empty(folios)) {
 		nr_succeeded = 0;
-		rc = migrate_pages(folios, damos_migration_alloc, NULL,
-				   (unsigned long)&target, MIGRATE_ASYNC,
+		rc = migrate_pages(folios, alloc_migration_target, NULL,
+				   (unsigned long)&mtc, MIGRATE_ASYNC,
 				   MR_DAMON, &nr_succeeded);
 		m->nr_moved += nr_succeeded;
 		damos_migration_put_back(folios, rc == -ENOMEM ?
-					 target.short_order : 0);
+					 damos_migration_max_order(folios) : 0);
 	}
 }
 

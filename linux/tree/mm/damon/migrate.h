@@ -18,7 +18,7 @@ struct mm_struct;
  * @nr_pages: how much is in the lists.
  * @nr_moved: how many pages moved.
  * @missed: a folio was not on the LRU.
- * @again: that is why the region is walked again.
+ * @again: the region is not walked once more: it was, or a filter forbids it.
  */
 struct damos_migration {
 	struct damos_dests dests;

@@ -110,6 +110,7 @@ static void damos_test_stays(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, folio);
 	folio->index = 0;
+	INIT_LIST_HEAD(&scheme.filters);
 
 	scheme.target_nid = NUMA_NO_NODE;
 	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
@@ -131,6 +132,34 @@ static void damos_test_stays(struct kunit *test)
 	folio->index = 0;
 	KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 1);
 	folio_put(folio);
+}
+
+/* A filter that makes pages old must not see them a second time in one pass. */
+static void damos_test_again(struct kunit *test)
+{
+	static const enum damos_filter_type types[] = {
+		DAMOS_FILTER_TYPE_ANON, DAMOS_FILTER_TYPE_YOUNG,
+	};
+	struct damos_dest dest = { first_node(node_states[N_MEMORY]), 1 };
+	struct damos scheme = { .dests = { .arr = &dest, .nr = 1 } };
+	struct damos_filter *filter;
+	struct damos_migration m;
+	unsigned int i;
+
+	INIT_LIST_HEAD(&scheme.filters);
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		filter = damos_new_filter(types[i], true);
+		KUNIT_ASSERT_NOT_NULL(test, filter);
+		damos_add_filter(&scheme, filter);
+		KUNIT_ASSERT_TRUE(test, damos_migration_begin(&m, &scheme));
+		KUNIT_EXPECT_EQ(test, m.again,
+				types[i] == DAMOS_FILTER_TYPE_YOUNG);
+		m.missed = true;
+		if (m.again)
+			KUNIT_EXPECT_FALSE(test, damos_migration_again(&m));
+		damos_migration_end(&m);
+		damos_destroy_filter(filter);
+	}
 }
 
 /* Copies are independent, and none and no memory look the same. */
@@ -283,6 +312,7 @@ static struct kunit_case damos_migrate_test_cases[] = {
 	KUNIT_CASE(damos_test_no_weight),
 	KUNIT_CASE(damos_test_turn),
 	KUNIT_CASE(damos_test_stays),
+	KUNIT_CASE(damos_test_again),
 	KUNIT_CASE(damos_test_copy),
 	KUNIT_CASE(damos_test_commit),
 	KUNIT_CASE(damos_test_charge_windows),
