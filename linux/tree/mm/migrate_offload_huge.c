@@ -423,14 +423,12 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	}
 }
 
-void __migrate_huge_finish(struct migrate_huge *huge)
+void __migrate_huge_finish(struct migrate_huge *huge, unsigned int nr_moved)
 {
 	/* Its turn comes always: nothing but an allocation ends a list early. */
 	VM_WARN_ON_ONCE(huge->ahead.src);
-	/* Nobody counts those that the CPU moved: take it that all were. */
 	if (huge->attempt.choice)
-		migrate_attempt_end(&huge->attempt,
-				    huge->windows.total_bytes >> PAGE_SHIFT);
+		migrate_attempt_end(&huge->attempt, nr_moved);
 	if (huge->windows.on) {
 		migrate_huge_leave(&huge->windows);
 		migrate_trace_last(&huge->windows);

@@ -64,7 +64,7 @@ struct folio *__migrate_huge_next(struct migrate_huge *huge,
 				  struct folio *src, struct folio *dst);
 enum migrate_content __migrate_huge_copied(struct migrate_huge *huge);
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc);
-void __migrate_huge_finish(struct migrate_huge *huge);
+void __migrate_huge_finish(struct migrate_huge *huge, unsigned int nr_moved);
 #else
 static inline struct migrate_huge *
 __migrate_huge_begin(struct list_head *from, enum migrate_mode mode, int reason)
@@ -100,7 +100,8 @@ static inline void __migrate_huge_end(struct migrate_huge *huge,
 {
 }
 
-static inline void __migrate_huge_finish(struct migrate_huge *huge)
+static inline void __migrate_huge_finish(struct migrate_huge *huge,
+					 unsigned int nr_moved)
 {
 }
 #endif
@@ -194,11 +195,12 @@ static inline void migrate_huge_end(struct migrate_huge *huge,
 		__migrate_huge_end(huge, src, rc);
 }
 
-/* Nothing more will be unmapped. */
-static inline void migrate_huge_finish(struct migrate_huge *huge)
+/* Nothing more will be unmapped.  @nr_moved: base pages. */
+static inline void migrate_huge_finish(struct migrate_huge *huge,
+				       unsigned int nr_moved)
 {
 	if (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) && unlikely(huge))
-		__migrate_huge_finish(huge);
+		__migrate_huge_finish(huge, nr_moved);
 }
 
 #endif /* _MM_MIGRATE_OFFLOAD_HUGE_H */

@@ -34,8 +34,30 @@ static void mo_test_own(struct kunit *test)
 			param->own_ns);
 }
 
+/* A list that ends at once, for want of memory, does not make its side look fast. */
+static void mo_test_finish(struct kunit *test)
+{
+	static const unsigned int nrs[] = { 0, 512, 0 };
+	struct migrate_choice choice = {};
+	struct migrate_huge *huge;
+	unsigned int i, sum = 0;
+
+	for (i = 0; i < ARRAY_SIZE(nrs); i++) {
+		huge = kzalloc(sizeof(*huge), GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, huge);
+		huge->windows.total_bytes = 100 * SZ_2M;
+		huge->attempt.choice = &choice;
+		huge->attempt.by_cpu = true;
+		huge->attempt.start_ns = ktime_get_ns();
+		__migrate_huge_finish(huge, nrs[i]);
+		sum += nrs[i];
+		KUNIT_EXPECT_EQ(test, choice.cpu.pages, sum);
+	}
+}
+
 static struct kunit_case migrate_huge_test_cases[] = {
 	KUNIT_CASE_PARAM(mo_test_own, mo_own_gen_params),
+	KUNIT_CASE(mo_test_finish),
 	{}
 };
 
