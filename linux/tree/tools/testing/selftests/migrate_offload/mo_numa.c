@@ -74,7 +74,8 @@ bool mo_numa_hint(struct mo_area *area, size_t nr_kept)
 {
 	char saved[MO_SCAN_SETTINGS][MO_SETTING_BYTES] = {};
 	unsigned long nodes = 1UL << mo_nodes[0];
-	long long wanted = area->bytes / SZ_4K - nr_kept;
+	/* The first fault in a folio makes all of it accessible. */
+	long long wanted = (area->bytes - nr_kept * SZ_4K) / area->folio_bytes;
 	pthread_mutex_t until = PTHREAD_MUTEX_INITIALIZER;
 	time_t give_up = time(NULL) + HINT_TIMEOUT_S;
 	pthread_t second;

@@ -16,9 +16,9 @@ void mo_scan_at_once(char saved[][MO_SETTING_BYTES]);
 void mo_scan_restore(char saved[][MO_SETTING_BYTES]);
 
 /*
- * Have NUMA balancing make the entries of small pages PROT_NONE.  Those of the
- * first @nr_kept pages stay so; all others are touched again.  Pages stay on the
- * first of mo_nodes.  False: this kernel has no NUMA balancing.
+ * Have NUMA balancing make the entries of pages PROT_NONE.  Those of the first
+ * @nr_kept pages, which are whole folios, stay so; all others are touched again.
+ * Pages stay on the first of mo_nodes.  False: this kernel has no NUMA balancing.
  */
 bool mo_numa_hint(struct mo_area *area, size_t nr_kept);
 

@@ -18,6 +18,7 @@
 
 #include "../kselftest_harness.h"
 #include "mo_area.h"
+#include "mo_numa.h"
 #include "mo_util.h"
 
 #define PATH_BATCH PATH_OFFLOAD "batch_ptes"
@@ -125,7 +126,7 @@ FIXTURE_SETUP(whole)
 		SKIP(return, "%s", why_not);
 	mo_reset();
 	why_not = mo_map(&self->area, MO_ANON,
-			 variant->folio_bytes == SZ_2M ? 2 * SZ_2M : SZ_2M,
+			 variant->folio_bytes == SZ_2M ? 3 * SZ_2M : SZ_2M,
 			 variant->folio_bytes);
 	if (why_not)
 		SKIP(return, "%s", why_not);
@@ -292,7 +293,7 @@ TEST_F_TIMEOUT(whole, stays_so_in_two_tables, TIMEOUT)
 	size_t half = variant->folio_bytes / 2;
 	char *room, *to;
 
-	room = mmap(NULL, 4 * SZ_2M, PROT_NONE,
+	room = mmap(NULL, 6 * SZ_2M, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(room, MAP_FAILED);
 	to = (char *)(((size_t)room + 2 * SZ_2M - 1) & ~(SZ_2M - 1)) - half;
@@ -304,7 +305,7 @@ TEST_F_TIMEOUT(whole, stays_so_in_two_tables, TIMEOUT)
 	ASSERT_EQ(mremap(to, area->bytes, area->bytes,
 			 MREMAP_MAYMOVE | MREMAP_FIXED, area->mem), area->mem);
 	ASSERT_TRUE(stay_whole(area, &self->before, 2));
-	munmap(room, 4 * SZ_2M);
+	munmap(room, 6 * SZ_2M);
 }
 
 /* A folio in several VMAs: every other page of it may not be written. */
@@ -315,6 +316,28 @@ TEST_F_TIMEOUT(whole, stays_so_in_many_vmas, TIMEOUT)
 
 	for (i = 0; i < variant->folio_bytes; i += 2 * SZ_4K)
 		ASSERT_EQ(mprotect(area->mem + i, SZ_4K, PROT_READ), 0);
+	ASSERT_TRUE(stay_whole(area, &self->before, MOVES));
+	ASSERT_EQ(mprotect(area->mem, area->bytes, PROT_READ | PROT_WRITE), 0);
+	memcpy(area->mem, area->shadow, area->bytes);
+	ASSERT_TRUE(stay_whole(area, &self->before, 2));
+}
+
+/*
+ * NUMA balancing has made half of a folio's entries inaccessible, and all of another's.
+ * The halves are in two VMAs, else a fault in one would make both accessible.
+ */
+TEST_F_TIMEOUT(whole, stays_so_with_hints, TIMEOUT)
+{
+	struct mo_area *area = &self->area;
+	size_t pages = variant->folio_bytes / SZ_4K;
+	long long faults;
+
+	ASSERT_EQ(mprotect(area->mem, variant->folio_bytes / 2, PROT_READ), 0);
+	if (!mo_numa_hint(area, 2 * pages))
+		SKIP(return, "no NUMA balancing");
+	faults = mo_vm_counter("numa_hint_faults");
+	__atomic_load_n(area->mem + variant->folio_bytes / 2, __ATOMIC_RELAXED);
+	ASSERT_EQ(mo_vm_counter("numa_hint_faults"), faults + 1);
 	ASSERT_TRUE(stay_whole(area, &self->before, MOVES));
 	ASSERT_EQ(mprotect(area->mem, area->bytes, PROT_READ | PROT_WRITE), 0);
 	memcpy(area->mem, area->shadow, area->bytes);
