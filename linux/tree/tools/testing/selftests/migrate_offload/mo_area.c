@@ -318,9 +318,12 @@ const char *mo_swap_on(void)
 {
 	char header[SZ_4K] = {};
 	__u32 *info = (__u32 *)(header + 1024);
-	int fd = open(SWAP_DISK, O_RDWR);
 	off_t bytes;
+	int fd;
 
+	/* A test that failed may have left it on. */
+	swapoff(SWAP_DISK);
+	fd = open(SWAP_DISK, O_RDWR);
 	if (fd < 0)
 		return "no " SWAP_DISK;
 	bytes = lseek(fd, 0, SEEK_END);

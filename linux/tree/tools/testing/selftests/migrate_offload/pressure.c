@@ -29,10 +29,10 @@
 #define PATH_FAULTS "/sys/kernel/debug/"
 #define MPOL_BIND 2
 
-/* Above the high watermark, so that the hog does not have the kernel reclaim. */
-#define STOP_KB (24 * 1024)
-/* A test moves 4 MiB at once, and the kernel keeps to its watermarks. */
-#define FREE_KB (48 * 1024)
+/* The hog stops so far above the high watermarks, else the kernel reclaims for it. */
+#define STOP_KB (8 * 1024)
+/* So much stays free above them: a test moves 4 MiB at once. */
+#define FREE_KB (24 * 1024)
 #define CHUNK SZ_1M
 
 /* Small: a list ends at the first folio that there is no memory for. */
@@ -68,6 +68,27 @@ static long long free_kb(void)
 	return node_kb(" MemFree:");
 }
 
+/* The sum of the high watermarks of the node's zones. */
+static long long high_kb(void)
+{
+	FILE *file = fopen("/proc/zoneinfo", "r");
+	long long pages = 0, high;
+	bool there = false;
+	char line[256];
+	int node;
+
+	if (!file)
+		mo_die("cannot read /proc/zoneinfo: %m");
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Node %d,", &node) == 1)
+			there = node == mo_nodes[1];
+		else if (there && sscanf(line, " high %lld", &high) == 1)
+			pages += high;
+	}
+	fclose(file);
+	return pages * (SZ_4K / 1024);
+}
+
 static char *map_there(size_t bytes)
 {
 	unsigned long mask[4] = {};
@@ -88,13 +109,14 @@ static char *map_there(size_t bytes)
 static void fill(void)
 {
 	size_t bytes = node_kb(" MemTotal:") * 1024 / CHUNK * CHUNK, used, i;
+	long long high = high_kb();
 	char *mem = map_there(bytes);
 
-	for (used = 0; used < bytes && free_kb() > STOP_KB; used += CHUNK)
+	for (used = 0; used < bytes && free_kb() > high + STOP_KB; used += CHUNK)
 		for (i = 0; i < CHUNK; i += SZ_4K)
 			__atomic_store_n(mem + used + i, 1, __ATOMIC_RELAXED);
 	for (i = 0; i < used; i += 2 * SZ_4K) {
-		if (i % CHUNK == 0 && free_kb() >= FREE_KB)
+		if (i % CHUNK == 0 && free_kb() >= high + FREE_KB)
 			break;
 		munmap(mem + i, SZ_4K);
 	}
