@@ -32,7 +32,10 @@ _COSTS = {
 _BOOTS = ("vm", "fault")
 # In the order in which they are there on a new machine; what needs that of the
 # debug kernel alone can always wait.
-_WAITS = ("kernel_vm", "kernel_vanilla", "kernel_rules", "kernel_arm64", "kernel_debug")
+_WAITS = (
+    *("kernel_vm", "kernel_vanilla", "kernel_rules"),
+    *("kernel_arm64", "kernel_arm64_rules", "kernel_debug"),
+)
 # With so many tests before, to begin ahead is worth it.
 _WORTH_A_START = 100
 _KERNELS: list[ahead.Ahead] = []
@@ -131,6 +134,12 @@ def kernel_rules() -> BuiltKernel:
 def kernel_arm64() -> BuiltKernel:
     """The kernel for machines with a DMA controller."""
     return kernels.build("kernel_arm64")
+
+
+@pytest.fixture(scope="session")
+def kernel_arm64_rules() -> BuiltKernel:
+    """That for machines with a DMA controller, with the modules of tests."""
+    return kernels.build("kernel_arm64_rules")
 
 
 @pytest.fixture(scope="session")

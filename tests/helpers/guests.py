@@ -11,6 +11,7 @@ from pathlib import Path
 
 from helpers import ktap
 from pageferry import output, paths, proc
+from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.kernel.build import BuiltKernel
 from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
@@ -46,12 +47,15 @@ _SUITE = Path("tools/testing/selftests/migrate_offload")
 
 
 @cache
-def programs(kernel: BuiltKernel) -> Path:
+def programs(kernel: BuiltKernel, arch: Architecture = X86_64) -> Path:
     """Build the kselftests of a kernel's tree; returns where they are."""
     tree = kernel.build_dir.parent
-    output = paths.make_cache_dir("selftests", tree.name)
+    output = paths.make_cache_dir("selftests", f"{tree.name}-{arch.name}")
     # Headers of the running system will do: what is new is defined in place.
     argv = ["make", "-C", str(tree / _SUITE), f"OUTPUT={output}", "KHDR_INCLUDES="]
+    if arch.cross:
+        # The guest has no libraries.
+        argv += [f"CROSS_COMPILE={arch.cross}", "USERLDFLAGS=-static"]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     # Others may be at it: boots are done by two processes.
     with locked(output):
@@ -68,11 +72,17 @@ def _run(
     words: Sequence[str],
     accel: str | None,
     timeout_s: float = _TIMEOUT_S,
+    arch: Architecture = X86_64,
 ) -> VmOutcome:
+    folder = programs(kernel, arch)
+    # busybox, if that is the first sh, prefers a modprobe of its own.
+    shell = "sh" if arch.cross else "/bin/sh"
     request = VmRequest(
-        command=("/bin/sh", "-c", f"exec 2>&1\ncd {programs(kernel)}\n{script}"),
+        command=(shell, "-c", f"exec 2>&1\ncd {folder}\n{script}"),
         image=kernel.image,
         modules=kernel.modules,
+        # A guest of another architecture does not see the host's files.
+        carry=tuple(sorted(folder.iterdir())) if arch.cross else (),
         topology=topology,
         append=(*_WORDS, *words),
         accel=accel,
@@ -192,6 +202,7 @@ def boot_once(
     words: Sequence[str] = (),
     accel: str | None = None,
     timeout_s: float = _TIMEOUT_S,
+    arch: Architecture = X86_64,
 ) -> Steps:
     """Run several scripts in one boot; what is wrong is left for tests to find."""
     # Nothing but the shell: a process takes a debug kernel a good part of a second.
@@ -207,6 +218,7 @@ def boot_once(
         words=words,
         accel=accel,
         timeout_s=timeout_s,
+        arch=arch,
     )
     said: dict[str, str] = {}
     began: dict[str, float] = {}

@@ -27,6 +27,8 @@ REQUESTS = {
     "kernel_rules": BuildRequest(configs=("vm", "break-rules")),
     # For machines with a DMA controller.
     "kernel_arm64": BuildRequest(configs=("vm",), arch=ARM64),
+    # And with the modules of tests.
+    "kernel_arm64_rules": BuildRequest(configs=("vm", "break-rules"), arch=ARM64),
 }
 
 
