@@ -97,15 +97,29 @@ static inline bool migrate_is_whole(struct folio *folio)
 
 /*
  * A folio is mapped again.  Has a part of it been unmapped before, or while it
- * was not mapped?  Then it is to be split one day.  Returns false if that is to
- * be found out in the ordinary way.
+ * was not mapped?  Then it is to be split one day.
  */
-static inline bool migrate_queue_if_partial(struct folio *folio)
+static inline void migrate_queue_if_partial(struct folio *folio)
 {
-	if (!folio_test_large(folio) || !migrate_batch_ptes_on())
-		return false;
-	if (!migrate_is_whole(folio))
+	if (folio_test_large(folio) && migrate_batch_ptes_on() &&
+	    !migrate_is_whole(folio))
 		__migrate_queue_if_partial(folio);
+}
+
+/*
+ * @dst is about to be mapped.  @queued: the source was on the queue of folios to be
+ * split, as a whole one or as partially mapped.  A whole one goes there again now:
+ * once @dst is mapped, another CPU may unmap a part of it and mark it, and to queue
+ * such a folio as a whole one is an error.  migrate_queue_if_partial() finds the
+ * others.  Returns false if the queue is left to the caller.
+ */
+static inline bool migrate_requeue(struct folio *dst, bool queued,
+				   bool partially_mapped)
+{
+	if (!queued || !migrate_batch_ptes_on())
+		return false;
+	if (!partially_mapped)
+		deferred_split_folio(dst, false);
 	return true;
 }
 
