@@ -142,6 +142,9 @@ static bool migrate_windows_must_wait(const struct migrate_windows *w)
 {
 	struct migrate_part *part;
 
+	/* Until then nothing is moved, not even what is to be tried again. */
+	if (!w->plan.streaming && !migrate_windows_all_copied(w))
+		return true;
 	list_for_each_entry(part, &w->flying, node) {
 		if (part->nr_retry && !migrate_part_is_flying(part))
 			return false;
