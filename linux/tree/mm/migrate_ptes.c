@@ -153,7 +153,11 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 		pte = ptep_get_and_clear(mm, addr + i * PAGE_SIZE, ptep + i);
 		VM_WARN_ON_ONCE_PAGE(pte_write(pte) && anon &&
 				     !(exclusive & BIT(i)), page + i);
-		if (!pte_same(pte, expected))
+		/*
+		 * Nothing before the first one counts: that is of another chunk, or
+		 * on arm64 had a bit that goes when a block is unfolded.
+		 */
+		if (i && !pte_same(pte, expected))
 			alike = false;
 		chunk->old[i] = pte;
 		expected = pte_next_pfn(pte);
