@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`pageferry balance`: weights that follow the use of the nodes' bandwidth."""
+"""`pageferry balance`: set weights by the use of the nodes' bandwidth."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Watch how much of each node's bandwidth is in use, and set the weights of the
-processes of the configuration: below a threshold memory stays local; above it, it
-is spread in proportion to what each node can still give; it comes home when the
-load goes. Each decision is explained in one line. Runs until it is stopped."""
+configured processes. Below a threshold their memory stays local. Above it, the
+service spreads the memory in proportion to what each node can still give. When
+the load falls, the memory moves home. Each decision is one line on stderr.
+Runs until you stop it."""
 
 EPILOG = """\
 examples:
@@ -63,28 +64,28 @@ def add_parser(sub: Subparsers) -> None:
     add(
         "--measure",
         action="store_true",
-        help="measure the bandwidth of each node, print it for the file, and end",
+        help="measure and print the bandwidth of each node, for the file, and end",
     )
     add(
         "--replay",
         metavar="FILE",
-        help="say what would be decided on a recorded load, at once; "
-        f"{', '.join(_TRACES)} come with the tool",
+        help="print the decisions for a recorded load; the tool contains "
+        f"{' and '.join(_TRACES)}",
     )
     add(
         "--memory",
         default="64G",
         metavar="SIZE",
-        help="of the processes in a replay (default: %(default)s)",
+        help="memory of the processes in a replay (default: %(default)s)",
     )
-    add("--for", dest="for_time", metavar="TIME", help="end after this")
+    add("--for", dest="for_time", metavar="TIME", help="end after this time")
     add("--dry-run", action="store_true", help="decide and explain, move nothing")
     add("--json", action="store_true", help="print all decisions at the end")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Measure, replay or serve."""
     files = Files(dry_run=args.dry_run)
     if args.measure:
         return _measure(files, as_json=args.json)
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_bandwidth(text: str) -> dict[str, float]:
-    """Read 0=72,1=26."""
+    """Parse 0=72,1=26."""
     found: dict[str, float] = {}
     for part in text.split(","):
         node, _, rate = part.strip().partition("=")
@@ -223,7 +224,7 @@ def _serve(args: argparse.Namespace, found: Config, files: Files) -> int:
     output.talk(f"bandwidth by {origin}: {known}; use by {source.name}")
     for program in found.process:
         output.talk(f"takes care of {program}")
-    # To be told to stop is how a service ends; it has let go of everything then.
+    # A signal is the normal end of the service, which has stopped its sessions.
     with contextlib.suppress(KeyboardInterrupt):
         service.run(parse_seconds(found.interval), end_s)
     if args.json:

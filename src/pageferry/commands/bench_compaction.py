@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Fragment a NUMA node, and have a kernel module allocate huge pages there on one CPU,
-for which Linux has to compact: how long that takes, how busy the CPU is with it, and
-what a program gets done that shares it. Each copy engine takes turns with stock Linux
-in each round, with memory that is fragmented anew; the first round does not count.
-Every byte that stayed is verified.
+Fragment a NUMA node, then allocate huge pages there with a kernel module on one CPU,
+so that Linux compacts. The result is the time, the load of that CPU, and the work of
+another program on it. All engines and stock Linux take turns in each round; the first
+round does not count. The benchmark verifies every byte of the memory that stayed.
 
-Takes most of what is free on the node meanwhile, and gives it back. Runs on this machine
-when it has pageferry's kernel, else in a VM, where DMA channels are simulated."""
+Takes most of the node's free memory meanwhile, and frees it again. Runs on this machine
+if it has pageferry's kernel, else in a VM with simulated DMA channels."""
 
 EPILOG = """\
 examples:
@@ -46,7 +45,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         compaction.BENCH,
-        help="huge pages out of fragmented memory, and what that costs a CPU",
+        help="time and CPU time for huge pages on a fragmented node",
         usage="pageferry bench compaction [OPTION ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -62,19 +61,19 @@ def add_parser(sub: Subparsers) -> None:
         help="virtual machine (default: %(default)s)",
     )
     for option, default, metavar, about in (
-        ("--engines", "stock,off,dcbm", "LIST", "stock always"),
-        ("--states", ",".join(compaction.STATES), "LIST", "of that CPU"),
-        ("--threads", "2", "N", "threads of mtcopy, the caller included"),
+        ("--engines", "stock,off,dcbm", "LIST", "stock is always measured"),
+        ("--states", ",".join(compaction.STATES), "LIST", "other load of the CPU"),
+        ("--threads", "2", "N", "threads of mtcopy, including the caller"),
         ("--channels", "1", "N", "DMA channels of dcbm"),
         (
             *("--channel-mbps", "0", "N"),
-            "of each simulated channel; 0: as the CPU copies",
+            "MB/s of each simulated channel; 0: the CPU's rate",
         ),
-        ("--channel-percent", "0", "N", "or so many of what stock migrates"),
-        ("--total", "auto", "SIZE", "mapped; auto: half of what is free"),
-        ("--count", "0", "N", "huge pages; 0: 1 for 8 blocks of 2M"),
+        ("--channel-percent", "0", "N", "or percent of stock's migration rate"),
+        ("--total", "auto", "SIZE", "memory to map; auto: half of the free memory"),
+        ("--count", "0", "N", "huge pages; 0: one for 8 blocks of 2M"),
         ("--rounds", "5", "N", "rounds that count"),
-        ("--node", "0", "N", "that is fragmented"),
+        ("--node", "0", "N", "node to fragment"),
     ):
         parser.add_argument(
             option,
@@ -83,12 +82,12 @@ def add_parser(sub: Subparsers) -> None:
             help=f"{about} (default: %(default)s)",
         )
     parser.add_argument(
-        "--cpu", metavar="N", help="that allocates (default: the node's first)"
+        "--cpu", metavar="N", help="CPU that allocates (default: the node's first)"
     )
     add_reach(parser)
     add_layouts(parser)
     parser.add_argument(
-        "--timeout", metavar="TIME", help="give up a virtual machine after this"
+        "--timeout", metavar="TIME", help="end a virtual machine after this time"
     )
     add_output_arguments(parser)
     add_kernel_arguments(parser.add_argument_group("kernel of the virtual machine"))
@@ -114,9 +113,9 @@ def make_plan(args: argparse.Namespace) -> compaction.CompactionPlan:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the table, keep the result."""
+    """Measure, print the table, store the result."""
     plan = make_plan(args)
-    # Everything that may be wrong with the options comes before the first word.
+    # Check all options before anything is printed.
     timeout_s = None if args.timeout is None else parse_seconds(args.timeout)
     machine = topology.load(args.topology)
     if args.arch not in (None, machine.arch):
@@ -142,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def finish(result: Result, args: argparse.Namespace) -> None:
-    """Keep the result and print it."""
+    """Store the result, and print it."""
     created = result.created or store.now()
     path = args.output or store.default_path(compaction.BENCH, created)
     store.save(result, path)

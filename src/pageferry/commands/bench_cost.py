@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Count the instructions that move_pages(2) takes per folio, in an emulated
-machine whose clock is the count of its instructions: the same image gives the
-same digits on every run and on every host. "stock" is the vanilla kernel,
-"off" ours with no engine active, and "unbatched" the same with batch_ptes off,
-which is all of it turned off. Where things lie in memory matters a little, so
-the mean of several layouts counts. With "cpu" the copy is told apart.
+Count the instructions that move_pages(2) takes for each folio. The clock of the
+emulated machine counts instructions, so the same image gives the same digits on
+every run and host. "stock" is the vanilla kernel, "off" is ours without an
+engine, and "unbatched" is ours without an engine and with batch_ptes off. The
+place of data in memory changes the count a little, so the result is the mean of
+several layouts. With "cpu" it includes the instructions of the copy.
 
-Of sizes between 4K and 2M the first move of fresh memory is counted, and then
-nine more: stock Linux splits such folios at their second move. Other --paths
-than move_pages have 4K pages, but for hugetlb, and two memory tiers."""
+For sizes between 4K and 2M the benchmark counts the first move of fresh memory,
+and then nine more: stock Linux splits such folios at their second move. --paths
+other than move_pages use two memory tiers, and 4K pages, except for hugetlb."""
 
 EPILOG = """\
 examples:
@@ -62,7 +62,7 @@ def add_parser(sub: Subparsers) -> None:
     parser.add_argument(
         "--engines",
         metavar="LIST",
-        help=f"what to count (default: {','.join(cost.default_engines(X86_64))}; "
+        help=f"(default: {','.join(cost.default_engines(X86_64))}; "
         "with --arch arm64 also dcbm)",
     )
     parser.add_argument(
@@ -75,37 +75,37 @@ def add_parser(sub: Subparsers) -> None:
         "--pages",
         default=",".join(cost.DEFAULT_PAGES),
         metavar="LIST",
-        help=f"what 4K pages are: {', '.join(cost.PAGES)}, or all; shared by two "
-        "processes, merged by KSM, from before a child that is gone, or watched by "
-        "a userfaultfd (default: %(default)s)",
+        help=f"kinds of 4K pages: {', '.join(cost.PAGES)}, or all; shared is by two "
+        "processes, ksm is merged, inherited is older than a child that has ended, "
+        "watched is by a userfaultfd (default: %(default)s)",
     )
     parser.add_argument(
         "--paths",
         default=",".join(cost.DEFAULT_PATHS),
         metavar="LIST",
-        help=f"who migrates: {', '.join(cost.PATHS)}, or all (default: %(default)s)",
+        help=f"callers: {', '.join(cost.PATHS)}, or all (default: %(default)s)",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="fail when unbatched is not within 0.5%% of stock at 4K and 0.1%% at "
-        "2M (other paths: 1%%), off takes that much more, or besides the copy more "
-        "than 2,400 for 4K pages in runs and 3,400 in random order, or 2%% more than "
-        "stock for others, mtcopy, which declines all, takes 3%% more, or dcbm "
-        "takes more than off at 4K, or a tenth of that at 2M",
+        help="fail if unbatched differs from stock, or off exceeds it, by 0.5%% at "
+        "4K, 0.1%% at 2M or 1%% on other paths; if off takes besides the copy 2,400 "
+        "for 4K pages in runs, 3,400 in random order, or 2%% more than stock for "
+        "other pages; if an mtcopy that declines everything takes 3%% more than "
+        "stock; if dcbm takes more than off at 4K, or a tenth of off at 2M",
     )
     parser.add_argument(
-        "--jobs", metavar="N", help="machines at once (default: one per CPU)"
+        "--jobs", metavar="N", help="parallel machines (default: one per CPU)"
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="keep the result there (default: below the XDG state directory)",
+        help="write the result there (default: below the XDG state directory)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, do nothing"
+        "--dry-run", action="store_true", help="print the steps, do nothing"
     )
     add_kernel_arguments(
         parser.add_argument_group("kernel"), vanilla=False, arch_default="x86_64"
@@ -114,7 +114,7 @@ def add_parser(sub: Subparsers) -> None:
 
 
 def _parse_words(what: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Read a list of names, or all of them."""
+    """Parse a list of names, or `all`."""
     if text.strip() == "all":
         return known
     words = tuple(word.strip() for word in text.split(","))
@@ -127,12 +127,12 @@ def _parse_words(what: str, text: str, known: tuple[str, ...]) -> tuple[str, ...
 
 
 def parse_pages(text: str) -> tuple[str, ...]:
-    """Read a list of what pages are to be."""
+    """Parse a list of kinds of pages."""
     return _parse_words("pages", text, cost.PAGES)
 
 
 def parse_paths(text: str) -> tuple[str, ...]:
-    """Read a list of who migrates, and bring it into the order of a table."""
+    """Parse a list of callers, in the order of the table."""
     paths = _parse_words("paths", text, cost.PATHS)
     return tuple(path for path in cost.PATHS if path in paths)
 
@@ -166,7 +166,7 @@ def make_job(args: argparse.Namespace) -> run_cost.Job:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Count, print the table, keep the result, and judge it with --check."""
+    """Count, print the table, store the result, and check it with --check."""
     job = make_job(args)
     if args.dry_run:
         steps = run_cost.dry_run(job)

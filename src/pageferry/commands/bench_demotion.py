@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Move memory to a slower NUMA node: in calls of move_pages(2) with one page, 512
-pages or one huge page each, and by reclaim from a cgroup, which demotes cold
-memory. Each copy engine takes turns with stock Linux in each round; the first
-round does not count. The node of every page is counted and every byte verified.
+Move memory to a slower NUMA node in two ways: with calls of move_pages(2) for one
+page, 512 pages or one huge page, and by reclaim from a cgroup, which demotes cold
+memory. All engines and stock Linux take turns in each round; the first round does
+not count. The benchmark counts the node of every page, and verifies every byte.
 
-Runs on this machine when it has both nodes and pageferry's kernel, else in a
+Runs on this machine if it has both nodes and pageferry's kernel, else in a
 virtual machine."""
 
 EPILOG = """\
@@ -43,20 +43,20 @@ def add_parser(sub: Subparsers) -> None:
         "--parts",
         default=",".join(tiers.PARTS),
         metavar="LIST",
-        help="what is measured (default: %(default)s)",
+        help="parts of the benchmark (default: %(default)s)",
     )
     parser.add_argument(
         "--pressure",
         default="reclaim",
         choices=("reclaim", "high", "max"),
-        help="what demotes: memory.reclaim, memory.high or memory.max, for which a "
-        "child of the benchmark is killed each time (default: %(default)s)",
+        help="file that starts reclaim: memory.reclaim, memory.high, or memory.max, "
+        "which kills a child of the benchmark each time (default: %(default)s)",
     )
     parser.add_argument(
         "--call-total",
         default="4M",
         metavar="SIZE",
-        help="bytes moved by each length of list (default: %(default)s)",
+        help="bytes moved with each kind of call (default: %(default)s)",
     )
     add_rest(parser)
     parser.set_defaults(run=run)
@@ -75,5 +75,5 @@ def make_plan(args: argparse.Namespace) -> tiers.TierPlan:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the tables, keep the result."""
+    """Measure, print the tables, store the result."""
     return run_plan(args, lambda: make_plan(args), posted=True)

@@ -19,15 +19,15 @@ from pageferry.errors import usage_error
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
-# "off" is about other folios, and would be stock.
+# "off" would equal stock: batch_ptes does not change hugetlb folios.
 ENGINES = (*move_pages.DEFAULT_ENGINES, "dcbm")
 
 DESCRIPTION = """\
-Move memory of hugetlb from one NUMA node to another, as bench move-pages does.
-Linux moves these folios one by one; an engine splits each. The pools of both nodes
-grow by what is needed, and shrink again.
+Move hugetlb memory from one NUMA node to another, as bench move-pages does. Linux
+moves these folios one by one; an engine splits each. The benchmark enlarges the
+pools of both nodes as needed, and restores them.
 
-Runs on this machine when it has two nodes and pageferry's kernel, else in a VM."""
+Runs on this machine if it has two nodes and pageferry's kernel, else in a VM."""
 
 EPILOG = """\
 examples:
@@ -66,12 +66,13 @@ def add_parser(sub: Subparsers) -> None:
         "--engines",
         default=",".join(move_pages.DEFAULT_ENGINES),
         metavar="LIST",
-        help=f"of {', '.join(ENGINES)}; stock always (default: %(default)s)",
+        help=f"some of {', '.join(ENGINES)}; stock is always measured "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--total",
         metavar="SIZE",
-        help="bytes moved by each call (default: 256M, or one of the largest)",
+        help="bytes moved by each call (default: 256M, or one page of the largest size)",
     )
     add_shared_arguments(parser)
     add_output_arguments(parser)
@@ -95,9 +96,9 @@ def make_plan(args: argparse.Namespace) -> move_pages.Plan:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the table, keep the result."""
+    """Measure, print the table, store the result."""
     if args.published:
         raise usage_error(
-            "nobody published figures to stand beside these", "--published"
+            "there are no published figures for this benchmark", "--published"
         )
     return run_plan(args, make_plan(args))

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Move memory from one NUMA node to another with move_pages(2), and say how long
-folios were out of reach meanwhile: throughput beside first, mean, p99 and last
-unmapped time, for every combination of what is listed. All of them take turns
-in each round; the first round does not count; every page and byte is verified.
+Move memory from one NUMA node to another with move_pages(2), and measure how long
+folios are unmapped: throughput beside first, mean, p99 and last unmapped time,
+for every combination of the lists. All combinations take turns in each round; the
+first round does not count. The benchmark verifies every page and byte.
 
-Runs on this machine when it has two nodes and pageferry's kernel, else in a
-virtual machine, where DMA channels are simulated."""
+Runs on this machine if it has two nodes and pageferry's kernel, else in a
+virtual machine with simulated DMA channels."""
 
 EPILOG = """\
 examples:
@@ -48,7 +48,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         "latency",
-        help="how long memory is out of reach while it moves",
+        help="how long memory is unmapped while it moves",
         usage="pageferry bench latency [OPTION ...]",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -58,7 +58,7 @@ def add_parser(sub: Subparsers) -> None:
     where.add_argument("--vm", action="store_true", help="run in a virtual machine")
     where.add_argument("--live", action="store_true", help="run on this machine")
     parser.add_argument("--topology", default="two-node", metavar="NAME")
-    _add_sweep(parser.add_argument_group("what is varied (LIST: with commas)"))
+    _add_sweep(parser.add_argument_group("combinations (LIST: with commas)"))
     _add_run(parser)
     kernel = parser.add_argument_group("kernel of the virtual machine")
     add_kernel_arguments(kernel)
@@ -69,13 +69,13 @@ def _add_sweep(group: argparse._ArgumentGroup) -> None:
     lists = [
         ("--sizes", "folio sizes, or all (4K,2M)"),
         ("--total", "bytes moved by each call (64M)"),
-        ("--engines", f"of {', '.join(latency.ENGINES)} (stock,mtcopy,dcbm)"),
+        ("--engines", f"{', '.join(latency.ENGINES)} (stock,mtcopy,dcbm)"),
         ("--channels", "DMA channels of dcbm (16)"),
         ("--threads", "threads of mtcopy (2)"),
-        ("--caps", "pages of one window at most (512)"),
-        ("--windows", "windows out of reach at once at most (1,2)"),
-        ("--streaming", "true: a folio goes back when it is copied (true)"),
-        ("--limits-us", "max_unmapped_us; 0: none (default, as measured)"),
+        ("--caps", "max_batch_pages: pages in one window (512)"),
+        ("--windows", "max_windows: windows that are unmapped at once (1,2)"),
+        ("--streaming", "true: map a folio when its own copy ends (true)"),
+        ("--limits-us", "max_unmapped_us; 0: none (default)"),
     ]
     for option, about in lists:
         dest = {"--total": "totals"}.get(option, option[2:].replace("-", "_"))
@@ -90,7 +90,7 @@ def _add_sweep(group: argparse._ArgumentGroup) -> None:
         "--published",
         choices=tuple(latency_plans.TABLES),
         metavar="SWEEP",
-        help="repeat one that was published: caps or workload",
+        help="repeat a published sweep: caps or workload",
     )
 
 
@@ -99,7 +99,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--channel-mbps",
         default=str(latency.DEFAULT_CHANNEL_MBPS),
         metavar="N",
-        help="of a simulated channel; 0: as a CPU (default: 64)",
+        help="MB/s of a simulated channel; 0: as a CPU (64)",
     )
     parser.add_argument(
         "--touch",
@@ -111,36 +111,42 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--pause-us",
         default="100",
         metavar="N",
-        help="between two touches, on average (default: %(default)s)",
+        help="mean pause between two touches (default: %(default)s)",
     )
     parser.add_argument(
         "--slow-after-percent",
         metavar="N",
-        help="slow channels down then; times after that count",
+        help="then slow the channels down; only later times count",
     )
-    parser.add_argument("--slow-factor", default="10", metavar="N")
+    parser.add_argument(
+        "--slow-factor", default="10", metavar="N", help="(default: %(default)s)"
+    )
     parser.add_argument(
         "--skip-windows",
         default="6",
         metavar="N",
-        help="that pass before they count (default: %(default)s)",
+        help="windows after that which do not count (default: %(default)s)",
     )
     parser.add_argument(
         "--check",
         nargs="?",
         const=",".join(latency_plans.CHECKS),
         metavar="LIST",
-        help="fail unless what has to hold does: of "
+        help="fail unless these hold: some of "
         f"{', '.join(latency_plans.CHECKS)} (default: all)",
     )
     parser.add_argument("--rounds", default="5", metavar="N", help="(default: 5)")
     parser.add_argument("--from-node", default="0", metavar="NODE")
     parser.add_argument("--to-node", default="1", metavar="NODE")
-    parser.add_argument("--timeout", metavar="TIME", help="give a machine up then")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="keep it there")
+    parser.add_argument(
+        "--timeout", metavar="TIME", help="end a virtual machine after this time"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the result there"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, do nothing"
+        "--dry-run", action="store_true", help="print the steps, do nothing"
     )
 
 
@@ -193,7 +199,7 @@ def _sweep(args: argparse.Namespace, mbps: int) -> tuple[latency.Case, ...]:
 
 
 def _node_bytes(args: argparse.Namespace, node: int) -> int:
-    """Give the memory of a node, where the run is going to be."""
+    """Return the memory of a node, on the machine of the run."""
     if args.live:
         found = [n for n in read_nodes(Files()) if n.number == node]
         return found[0].total_bytes if found else GIB
@@ -202,7 +208,7 @@ def _node_bytes(args: argparse.Namespace, node: int) -> int:
 
 
 def _fixed(args: argparse.Namespace, mbps: int, node: int) -> tuple[latency.Case, ...]:
-    """Repeat a published sweep; the total is what may be given beside it."""
+    """Return the cases of a published sweep; only --total may accompany it."""
     total = latency_plans.fitting_total(_node_bytes(args, node))
     if args.totals is not None:
         (total, *more) = _totals(args.totals)
@@ -246,7 +252,7 @@ def make_plan(
             "--from-node and --to-node are the same: nothing would move", args.to_node
         )
     if check:
-        # Whatever the rates turn out to be, so many cases move so much.
+        # The number of cases and their totals do not depend on measured rates.
         cases = check.cases(latency_plans.ANY_MACHINE)
     elif args.published:
         cases = _fixed(args, mbps, to_node)
@@ -263,7 +269,7 @@ def make_plan(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the table, keep the result, and judge it with --check."""
+    """Measure, print the table, store the result, and check it with --check."""
     machine = topology.load(args.topology)
     check = _check_plan(args)
     plan = make_plan(args, check)
@@ -292,14 +298,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def finish(result: Result, args: argparse.Namespace) -> None:
-    """Keep the result and print it; what does not hold is a failure."""
+    """Store the result and print it; a check that does not hold is a failure."""
     created = result.created or store.now()
     path = store.save(result, args.output or store.default_path("latency", created))
     refused = [check for check in result.checks or [] if not check.ok]
     if refused:
         output.talk(report.render(result))
         raise PageferryError(
-            "not all that has to hold does",
+            "a check does not hold",
             value=path,
             reason="; ".join(
                 f"{one.name}: {one.measured:.2f}, wanted {one.wanted}"

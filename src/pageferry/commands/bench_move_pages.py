@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Move memory from one NUMA node to another with move_pages(2), with each copy
 engine in turn, and compare with stock Linux and with plain memcpy. All of them
-take turns in each round; the first round does not count. The node of every
-page and every byte are verified each time.
+take turns in each round; the first round does not count. The benchmark verifies
+the node of every page, and every byte.
 
-Runs on this machine when it has two nodes and pageferry's kernel, else in a
+Runs on this machine if it has two nodes and pageferry's kernel, else in a
 virtual machine."""
 
 EPILOG = """\
@@ -67,7 +67,7 @@ def add_parser(sub: Subparsers) -> None:
 
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is measured."""
+    """Add the options of the plan."""
     parser.add_argument(
         "--sizes",
         default=move_pages.DEFAULT_SIZES,
@@ -78,8 +78,8 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         "--engines",
         default=",".join(move_pages.DEFAULT_ENGINES),
         metavar="LIST",
-        help=f"of {', '.join(move_pages.ENGINES)}; stock always; off: "
-        "none, but batch_ptes (default: %(default)s)",
+        help=f"some of {', '.join(move_pages.ENGINES)}; stock is always measured; off "
+        "is no engine, but batch_ptes (default: %(default)s)",
     )
     parser.add_argument(
         "--total",
@@ -91,12 +91,12 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `bench hugetlb` has, too."""
+    """Add the options that `bench move-pages` and `bench hugetlb` share."""
     parser.add_argument(
         "--threads",
         default="2",
         metavar="LIST",
-        help="threads of mtcopy, the caller included (default: %(default)s)",
+        help="threads of mtcopy, including the caller (default: %(default)s)",
     )
     parser.add_argument(
         "--channels",
@@ -109,7 +109,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         default=str(move_pages.DEFAULT_CHANNEL_MBPS),
         metavar="N",
         help="MB/s of each simulated DMA channel; "
-        "0: as fast as the CPU copies (default: %(default)s)",
+        "0: the rate of the CPU (default: %(default)s)",
     )
     parser.add_argument(
         "--rounds",
@@ -129,7 +129,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
         const="both",
         default="no",
         choices=("both", "only"),
-        help="measure also, or only, while other work keeps every CPU busy",
+        help="measure also, or only, with other work on every CPU",
     )
     add_reach(parser)
     parser.add_argument(
@@ -137,42 +137,42 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_layouts(parser)
     parser.add_argument(
-        "--timeout", metavar="TIME", help="give up a virtual machine after this"
+        "--timeout", metavar="TIME", help="end a virtual machine after this time"
     )
 
 
 def add_reach(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how long folios may be out of reach."""
+    """Add the option for the time limit."""
     parser.add_argument(
         "--max-unmapped-us",
         metavar="N",
-        help="bound of a folio's time out of reach; 0: none (default: as it is)",
+        help="limit of a folio's unmapped time; 0: none (default: the kernel's)",
     )
 
 
 def reach(args: argparse.Namespace) -> int | None:
-    """Read it; None is as it is."""
+    """Parse --max-unmapped-us; None leaves the kernel's setting."""
     if args.max_unmapped_us is None:
         return None
     return whole("--max-unmapped-us", args.max_unmapped_us, 0, 2**32 - 1)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what becomes of the result."""
+    """Add the options for the result."""
     parser.add_argument(
         "--published",
         action="store_true",
-        help="print figures that others published beside ours",
+        help="also print published figures of other projects",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="keep the result there (default: below the XDG state directory)",
+        help="write the result there (default: below the XDG state directory)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, do nothing"
+        "--dry-run", action="store_true", help="print the steps, do nothing"
     )
 
 
@@ -187,7 +187,7 @@ def make_plan(args: argparse.Namespace) -> move_pages.Plan:
 
 
 def shared(args: argparse.Namespace) -> dict[str, Any]:
-    """Check the options that `bench hugetlb` has, too."""
+    """Check the options that `bench move-pages` and `bench hugetlb` share."""
     from_node = whole("--from-node", args.from_node, 0, 1023)
     to_node = whole("--to-node", args.to_node, 0, 1023)
     if from_node == to_node:
@@ -209,13 +209,13 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the table, keep the result."""
+    """Measure, print the table, store the result."""
     return run_plan(args, make_plan(args))
 
 
 def run_plan(args: argparse.Namespace, plan: move_pages.Plan) -> int:
-    """Carry out a plan, or say what it would do."""
-    # Everything that may be wrong with the options comes before the first word.
+    """Carry out a plan, or print its steps."""
+    # Check all options before anything is printed.
     timeout_s = None if args.timeout is None else parse_seconds(args.timeout)
     machine = topology.load(args.topology)
     if args.arch not in (None, machine.arch):
@@ -242,7 +242,7 @@ def run_plan(args: argparse.Namespace, plan: move_pages.Plan) -> int:
 
 
 def finish(result: Result, args: argparse.Namespace) -> None:
-    """Keep the result and print it."""
+    """Store the result, and print it."""
     created = result.created or store.now()
     path = args.output or store.default_path(result.rows[0].bench, created)
     store.save(result, path)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Touch memory of a slow NUMA node from a CPU of a fast one, until Linux has promoted
-it (kernel.numa_balancing=2), with each copy engine in turn: how fast it comes, and
-what the thread loses that touches it. All take turns in each round; the first round
-does not count. The node of every page is counted and every byte verified.
+it (kernel.numa_balancing=2). The result is the rate of promotion, and the time that
+the thread loses. All engines take turns in each round; the first round does not
+count. The benchmark counts the node of every page, and verifies every byte.
 
-Runs on this machine when it has both nodes and pageferry's kernel, else in a
+Runs on this machine if it has both nodes and pageferry's kernel, else in a
 virtual machine."""
 
 EPILOG = """\
@@ -32,7 +32,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         tiers.PROMOTION,
-        help="throughput of promotion from a slower node, and what a program loses",
+        help="throughput of promotion from a slower node, and a program's loss",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -42,7 +42,7 @@ def add_parser(sub: Subparsers) -> None:
         "--touch",
         default="write",
         choices=("read", "write"),
-        help="how the thread touches memory (default: %(default)s)",
+        help="kind of access by the thread (default: %(default)s)",
     )
     add_rest(parser)
     parser.set_defaults(run=run)
@@ -55,5 +55,5 @@ def make_plan(args: argparse.Namespace) -> tiers.TierPlan:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the table, keep the result."""
+    """Measure, print the table, store the result."""
     return run_plan(args, lambda: make_plan(args), posted=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `pageferry bench demotion` and `pageferry bench promotion` share."""
+"""Common code of `pageferry bench demotion` and `pageferry bench promotion`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPOLOGY = "tiered"
 def add_arguments(
     parser: argparse.ArgumentParser, *, from_node: str, to_node: str
 ) -> None:
-    """Add the options that both have, but those about the output."""
+    """Add the common options, except for those of the output."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--vm", action="store_true", help="run in a virtual machine")
     where.add_argument("--live", action="store_true", help="run on this machine")
@@ -38,14 +38,14 @@ def add_arguments(
     )
     for option, default, about in (
         ("--sizes", tiers.DEFAULT_SIZES, "folio sizes from 4K to 2M"),
-        ("--engines", ",".join(tiers.ENGINES), "stock always"),
-        ("--threads", "2", "threads of mtcopy, the caller included"),
+        ("--engines", ",".join(tiers.ENGINES), "stock is always measured"),
+        ("--threads", "2", "threads of mtcopy, including the caller"),
         ("--channels", "1", "DMA channels of dcbm"),
-        ("--channel-mbps", "0", "of each simulated channel; 0: as the CPU copies"),
+        ("--channel-mbps", "0", "MB/s of each simulated channel; 0: the CPU's rate"),
         ("--total", "64M", "bytes in each measurement"),
         ("--rounds", "5", "rounds that count"),
-        ("--from-node", from_node, "where memory is"),
-        ("--to-node", to_node, "where it goes"),
+        ("--from-node", from_node, "node that holds the memory"),
+        ("--to-node", to_node, "node that the memory moves to"),
     ):
         metavar = "LIST" if option in ("--sizes", "--engines") else "N"
         parser.add_argument(
@@ -57,18 +57,18 @@ def add_arguments(
     add_reach(parser)
     add_layouts(parser)
     parser.add_argument(
-        "--timeout", metavar="TIME", help="give up a virtual machine after this"
+        "--timeout", metavar="TIME", help="end a virtual machine after this time"
     )
 
 
 def add_rest(parser: argparse.ArgumentParser) -> None:
-    """Add the options about the output and the kernel."""
+    """Add the options of the output and the kernel."""
     add_output_arguments(parser)
     add_kernel_arguments(parser.add_argument_group("kernel of the virtual machine"))
 
 
 def shared(args: argparse.Namespace) -> dict[str, object]:
-    """Check the options that both have."""
+    """Check the common options."""
     from_node = whole("--from-node", args.from_node, 0, 63)
     to_node = whole("--to-node", args.to_node, 0, 63)
     if from_node == to_node:
@@ -92,16 +92,16 @@ def shared(args: argparse.Namespace) -> dict[str, object]:
 def run_plan(
     args: argparse.Namespace, make_plan: Callable[[], tiers.TierPlan], *, posted: bool
 ) -> int:
-    """Measure, print the table, keep the result."""
+    """Measure, print the table, store the result."""
     plan = make_plan()
-    # Everything that may be wrong with the options comes before the first word.
+    # Check all options before anything is printed.
     timeout_s = None if args.timeout is None else parse_seconds(args.timeout)
     machine = topology.load(args.topology)
     if args.arch not in (None, machine.arch):
         raise usage_error(f"topology {args.topology} is {machine.arch}", args.arch)
     if args.published and not posted:
         raise usage_error(
-            "nobody published figures to stand beside these", "--published"
+            "there are no published figures for this benchmark", "--published"
         )
     request = make_request(args, machine.architecture)
     job = Job(
@@ -125,7 +125,7 @@ def run_plan(
 
 
 def finish(result: Result, args: argparse.Namespace) -> None:
-    """Keep the result and print it."""
+    """Store the result, and print it."""
     created = result.created or store.now()
     path = args.output or store.default_path(result.rows[0].bench, created)
     store.save(result, path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a benchmark that moves memory runs: decided before anything boots."""
+"""Choose the machine for a benchmark that moves memory, before anything boots."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pageferry.vm import topology
 
 
 class Moves(Protocol):
-    """What has to be known about a plan."""
+    """The part of a plan that the choice depends on."""
 
     @property
     def from_node(self) -> int:
-        """Where memory is."""
+        """The node that holds the memory."""
 
     @property
     def to_node(self) -> int:
-        """Where it goes."""
+        """The node that the memory moves to."""
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Who copies."""
+        """The engines that the benchmark measures."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of folios."""
+        """Folio sizes in bytes."""
 
     @property
     def total_bytes(self) -> int:
@@ -39,22 +39,22 @@ class Moves(Protocol):
 
 
 def add_layouts(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how often a virtual machine is booted."""
+    """Add the option for the number of boots of a virtual machine."""
     parser.add_argument(
         "--layouts",
         default="1",
         metavar="N",
-        help="boots of a VM, so many rounds each (default: %(default)s)",
+        help="boots of a VM, each with all rounds (default: %(default)s)",
     )
 
 
 def layouts_of(args: argparse.Namespace) -> int:
-    """Read it; not every benchmark has it."""
+    """Parse --layouts; a benchmark without that option has one layout."""
     return whole("--layouts", getattr(args, "layouts", "1"), 1, MAX_LAYOUTS)
 
 
 def choose_topology(args: argparse.Namespace, plan: Moves, verb: str) -> str | None:
-    """Decide where to run, and say why; None is this machine."""
+    """Choose a topology, and print the reason; None is this machine."""
     several = layouts_of(args) > 1
     obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
     if several and (args.live or (not args.vm and obstacle is None)):
@@ -81,7 +81,7 @@ def choose_topology(args: argparse.Namespace, plan: Moves, verb: str) -> str | N
 
 
 def check_machine(name: str, plan: Moves) -> None:
-    """Refuse a plan that the virtual machine cannot hold, before it boots."""
+    """Reject a plan for which the virtual machine has too little memory."""
     machine = topology.load(name)
     for node in (plan.from_node, plan.to_node):
         if node >= len(machine.node):
@@ -100,7 +100,7 @@ def check_machine(name: str, plan: Moves) -> None:
 
 
 def _hint(plan: Moves, memory: int) -> str:
-    """Say what would fit: less, or another machine for what cannot be less."""
+    """Suggest a smaller --total, or a larger machine if no total would fit."""
     if memory // 4 >= max(plan.sizes):
         return f"--total {format_size(memory // 4)}"
     return "a --topology with more memory"

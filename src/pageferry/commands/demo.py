@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`pageferry demo`: everything once, from the source to a table."""
+"""`pageferry demo`: build, boot and measure with default settings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Build the kernel with pageferry's changes, boot a machine with two nodes, move
-memory from one to the other with every copy engine there is, and print what
-came of it. Nothing on this machine is changed; the first run builds a kernel,
-which takes some minutes."""
+memory from one node to the other with cpu and mtcopy, and print a table.
+This machine does not change. The first run builds a kernel, which takes some
+minutes."""
 
 
 def add_parser(sub: Subparsers) -> None:
-    """Add the parser. Everything has a default; --json is all one may say."""
+    """Add the parser; only the output can be chosen."""
     parser = sub.add_parser(
         "demo",
         help="build, boot, move memory with every engine, print one table",

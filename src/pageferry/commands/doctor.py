@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`pageferry doctor`: what this machine and this kernel can do."""
+"""`pageferry doctor`: list the abilities of this machine and this kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pageferry.vm import accel
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
-# Less than this, and a kernel build is likely to run out of disk.
+# A kernel build may need this much disk.
 _BUILD_BYTES = 8 << 30
 
 
@@ -35,25 +35,25 @@ class Check:
     name: str
     ok: bool
     detail: str
-    # Without it, kernel build and vm run cannot work.
+    # `kernel build` and `vm run` need it.
     needed: bool = False
     hint: str = ""
 
 
 def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
-    about = "say what this machine and this kernel can do, and what is missing"
+    about = "list what this machine and this kernel can do, and what is missing"
     parser = sub.add_parser(
         "doctor",
         help=about,
-        description=f"{about}. Exits with 3 when kernels cannot be built and booted.",
+        description=f"{about}. Exits with 3 if it cannot build and boot kernels.",
     )
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look at everything."""
+    """Run all checks, and print them."""
     files = Files()
     checks = [*_machine_checks(), *_kernel_checks(files), *_balance_checks(files)]
     healthy = all(check.ok for check in checks if check.needed)
@@ -174,13 +174,13 @@ def _damon_check(files: Files) -> Check:
     if not admin.is_present():
         detail = "lacks CONFIG_DAMON_SYSFS: interleave works from user space"
         return Check("DAMON", False, detail)
-    # Whether its schemes have destinations only a write would tell.
+    # Only a write shows whether schemes have destinations.
     other = admin.others()
-    return Check("DAMON", other is None, other or "nobody else is using it")
+    return Check("DAMON", other is None, other or "no other program uses it")
 
 
 def _balance_checks(files: Files) -> list[Check]:
-    """Say where pageferry balance would have its figures from."""
+    """List the sources of figures that `pageferry balance` finds."""
     rates = bandwidth.from_hmat(files)
     told = "; ".join(f"{node}: {format_rate(rate)}" for node, rate in rates.items())
     obstacles = {

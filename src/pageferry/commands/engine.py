@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ABOUT = {
     "none": "stock Linux: one folio at a time, by the migrating task",
-    "cpu": "the migrating task copies, in the batch phase",
+    "cpu": "the migrating task copies whole batches",
     "mtcopy": "several CPUs copy",
     "dcbm": "DMA engines copy",
 }
@@ -29,29 +29,28 @@ def add_parser(sub: Subparsers) -> None:
     listing.set_defaults(run=run_list)
     parser = sub.add_parser(
         "set",
-        help="choose what copies pages",
+        help="choose the engine that copies pages",
         epilog="examples:\n"
         "  pageferry engine set mtcopy\n"
         "  pageferry engine set mtcopy --reasons demotion,damon --min-batch 64K\n"
         "  pageferry engine set dcbm --for demotion",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", metavar="NAME", help="an engine, or none for off")
+    parser.add_argument("name", metavar="NAME", help="an engine, or none")
     parser.add_argument(
         "--for",
         dest="only_for",
         metavar="WORDS",
-        help="for these reasons alone, whatever is set for others; "
-        "NAME may be default: as others",
+        help="set the engine of these reasons only; NAME default removes that setting",
     )
     parser.add_argument(
-        "--reasons", metavar="WORDS", help="all, none, or words as compaction,demotion"
+        "--reasons", metavar="WORDS", help="all, none, or words: compaction,demotion"
     )
     parser.add_argument(
         "--min-batch", metavar="SIZE", help="leave smaller batches to the CPU"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the writes, do none"
+        "--dry-run", action="store_true", help="print the writes, do nothing"
     )
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
@@ -98,12 +97,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def for_reason(reason: str, engine: str) -> str:
-    """Say which engine a reason has of its own."""
+    """Format the engine of one reason."""
     return f"{engine} for {reason}"
 
 
 def show_writes(files: Files, *, as_json: bool) -> None:
-    """Print what would have been written, in order."""
+    """Print the writes of a dry run, in order."""
     if as_json:
         writes = [{"path": str(path), "value": value} for path, value in files.writes]
         output.answer_json({"writes": writes})

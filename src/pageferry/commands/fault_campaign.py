@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Move folios of several sizes with dcbm on simulated DMA channels, under every
-fault that these know, in turn and mixed, while others write to the memory. Runs
-in a virtual machine with the debug kernel (KASAN, lockdep, DMA_API_DEBUG).
-Fails if a byte is wrong, if pages or mappings leak that need not, if a call
-takes longer than the timeout of dcbm allows, or if the kernel says anything
-that was not announced."""
+Move folios of several sizes with dcbm on simulated DMA channels, while other
+tasks write to the memory. The channels have each fault of dmasim in turn, and
+then all mixed. Runs in a virtual machine with the debug kernel (KASAN, lockdep,
+DMA_API_DEBUG). Fails if a byte is wrong, if a page or mapping leaks without
+need, if a call exceeds dcbm's timeouts, or if the kernel logs a message that the
+campaign does not announce."""
 
 EPILOG = """\
 examples:
@@ -46,7 +46,7 @@ def add_parser(sub: Subparsers) -> None:
         "--folios",
         default="200000",
         metavar="N",
-        help="folios to move in all (default: %(default)s)",
+        help="total number of folios (default: %(default)s)",
     )
     add(
         "--faults",
@@ -58,7 +58,7 @@ def add_parser(sub: Subparsers) -> None:
         "--seed",
         default="1",
         metavar="N",
-        help="for what is left to chance (default: %(default)s)",
+        help="seed of the random choices (default: %(default)s)",
     )
     add(
         "--timeout-ms",
@@ -66,10 +66,10 @@ def add_parser(sub: Subparsers) -> None:
         metavar="N",
         help="timeout of dcbm (default: %(default)s)",
     )
-    add("--timeout", metavar="TIME", help="give up a virtual machine after this")
-    add("--output", type=Path, metavar="FILE", help="keep the result there")
+    add("--timeout", metavar="TIME", help="end a virtual machine after this time")
+    add("--output", type=Path, metavar="FILE", help="write the result there")
     add("--json", action="store_true", help="print the result as JSON")
-    add("--dry-run", action="store_true", help="say what would be done, do nothing")
+    add("--dry-run", action="store_true", help="print the steps, do nothing")
     add_kernel_arguments(parser.add_argument_group("kernel"), vanilla=False)
     parser.set_defaults(run=run, vanilla=False)
 
@@ -88,7 +88,7 @@ def make_job(args: argparse.Namespace) -> run_campaign.Job:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry it out, print the table or the document, and judge it."""
+    """Run the campaign, print the table or the document, and check it."""
     job = make_job(args)
     if args.dry_run:
         steps = run_campaign.dry_run(job)
@@ -115,12 +115,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         output.answer(output.table(*campaign.table(report.phases)))
     if problems and args.json:
-        # One document on stdout, and that is what was found.
+        # stdout already has its one document, so the problems go to stderr.
         for problem in problems:
             output.talk(f"pageferry: {problem}")
         return int(ExitCode.FAILED)
     if problems:
-        raise PageferryError("the campaign found something", detail="\n".join(problems))
+        raise PageferryError("the campaign found problems", detail="\n".join(problems))
     return 0
 
 

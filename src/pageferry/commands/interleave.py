@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Spread the memory of a process that runs over NUMA nodes by weight: 0=3,1=1 puts
-three folios on node 0 for each one on node 1. Where a folio belongs follows from
-its offset in its mapping, as for weighted interleave, so that a second pass moves
+Spread the memory of a running process over NUMA nodes by weight: 0=3,1=1 puts
+three folios on node 0 for each one on node 1. The place of a folio follows from
+its offset in its mapping, as for weighted interleave, so a second pass moves
 nothing. Huge pages move whole.
 
-DAMON does it in the kernel where it can, goes on until it is stopped, and sees
-to new memory too. Else this command does it with move_pages(2), once, or
-again and again with --every."""
+If the kernel can do it, DAMON moves the memory. It runs until you stop it, and
+handles new memory, too. Otherwise this command moves the memory with
+move_pages(2), once, or repeatedly with --every."""
 
 EPILOG = """\
 examples:
@@ -51,42 +51,44 @@ def add_parser(sub: Subparsers) -> None:
     which = start.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="all of its memory (default)")
     which.add_argument(
-        "--hot", action="store_true", help="what it uses, as DAMON sees it"
+        "--hot", action="store_true", help="memory that DAMON saw the process use"
     )
     start.add_argument(
-        "--include-children", action="store_true", help="and all that came from it"
+        "--include-children", action="store_true", help="also all descendants"
     )
     start.add_argument(
         "--by",
         choices=(KERNEL, USER),
-        help="who moves the pages (default: the kernel's DAMON where it can)",
+        help="who moves the pages (default: the kernel's DAMON if it can)",
     )
     start.add_argument(
         "--every",
         metavar="TIME",
-        help="from user space: stay, and look again after this",
+        help="in user space: keep running, and make a pass after each TIME",
     )
     start.add_argument(
         "--takeover",
         action="store_true",
-        help="throw away what others have set up in DAMON without running it",
+        help="replace a configuration of DAMON that is not running",
     )
     start.set_defaults(run=run_start)
-    change = sub.add_parser("set", help="give other weights while it runs")
+    change = sub.add_parser("set", help="change the weights of a process")
     _add_target(change)
     change.set_defaults(run=run_set)
     status = sub.add_parser(
         "status", help="show the wanted and the actual share of each node"
     )
-    status.add_argument("--pid", metavar="N", help="(default: all that were started)")
+    status.add_argument("--pid", metavar="N", help="(default: all sessions)")
     status.add_argument("--json", action="store_true")
     status.set_defaults(run=run_status)
     stop = sub.add_parser("stop", help="stop moving; memory stays where it is")
     stop.add_argument("--pid", required=True, metavar="N")
     stop.add_argument(
-        "--home", metavar="NODE", help="bring all of it to one node first"
+        "--home", metavar="NODE", help="first move all memory to this node"
     )
-    stop.add_argument("--dry-run", action="store_true", help="show the writes, do none")
+    stop.add_argument(
+        "--dry-run", action="store_true", help="print the writes, do nothing"
+    )
     stop.add_argument("--json", action="store_true")
     stop.set_defaults(run=run_stop)
 
@@ -99,18 +101,18 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quota",
         metavar="SIZE/TIME",
-        help="move at most so much in so much time: 100M/1s",
+        help="move at most SIZE in TIME: 100M/1s",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="print the plan and every sysfs write, do nothing",
+        help="print the plan and all sysfs writes, do nothing",
     )
     parser.add_argument("--json", action="store_true")
 
 
 def parse_pid(text: str) -> int:
-    """Read the number of a process."""
+    """Parse a process ID."""
     if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1 << 22:
         raise usage_error("not the number of a process", text)
     return int(text)
@@ -154,7 +156,7 @@ def run_start(args: argparse.Namespace) -> int:
 
 
 def run_set(args: argparse.Namespace) -> int:
-    """Give other weights."""
+    """Change the weights."""
     pid, weights = parse_pid(args.pid), parse_weights(args.weights)
     quota = None if args.quota is None else parse_quota(args.quota)
     files = Files(dry_run=args.dry_run)
@@ -167,7 +169,7 @@ def run_set(args: argparse.Namespace) -> int:
 
 
 def run_status(args: argparse.Namespace) -> int:
-    """Show where memory is."""
+    """Print the shares of each node."""
     files = Files()
     control = Control(files, MovePages(files))
     if args.pid is not None:
@@ -188,7 +190,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 
 def run_stop(args: argparse.Namespace) -> int:
-    """Stop, and bring memory home if asked to."""
+    """Stop, after moving memory to the --home node if there is one."""
     pid = parse_pid(args.pid)
     files = Files(dry_run=args.dry_run)
     control = Control(files, MovePages(files))
@@ -231,7 +233,7 @@ def _show_outcome(
 
 
 def _verdict(done: Report | None) -> int:
-    """Say on stderr what the exit code alone would not."""
+    """Report pages for which the nodes had no room, and return the exit code."""
     if done is None or not done.no_room:
         return int(ExitCode.OK)
     error = PageferryError(

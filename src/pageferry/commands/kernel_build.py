@@ -31,16 +31,16 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         "build",
         help=about,
-        description=f"{about}. A second call with nothing changed builds nothing.",
+        description=f"{about}. A second call without changes builds nothing.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_kernel_arguments(parser, arch_default=arch.X86_64.name)
     parser.add_argument(
-        "--jobs", type=int, metavar="N", help="jobs at once (default: one per CPU)"
+        "--jobs", type=int, metavar="N", help="parallel jobs (default: one per CPU)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, do nothing"
+        "--dry-run", action="store_true", help="print the steps, do nothing"
     )
     parser.add_argument(
         "--json", action="store_true", help="print image, build_dir, release, ..."
@@ -62,7 +62,7 @@ def add_kernel_arguments(
         parser.add_argument(
             "--vanilla",
             action="store_true",
-            help="without linux/tree and linux/hooks",
+            help="build Linux without pageferry's changes",
         )
     parser.add_argument(
         "--config",
@@ -74,8 +74,8 @@ def add_kernel_arguments(
     parser.add_argument(
         "--arch",
         choices=arch.NAMES,
-        help="architecture; fragments in linux/configs/ARCH go before those beside "
-        f"it (default: {arch_default})",
+        help="architecture; fragments in linux/configs/ARCH replace those of the same "
+        f"name (default: {arch_default})",
     )
     parser.add_argument(
         "--source",
@@ -88,7 +88,7 @@ def add_kernel_arguments(
 def make_request(
     args: argparse.Namespace, machine: arch.Architecture = arch.X86_64
 ) -> BuildRequest:
-    """Turn options into a request; without --arch, for the machine's."""
+    """Turn options into a request; without --arch, for the machine's architecture."""
     jobs = getattr(args, "jobs", None)
     if jobs is not None and jobs < 1:
         raise usage_error("--jobs needs a number above 0", str(jobs))
@@ -103,7 +103,7 @@ def make_request(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build it, or say what would be done."""
+    """Build the kernel, or print the steps."""
     if args.config == ["list"]:
         configs = paths.repo_root() / "linux" / "configs"
         names = config.Fragments(configs, arch.find(args.arch or "x86_64")).available()

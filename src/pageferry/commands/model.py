@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`pageferry model`: what a machine's constants say about a design."""
+"""`pageferry model`: predict designs from a machine's constants."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Simulate page migration event by event, from what a machine takes for each step.
-The constants of the published machine come from the ends of the published
-sweeps; the model is then compared with all 60 published points. Last comes what
-windows and streaming would give there: a prediction, nothing was measured."""
+Simulate page migration event by event, from a machine's time for each step. The
+constants of the published machine come from the ends of the published sweeps.
+The model is compared with all 60 published points. The last part predicts
+windows and streaming on that machine; nobody has measured these figures."""
 
 EPILOG = """\
 examples:
@@ -28,7 +28,7 @@ examples:
   pageferry model --json
   pageferry model --constants my-machine.json --channels 8
 """
-# Each channel gets a page or more of each large folio.
+# Each channel gets at least a page of each large folio.
 MAX_CHANNELS = 64
 CAPS_PAGES = (512, 8192, 262144)
 
@@ -47,20 +47,20 @@ def add_parser(sub: Subparsers) -> None:
         type=Path,
         metavar="FILE",
         help="constants of another machine, as --json prints them; "
-        "the published points are left out",
+        "leaves out the published points",
     )
     parser.add_argument(
         "--channels",
         default="16",
         metavar="N",
-        help="channels of the predictions (default: %(default)s)",
+        help="channels in the predictions (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, and predict."""
+    """Compare with the published points, and predict."""
     channels = _channels(args.channels)
     machine = load(args.constants) if args.constants else fit.published_machine()
     points = [] if args.constants else check(machine, fit.cells())
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _channels(text: str) -> int:
-    # Not int() alone: it reads "1_6", and refuses very long numbers its own way.
+    # int() would accept "1_6", and raise ValueError for very long numbers.
     if text not in map(str, range(1, MAX_CHANNELS + 1)):
         raise usage_error(
             "not a number of channels", text, f"write a number from 1 to {MAX_CHANNELS}"

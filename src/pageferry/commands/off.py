@@ -21,18 +21,18 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         "off",
         help=about,
-        description=f"{about}: pages move as in stock Linux. When this returns, "
-        "no copy is in flight. Nothing is turned on at boot.",
+        description=f"{about}: the CPU copies pages, as in stock Linux. When this "
+        "returns, no copy is in flight. No engine is active after boot.",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the writes, do none"
+        "--dry-run", action="store_true", help="print the writes, do nothing"
     )
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Turn it off."""
+    """Deactivate all engines."""
     files = Files(dry_run=args.dry_run)
     state = Offload(files).off()
     if args.dry_run:
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         output.answer_json(state.as_json())
     else:
-        output.answer("off: pages move as in stock Linux")
+        output.answer("off: the CPU copies pages, as in stock Linux")
     return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`pageferry status`: the settings and what was done."""
+"""`pageferry status`: the settings and the counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Columns of the table; --json has every counter.
 _COLUMNS = ("offered_folios", "engine_folios", "engine_bytes", "cpu_folios")
-# Kept without an engine, too: they have a table of their own.
+# The kernel keeps times without an engine, too; they have a table of their own.
 _TIMES = ("unmapped_", "waited_")
 _WHY = (
     "not_eligible_folios",
@@ -42,7 +42,7 @@ def add_parser(sub: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show it."""
+    """Print the settings, counters and times."""
     offload = Offload(Files())
     state = offload.read()
     reasons = offload.counters("reasons")
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(title: str, counters: dict[str, dict[str, int]]) -> str:
-    """Show who did something; rows of zeros say nothing."""
+    """Lay out the counters of all reasons or engines that have any."""
     used = {
         name: row
         for name, row in counters.items()
@@ -123,7 +123,7 @@ _TITLES = {"unmapped_hist": "folios out of reach", "waited_hist": "threads waiti
 def _times(
     found: dict[str, dict[str, Histogram]], reasons: dict[str, dict[str, int]]
 ) -> list[str]:
-    """Show how long folios were out of reach, where anything was timed."""
+    """Lay out the unmapped and waiting times of all reasons that have any."""
     rows = []
     for name, kinds in found.items():
         for kind, hist in kinds.items():

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Boot a kernel in a virtual machine and run CMD in it. The host's root is there,
-read-only except for directories named with --rw; /tmp and /var/tmp can be
-written, and what is written there is gone with the machine. The kernel is the
-patched one, built first when anything changed, or what --kernel names.
+Boot a kernel in a virtual machine and run CMD in it. The guest mounts the host's
+root read-only, except for directories named with --rw. /tmp and /var/tmp are
+writable, and vanish with the machine. The kernel is the patched one, built first
+if anything changed, or the image that --kernel names.
 
-A topology of another architecture has its kernel built for that, and does not
-see the host's root: CMD is a static program for it, which goes along in an
-initramfs with busybox, the kernel's modules, the programs of bench/ and what
+A topology of another architecture does not mount the host's root, and gets a
+kernel of its own. CMD is then a static program. The guest's initramfs contains
+CMD, busybox, the kernel's modules, the programs of bench/ and the files that
 --carry names, each at its path on the host.
 
-The kernel log is searched afterwards for BUG, WARNING, Oops, lockdep, RCU,
-KASAN and the like: any of them makes the run fail, whatever CMD returned.
+Afterwards the tool searches the kernel log for BUG, WARNING, Oops, lockdep, RCU,
+KASAN and the like. A match makes the run fail, whatever CMD returned.
 """
 
 EPILOG = """\
@@ -69,13 +69,13 @@ def add_parser(sub: Subparsers) -> None:
         "--timeout",
         default="30m",
         metavar="S",
-        help="end CMD after so long, exit 124 (default: %(default)s)",
+        help="end CMD after this time, exit 124 (default: %(default)s)",
     )
     add(
         "--boot-timeout",
         default=f"{BOOT_TIMEOUT_S:.0f}",
         metavar="S",
-        help="give up booting after so long, exit 5 (default: %(default)s s)",
+        help="end a boot after this time, exit 5 (default: %(default)s s)",
     )
     add("--icount", action="store_true", help="guest time counts instructions (TCG)")
     add(
@@ -83,14 +83,14 @@ def add_parser(sub: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="load a module and what it needs before CMD",
+        help="load a module and its dependencies before CMD",
     )
     add(
         "--append",
         action="append",
         default=[],
         metavar="ARGS",
-        help="more words for the kernel's command line",
+        help="add words to the kernel's command line",
     )
     add(
         "--rw",
@@ -98,7 +98,7 @@ def add_parser(sub: Subparsers) -> None:
         default=[],
         type=Path,
         metavar="DIR",
-        help="a directory of the host that CMD may write to",
+        help="let CMD write to this directory of the host",
     )
     add(
         "--carry",
@@ -106,23 +106,23 @@ def add_parser(sub: Subparsers) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="a file for a guest that does not see the host's root",
+        help="add a file to a guest that does not mount the host's root",
     )
     add(
         "--allow-klog",
         action="append",
         default=[],
         metavar="REGEX",
-        help="a complaint of the kernel that is expected",
+        help="ignore this match in the kernel log",
     )
-    add("--accel", choices=("kvm", "tcg"), help="default: KVM where it works")
+    add("--accel", choices=("kvm", "tcg"), help="default: KVM if it works")
     add("--preallocate", action="store_true", help="touch the guest's memory first")
     add("--json", action="store_true", help="print exit_code, stdout, findings, ...")
     parser.set_defaults(run=run, takes_command=True)
 
 
 def list_topologies(as_json: bool) -> int:
-    """Show the machines there are."""
+    """Print all topologies."""
     known = topology.available()
     if as_json:
         rows = [
@@ -186,7 +186,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _carried(args: argparse.Namespace, machine: topology.Topology) -> tuple[Path, ...]:
-    """List what the guest gets, if it does not see all there is."""
+    """List the files of a guest that does not mount the host's root."""
     arch = machine.architecture
     if args.arch not in (None, arch.name):
         raise usage_error(f"topology {args.topology} is {arch.name}", args.arch)
@@ -208,7 +208,7 @@ def _find_kernel(
     image = args.kernel.resolve()
     if not image.is_file():
         raise usage_error("no such kernel image", args.kernel, "pageferry kernel build")
-    # BUILD/arch/x86/boot/bzImage, and as deep elsewhere
+    # The image is BUILD/arch/x86/boot/bzImage; other architectures use that depth.
     staged = (
         image.parents[3] / "modroot/lib/modules" if len(image.parents) > 3 else None
     )
@@ -217,7 +217,7 @@ def _find_kernel(
 
 
 def _report(outcome: VmOutcome, timeout_s: float) -> None:
-    """Say on stderr what the exit code alone would not."""
+    """Explain a failed run on stderr."""
     if outcome.timed_out:
         output.talk(f"pageferry: the command was still running after {timeout_s:g} s")
     elif outcome.exit_code is None:
