@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""DAMON, by its sysfs files."""
+"""Control of DAMON through its sysfs files."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Turning kdamonds on and off, and leaving alone those of others."""
+"""Start and stop our kdamonds, without changing those of other programs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
 
 TOP = "/sys/kernel/mm/damon/admin/kdamonds"
-# All at once: their number cannot change while one of them runs.
+# The kernel does not change the number of kdamonds while one of them runs.
 SLOTS = 8
-# Says that this tool has made them.
+# This file exists if the tool has made the kdamonds.
 _MARK = "/run/pageferry/damon-slots"
-# Modules of the kernel that use DAMON by themselves, and their switches.
+# Kernel modules that use DAMON.
 _MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")
 _COUNTERS = ("nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds")
-# The kernel answers EBUSY while it does what somebody else has asked for.
+# The kernel returns EBUSY while it handles another program's request.
 _BUSY_TRIES = 20
 _BUSY_WAIT_S = 0.1
 
@@ -30,24 +30,24 @@ class Kdamond:
 
     slot: int
     running: bool
-    # Of the kernel thread; -1 when there is none.
+    # PID of the kernel thread; -1 without one.
     pid: int
 
 
 class Admin:
-    """The directory of all kdamonds. Ours are known by slot and thread."""
+    """The directory of all kdamonds. The tool knows its own by slot and thread."""
 
     def __init__(self, files: Files, ours: Mapping[int, int]) -> None:
-        """Ours: the thread of each slot that this tool has started."""
+        """ours: the thread of each slot that this tool has started."""
         self.files = files
         self.ours = ours
 
     def is_present(self) -> bool:
-        """Say whether this kernel has DAMON, with these files."""
+        """Say whether this kernel has DAMON and its sysfs files."""
         return self.files.exists(f"{TOP}/nr_kdamonds")
 
     def kdamonds(self) -> list[Kdamond]:
-        """Read what there is."""
+        """Read the state of all kdamonds."""
         found = []
         for slot in range(int(self.files.read_or(f"{TOP}/nr_kdamonds", "0") or 0)):
             state = self.files.read_or(f"{TOP}/{slot}/state", "off")
@@ -56,11 +56,11 @@ class Admin:
         return found
 
     def is_ours(self, kdamond: Kdamond) -> bool:
-        """Say whether this tool has started it, and nobody else since."""
+        """Say whether this tool has started the running kdamond."""
         return kdamond.running and self.ours.get(kdamond.slot) == kdamond.pid
 
     def others(self) -> str | None:
-        """Say who else uses DAMON right now; None when nobody does."""
+        """Name another running user of DAMON; None if there is none."""
         for kdamond in self.kdamonds():
             if kdamond.running and not self.is_ours(kdamond):
                 return f"kdamond {kdamond.slot} (thread {kdamond.pid}) is running"
@@ -70,36 +70,36 @@ class Admin:
                 return f"{module.upper()} is enabled ({self.files.path(switch)})"
         monitor = "/sys/kernel/debug/damon/monitor_on_DEPRECATED"
         if self.files.read_or(monitor, "off") == "on":
-            return "somebody uses DAMON by debugfs"
+            return "a program uses DAMON by debugfs"
         return None
 
     def require_alone(self, otherwise: str) -> None:
-        """Refuse politely where somebody else is at work."""
+        """Raise an error if another program uses DAMON."""
         other = self.others()
         if other is not None:
             raise PageferryError(
-                "somebody else is using DAMON, and is left alone",
+                "another user of DAMON is running, and is left alone",
                 value=other,
                 hint=otherwise,
             )
 
     def make_room(self, *, takeover: bool) -> None:
-        """Take away what is set up without running, if that is ours, or allowed."""
+        """Remove a configuration that is not running, if it is ours or --takeover."""
         self.clear_up()
         found = self.kdamonds()
         if not found or any(kdamond.running for kdamond in found):
             return
         if not takeover:
             raise PageferryError(
-                "somebody has set DAMON up, without running it",
+                "another program has configured DAMON without running it",
                 value=f"{TOP}/nr_kdamonds is {len(found)}",
-                reason="starting would throw that away",
+                reason="a start would remove it",
                 hint="--takeover, if it is no longer needed; --by user does without DAMON",
             )
         self.write("nr_kdamonds", "0")
 
     def make_slots(self) -> None:
-        """Make directories for kdamonds where there are none."""
+        """Make directories for kdamonds unless there are some."""
         if self.kdamonds():
             return
         self.write("nr_kdamonds", str(SLOTS))
@@ -109,7 +109,7 @@ class Admin:
             mark.write_text(f"{SLOTS}\n")
 
     def free_slot(self) -> int:
-        """Find a kdamond that does not run."""
+        """Return the slot of a kdamond that is not running."""
         for kdamond in self.kdamonds():
             if not kdamond.running:
                 return kdamond.slot
@@ -120,10 +120,10 @@ class Admin:
         )
 
     def has_dests(self) -> bool | None:
-        """Find out whether a scheme can have several destinations.
+        """Say whether a scheme can have several destinations; None if unknown.
 
-        The files are there only below a scheme, so one is made for a moment; None
-        where that may not be.
+        The kernel shows the files only below a scheme. The tool therefore makes one
+        for a moment, unless there are kdamonds or this is a dry run.
         """
         found = self.kdamonds()
         for kdamond in found:
@@ -143,7 +143,7 @@ class Admin:
             self.write("nr_kdamonds", "0")
 
     def start(self, slot: int, scheme: Scheme) -> int:
-        """Set a kdamond up and turn it on; gives its thread."""
+        """Configure and start a kdamond; returns its thread."""
         self.write_all(slot, start_writes(scheme))
         self.write(f"{slot}/state", "on")
         if self.files.dry_run:
@@ -152,38 +152,38 @@ class Admin:
         thread = int(self.files.read(f"{TOP}/{slot}/pid"))
         if state != "on":
             raise PageferryError(
-                "DAMON stopped again at once",
+                "DAMON stopped immediately",
                 value=self.files.path(f"{TOP}/{slot}/state"),
                 reason="the processes may have ended",
             )
         return thread
 
     def commit(self, slot: int, writes: list[Write]) -> None:
-        """Change a kdamond that runs."""
+        """Change a running kdamond."""
         self.write_all(slot, writes)
         self.write(f"{slot}/state", "commit")
 
     def stop(self, slot: int) -> None:
-        """Turn one of ours off, and clear up after the last of them."""
+        """Stop one of our kdamonds, and remove the directories after the last one."""
         here = {kdamond.slot: kdamond for kdamond in self.kdamonds()}
         if slot in here and (self.is_ours(here[slot]) or self.files.dry_run):
             self.write(f"{slot}/state", "off")
         self.clear_up()
 
     def clear_up(self) -> None:
-        """Take the directories away that this tool has made, if nobody runs."""
+        """Remove the directories that this tool has made, if no kdamond runs."""
         mark = self.files.path(_MARK)
         found = self.kdamonds()
         if not mark.exists() or any(kdamond.running for kdamond in found):
             return
-        # Who has set up another number of them since will want to keep it.
+        # Another number of kdamonds is another program's configuration.
         if len(found) == SLOTS:
             self.write("nr_kdamonds", "0")
         if not self.files.dry_run:
             mark.unlink()
 
     def stats(self, slot: int) -> dict[str, int]:
-        """Let the kernel bring its statistics up to date, and read them."""
+        """Make the kernel update its statistics, and read them."""
         here = {kdamond.slot: kdamond for kdamond in self.kdamonds()}
         if slot in here and here[slot].running:
             self.write(f"{slot}/state", "update_schemes_stats")
@@ -194,12 +194,12 @@ class Admin:
         }
 
     def write_all(self, slot: int, writes: list[Write]) -> None:
-        """Write below one kdamond, in order."""
+        """Write files of one kdamond, in order."""
         for name, value in writes:
             self.write(f"{slot}/{name}", value)
 
     def write(self, name: str, value: str) -> None:
-        """Write one file, and wait while the kernel has its hands full."""
+        """Write one file, and retry while the kernel is busy."""
         for left in reversed(range(_BUSY_TRIES)):
             try:
                 self.files.write(f"{TOP}/{name}", value)
@@ -208,6 +208,6 @@ class Admin:
                 if not left or error.reason != "Device or resource busy":
                     error.hint = "pageferry interleave status"
                     raise
-                # One write, tried again, is one write.
+                # The log lists a repeated write once.
                 self.files.writes.pop()
             time.sleep(_BUSY_WAIT_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is written to DAMON's files, and in which order. Nothing is written here."""
+"""The writes that configure DAMON, in order. This module writes no files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pageferry.interleave.user_space import Quota
 from pageferry.interleave.weights import Weights
 
 Write = tuple[str, str]
-# What the files take for "as much as there is".
+# The largest values of the files: no limit.
 _ANY_SIZE = str((1 << 64) - 1)
 _ANY_COUNT = str((1 << 32) - 1)
 _INTERVALS = "contexts/0/monitoring_attrs/intervals"
@@ -20,7 +20,7 @@ _INTERVALS = "contexts/0/monitoring_attrs/intervals"
 
 @dataclass(frozen=True)
 class Intervals:
-    """How often DAMON looks, sums up, and asks what is mapped; in us."""
+    """DAMON's sampling, aggregation and update intervals in us, and its regions."""
 
     sample: int
     aggregate: int
@@ -29,17 +29,17 @@ class Intervals:
     max_regions: int
 
 
-# All memory goes to its place, so nothing depends on how well it is watched.
+# All memory moves, so the precision of the monitoring does not matter.
 _ALL = Intervals(100_000, 500_000, 2_000_000, 10, 100)
-# With a quota it has to be asked often enough when the next part is due.
+# The shortest aggregation interval with a quota.
 _SOONEST_US = 100_000
-# Regions are taken whole: the fewer there are, the more cold memory goes along.
+# DAMON moves whole regions. With fewer regions, more cold memory moves.
 _HOT = Intervals(20_000, 400_000, 4_000_000, 500, 1500)
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """What one kdamond is to do."""
+    """The task of one kdamond."""
 
     pids: tuple[int, ...]
     weights: Weights
@@ -49,7 +49,7 @@ class Scheme:
 
 
 def intervals_for(quota: Quota | None, *, hot: bool) -> Intervals:
-    """Choose how often DAMON looks: the scheme is applied once an aggregation."""
+    """Choose the intervals: DAMON applies the scheme once in each aggregation."""
     if hot or quota is None:
         return _HOT if hot else _ALL
     part = round(quota.interval_s * 1_000_000 / 10)
@@ -58,7 +58,7 @@ def intervals_for(quota: Quota | None, *, hot: bool) -> Intervals:
 
 
 def start_writes(scheme: Scheme) -> list[Write]:
-    """List the writes below kdamonds/N that set a kdamond up, without `on`."""
+    """List the writes below kdamonds/N that configure a kdamond without starting it."""
     intervals = intervals_for(scheme.quota, hot=scheme.hot)
     regions = "contexts/0/monitoring_attrs/nr_regions"
     return [
@@ -76,14 +76,14 @@ def start_writes(scheme: Scheme) -> list[Write]:
 
 
 def target_writes(pids: Sequence[int]) -> list[Write]:
-    """Name the processes."""
+    """List the writes that name the processes."""
     top = "contexts/0/targets"
     named = [(f"{top}/{at}/pid_target", str(pid)) for at, pid in enumerate(pids)]
     return [(f"{top}/nr_targets", str(len(pids))), *named]
 
 
 def dest_writes(weights: Weights) -> list[Write]:
-    """Name the nodes and their weights."""
+    """List the writes that name the nodes and their weights."""
     top = "contexts/0/schemes/0/dests"
     writes = [(f"{top}/nr_dests", str(len(weights.targets)))]
     pairs = [(node, weight) for node, weight in weights.pairs if weight]
@@ -93,10 +93,10 @@ def dest_writes(weights: Weights) -> list[Write]:
 
 
 def quota_writes(quota: Quota | None, gap: Gap | None, *, hot: bool) -> list[Write]:
-    """Bound the bytes, 0 is no bound, and look often enough for that.
+    """List the writes of the quota and of the intervals that it needs.
 
-    An interval that is too short for two looks gets longer, at the same rate.
-    gap: addresses that are not to be looked at, as that would be charged, too.
+    A quota's interval shorter than two aggregations becomes longer, at the same
+    rate. gap: addresses to skip, because DAMON charges them to the quota.
     """
     top = "contexts/0/schemes/0/quotas"
     intervals = intervals_for(quota, hot=hot)
@@ -113,8 +113,8 @@ def quota_writes(quota: Quota | None, gap: Gap | None, *, hot: bool) -> list[Wri
     interval_ms = round(times * quota.interval_s * 1000)
     writes.append((f"{top}/bytes", str(times * quota.size_bytes)))
     writes.append((f"{top}/reset_interval_ms", str(interval_ms)))
-    # Memory that is in its place already is charged, too. Were the hottest served
-    # first, the rest would never have its turn.
+    # DAMON charges memory that is in its place, too. With priority for the hottest
+    # memory the rest would never move.
     permil = "1000" if hot else "0"
     writes.append((f"{top}/weights/sz_permil", "0"))
     writes.append((f"{top}/weights/nr_accesses_permil", permil))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Starting, changing, looking at and stopping: in the kernel or from here."""
+"""Start, change, show and stop sessions, by DAMON or from user space."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ from pageferry.sysfs.nodes import read_nodes
 By = Literal["kernel", "user"]
 KERNEL: By = "kernel"
 USER: By = "user"
-# How soon a worker hears of new weights, or of a stop.
+# A worker looks for new weights or a stop this often.
 _LISTEN_S = 0.2
-# A worker ends after the step that it is at.
+# A worker finishes its current step before it ends.
 _WORKER_ENDS_S = 10.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody asked for."""
+    """The arguments of a start."""
 
     pid: int
     weights: Weights
     hot: bool = False
     quota: Quota | None = None
     include_children: bool = False
-    # Others beside it, for which the same holds.
+    # More processes of the same session.
     members: tuple[int, ...] = ()
-    # None: whoever can.
+    # None: DAMON if the kernel can, otherwise this tool.
     by: str | None = None
     takeover: bool = False
 
 
 @dataclass
 class Outcome:
-    """What came of it."""
+    """The result of a start or a change."""
 
     session: Session
     pids: list[int]
-    # Of user space: what the pass found. Of the kernel: None, it has only begun.
+    # The pass from user space; None for DAMON, which has only begun.
     report: Report | None = None
-    # Why it was not the kernel, where that was left open.
+    # The reason why the tool moves the pages, unless the caller chose that.
     why_user: str | None = None
 
 
 @dataclass
 class Status:
-    """Where the memory is, and where it should be."""
+    """A session, and the places of its memory."""
 
     session: Session
     alive: bool
@@ -77,21 +77,21 @@ class Status:
 
     @property
     def moved_pages(self) -> int:
-        """Count what moved since it was started."""
+        """Count the pages that have moved since the start."""
         if self.session.by == KERNEL:
             return self.kernel_stats.get("sz_applied", 0) // PAGE
         return self.session.moved_pages
 
     @property
     def unmovable(self) -> dict[str, int]:
-        """Count what cannot move, by reason."""
+        """Count the pages that cannot move, by reason."""
         if self.session.by == KERNEL:
             return dict(self.report.unmovable)
         return {**self.report.unmovable, **self.session.unmovable}
 
 
 class Control:
-    """Does it, on one machine."""
+    """All sessions of one machine."""
 
     def __init__(self, files: Files, mover: PageMover) -> None:
         self.files = files
@@ -100,11 +100,11 @@ class Control:
 
     @property
     def admin(self) -> Admin:
-        """Give DAMON's files; which kdamonds are ours may have changed."""
+        """Return DAMON's files, with the current list of our kdamonds."""
         return Admin(self.files, self.store.slots())
 
     def start(self, request: Request, *, keep_on: bool = False) -> Outcome:
-        """Begin, or say why not, before anything was changed."""
+        """Start a session; an error leaves everything unchanged."""
         process = processes.require(self.files, request.pid)
         check_nodes(request.weights, read_nodes(self.files))
         known = self.store.find(request.pid)
@@ -144,7 +144,7 @@ class Control:
         quota: Quota | None = None,
         members: tuple[int, ...] | None = None,
     ) -> Outcome:
-        """Give a process other weights; members replace those beside it."""
+        """Change the weights of a session; `members` replaces its other processes."""
         session = self.store.require(pid)
         if not self._is_alive(session):
             raise processes.ended(pid, "there is nothing left to move")
@@ -166,7 +166,7 @@ class Control:
             raise PageferryError(
                 "its kdamond no longer runs",
                 value=str(session.slot),
-                reason="somebody has stopped it",
+                reason="another program has stopped it",
                 hint=f"pageferry interleave stop --pid {pid}, then start",
             )
         assert session.slot is not None
@@ -179,7 +179,7 @@ class Control:
         return Outcome(session, pids)
 
     def status(self, pid: int) -> Status:
-        """Look where the memory is, and move nothing."""
+        """Look up the places of the memory, and move nothing."""
         session = self.store.require(pid)
         alive = self._is_alive(session)
         status = Status(session, alive, self.is_running(session))
@@ -191,12 +191,12 @@ class Control:
         return status
 
     def stop(self, pid: int, home: Weights | None = None) -> tuple[Session, Report]:
-        """Stop moving; memory stays where it is, or all of it goes home."""
+        """End a session; memory stays where it is, or moves to `home`."""
         session = self.store.require(pid)
         if home is not None:
             check_nodes(home, read_nodes(self.files))
         if session.by == KERNEL and session.slot is not None:
-            # Before it is forgotten whose kdamond that is.
+            # The stored session shows that the kdamond is ours, so stop it first.
             self.admin.stop(session.slot)
         self.store.forget(pid)
         deadline = time.monotonic() + _WORKER_ENDS_S
@@ -211,7 +211,7 @@ class Control:
         return session, work.look(pids) if self.files.dry_run else work.run(pids)
 
     def keep_on(self, pid: int, every_s: float, say: Callable[[Report], None]) -> None:
-        """Make a pass every so often, until it is stopped or the process ends."""
+        """Make a pass every `every_s`, until the session or its process ends."""
         while True:
             session = self.store.find(pid)
             if session is None or not self._is_alive(session):
@@ -226,7 +226,7 @@ class Control:
                 time.sleep(min(_LISTEN_S, every_s))
 
     def has_worker(self, session: Session) -> bool:
-        """Say whether a process makes passes for this session."""
+        """Say whether a worker process makes passes for this session."""
         return (
             session.worker is not None
             and session.worker_start_time is not None
@@ -236,7 +236,7 @@ class Control:
         )
 
     def is_running(self, session: Session) -> bool:
-        """Say whether somebody still moves pages for this session."""
+        """Say whether a worker or a kdamond still moves pages for this session."""
         if session.by == USER:
             return self.has_worker(session)
         return any(
@@ -246,7 +246,7 @@ class Control:
         )
 
     def pids(self, named: Sequence[int], include_children: bool) -> list[int]:
-        """List the processes whose memory it is about, those that still run."""
+        """List the named processes that still run, with their descendants if asked."""
         known = processes.everybody(self.files) if include_children else []
         found: list[int] = []
         for pid in named:
@@ -258,7 +258,7 @@ class Control:
         return found
 
     def pids_of(self, session: Session) -> list[int]:
-        """List those of a session."""
+        """List the processes of a session that still run."""
         return self.pids((session.pid, *session.members), session.include_children)
 
     def _is_alive(self, session: Session) -> bool:
@@ -272,11 +272,11 @@ class Control:
         raise usage_error(
             "this process has no memory of its own",
             str(pids[0]),
-            "a kernel thread, or one that is about to end",
+            "it is a kernel thread, or is about to end",
         )
 
     def _choose(self, request: Request) -> tuple[By, str | None]:
-        """Decide who moves the pages; and why not the kernel, if it does not."""
+        """Choose DAMON or user space; returns the reason against DAMON, if any."""
         if request.by == USER:
             if request.hot:
                 raise usage_error(
@@ -293,7 +293,7 @@ class Control:
                 admin.make_room(takeover=request.takeover)
             able, why = admin.has_dests(), "its schemes have no dests"
         if able is None:
-            # Only a write would tell, so the plan is shown as it was asked for.
+            # Only a write would show `dests`, so a dry run trusts --by.
             able, why = request.by == KERNEL, "only --by kernel shows its writes"
         if able:
             return KERNEL, None
@@ -301,7 +301,7 @@ class Control:
             raise unsupported(
                 "DAMON of this kernel cannot spread memory over nodes",
                 reason=why,
-                hint="without --hot and --by kernel it is done from user space",
+                hint="leave out --hot and --by kernel to move pages from user space",
             )
         return USER, why
 
@@ -326,7 +326,7 @@ class Control:
     def _user_pass(
         self, session: Session, pids: list[int], *, keep_on: bool = False
     ) -> Report:
-        """Make one pass, and note what came of it."""
+        """Make one pass, and store its result in the session."""
         if self.files.dry_run:
             return Pass(self.files, self.mover, session.wanted).look(pids)
         if keep_on:
@@ -350,7 +350,7 @@ class Control:
         try:
             work.run(pids)
         finally:
-            # Whatever ended it: what has moved has moved.
+            # Store the moved pages after an error, too.
             known = self.store.find(session.pid)
             if known is not None:
                 known.moved_pages += work.report.moved_pages

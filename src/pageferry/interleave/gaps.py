@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where processes have nothing mapped, and DAMON would look nevertheless.
+"""The gap between a program and its heap, which DAMON would charge to a quota.
 
-DAMON leaves out the two widest gaps of an address space. The third lies between a
-program and its heap, which begins at random up to 1 GiB behind it; a quota pays for
-it as for memory.
+DAMON leaves out the two widest gaps of an address space. The third widest lies
+before the heap, which begins at a random address up to 1 GiB behind the program.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from dataclasses import dataclass
 from pageferry.units import MIB
 
 _LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) .*?(\[heap\])?$", re.MULTILINE)
-# For less it is not worth a filter.
+# A smaller gap is not worth a filter.
 _WORTH_BYTES = 4 * MIB
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Addresses, the end not included."""
+    """A range of addresses, without its end."""
 
     start: int
     end: int
 
 
 def before_heap(maps: Sequence[str]) -> Gap | None:
-    """Find what all processes leave free between program and heap.
+    """Find the gap between program and heap that all processes have.
 
-    Takes the text of each one's /proc/PID/maps. The heap grows away from it, and
-    mmap(2) puts nothing there unless it is told to.
+    maps: the text of /proc/PID/maps of each process. The heap grows away from the
+    gap, and mmap(2) uses the gap only for an address that the program chooses.
     """
     found: Gap | None = None
     areas: list[tuple[int, int]] = []

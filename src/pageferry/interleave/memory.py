@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a process has mapped: its areas, and the folios in them.
+"""The mappings of a process, and the folios in them.
 
-/proc/PID/pagemap says which physical page is where, /proc/kpageflags which
-physical pages make up one folio. Both cost root.
+/proc/PID/pagemap gives the physical page of each address. /proc/kpageflags gives the
+physical pages of each folio. Both need root.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# So much is looked at, and moved, before the next look: 64 MiB of 4K pages.
-# Areas are cut at multiples of it, where no folio begins before and ends behind.
+# Pages that are read and moved at a time: 64 MiB of 4K pages. Areas are cut at
+# multiples of this size, so that no folio is cut.
 CHUNK_PAGES = 16384
 
 # Documentation/admin-guide/mm/pagemap.rst
@@ -31,7 +31,7 @@ _PRESENT = 1 << 63
 _PFN = (1 << 55) - 1
 _HEAD = 1 << 15
 _TAIL = 1 << 16
-# Memory that migration leaves alone, and why.
+# Flags of pages that migration does not move, and the reason.
 _LEFT_ALONE = (
     (1 << 17, "hugetlb pages"),
     (1 << 19, "poisoned"),
@@ -39,16 +39,16 @@ _LEFT_ALONE = (
 )
 _ZERO_PAGE = 1 << 24
 _IGNORED = sum(bit for bit, _ in _LEFT_ALONE) | _ZERO_PAGE
-# Pages of the kernel; and the stack, whose offset is the kernel's secret.
+# Pages of the kernel, and the stack: the kernel does not show its offset.
 _LEFT_OUT = ("[vdso]", "[vsyscall]", "[uprobes]", "[vvar", "[stack]")
 _LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+)\s*(.*)")
-# Reading the flags of pages in between is cheaper than another system call.
+# Reading the flags of this many unneeded pages is cheaper than a system call.
 _GAP = 64
 
 
 @dataclass(frozen=True)
 class Area:
-    """A mapping. Its offset counts pages, as vm_pgoff does."""
+    """A mapping. Its offset counts pages, like vm_pgoff."""
 
     start: int
     end: int
@@ -57,19 +57,19 @@ class Area:
 
 @dataclass
 class Folios:
-    """Folios of a part of an area, in three lists of one length."""
+    """Folios of some areas, in four lists of the same length."""
 
-    # Of the first page that is mapped here.
+    # Address of the first page that is mapped here.
     addresses: list[int] = field(default_factory=list)
     indexes: list[int] = field(default_factory=list)
     orders: list[int] = field(default_factory=list)
-    # How many pages of it are mapped here.
+    # Number of pages of the folio that are mapped here.
     pages: list[int] = field(default_factory=list)
-    # Pages that cannot move at all, by reason.
+    # Pages that never move, by reason.
     left_alone: Counter[str] = field(default_factory=Counter)
 
     def add(self, more: Folios) -> None:
-        """Take those of another part along."""
+        """Append other folios."""
         self.addresses += more.addresses
         self.indexes += more.indexes
         self.orders += more.orders
@@ -78,15 +78,15 @@ class Folios:
 
 
 def parse_areas(text: str) -> list[Area]:
-    """Read /proc/PID/maps."""
+    """Parse /proc/PID/maps."""
     areas = []
     for line in text.splitlines():
         match = _LINE.match(line)
         if match is None or match[5].startswith(_LEFT_OUT):
             continue
         start, end, inode = int(match[1], 16), int(match[2], 16), int(match[4])
-        # For memory that has no file behind it the kernel counts from address 0,
-        # and does not say so here. mremap(2) takes the old count along.
+        # For memory without a file the kernel counts from address 0, and shows 0
+        # here. After mremap(2) the kernel still uses the old address.
         offset = int(match[3], 16) if inode else start
         areas.append(Area(start, end, offset // PAGE))
     return areas
@@ -118,7 +118,7 @@ class Memory:
         os.close(self._flags)
 
     def areas(self) -> list[Area]:
-        """List what is mapped; nothing once the process has ended."""
+        """List the mappings; empty after the process has ended."""
         try:
             text = self.files.path(f"/proc/{self.pid}/maps").read_bytes()
         except ProcessLookupError:
@@ -128,14 +128,14 @@ class Memory:
         return parse_areas(text.decode(errors="replace"))
 
     def folios(self) -> Iterator[Folios]:
-        """Go through all areas, some pages at a time."""
+        """Iterate over the folios of all areas, some pages at a time."""
         found, count = Folios(), 0
         for area in self.areas():
             for start, end in cut(area.start, area.end, CHUNK_PAGES * PAGE):
                 part = self._part(area, start, end)
                 found.add(part)
                 count += sum(part.pages)
-                # Programs may have a great many areas of a few pages each.
+                # Combine areas: a program may have many with few pages each.
                 if count >= CHUNK_PAGES:
                     yield found
                     found, count = Folios(), 0
@@ -144,7 +144,7 @@ class Memory:
 
     def _part(self, area: Area, start: int, end: int) -> Folios:
         entries = self._read(self._map, start // PAGE, (end - start) // PAGE)
-        # Programs reserve addresses by the terabyte, and use few of them.
+        # A fast check: programs reserve terabytes of addresses that they do not use.
         if not entries.tobytes().strip(b"\0"):
             return Folios()
         pfns = [entry & _PFN if entry & _PRESENT else 0 for entry in entries]
@@ -168,7 +168,7 @@ class Memory:
     def _mixed(
         self, pfns: Sequence[int], flags: Sequence[int], start: int, first: int
     ) -> Folios:
-        """Put pages together that make a folio."""
+        """Combine the pages of each folio."""
         found = Folios()
         at = 0
         while at < len(pfns):
@@ -182,7 +182,7 @@ class Memory:
             if why is not None:
                 found.left_alone[why] += run
             elif pfn and not flag & _ZERO_PAGE:
-                # Of its first page, which may be mapped elsewhere or nowhere.
+                # The offset of the folio's first page, which may not be mapped here.
                 offset = first + at - (pfn - head)
                 found.addresses.append(start + at * PAGE)
                 found.indexes.append(folio_index(offset, order))
@@ -200,7 +200,7 @@ class Memory:
             head -= 1
         count = pfns[at] - head + 1
         if head == pfns[at]:
-            # Mostly all of it is mapped in one piece, and is known already.
+            # Usually the whole folio is mapped here, so its flags are known.
             top = min(len(pfns), at + (1 << 18))
             while (
                 at + count < top
@@ -217,7 +217,7 @@ class Memory:
         return known[0] if known else 0
 
     def _flags_of(self, pfns: Sequence[int]) -> list[int]:
-        """Read flags with as few calls as pages that are scattered allow."""
+        """Read the flags of many pages with few system calls."""
         table: dict[int, int] = {0: 0}
         wanted = sorted(pfn for pfn in pfns if pfn)
         begin = last = wanted[0]
@@ -248,7 +248,7 @@ def cut(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _run(pfns: Sequence[int], at: int, longest: int) -> int:
-    """Count the pages that lie behind one another, physically too."""
+    """Count the pages that are contiguous in physical memory, too."""
     stop = min(len(pfns), at + longest)
     expected = list(range(pfns[at], pfns[at] + stop - at))
     if list(pfns[at:stop]) == expected:
@@ -278,7 +278,7 @@ def _cannot_look(error: OSError, files: Files, name: str) -> PageferryError:
         return _not_allowed(path)
     if error.errno == errno.ENOENT:
         return unsupported(
-            "this kernel does not show what makes up a folio",
+            "this kernel does not show the pages of a folio",
             path,
             "it lacks CONFIG_PROC_PAGE_MONITOR",
         )
@@ -289,7 +289,7 @@ def _not_allowed(path: object) -> PageferryError:
     return PageferryError(
         "cannot see where memory is",
         value=str(path),
-        reason="the kernel shows physical pages to root alone",
+        reason="the kernel shows physical pages only to root",
         hint="run it as root",
         code=ExitCode.FAILED,
     )

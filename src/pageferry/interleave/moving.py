@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""move_pages(2), and how much room a node has."""
+"""move_pages(2), and the free memory of nodes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from pageferry.errors import ExitCode, PageferryError, unsupported
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
-# Pages that several processes map move too, as they do when DAMON moves them.
+# Also move pages that several processes map, like DAMON.
 _MPOL_MF_MOVE_ALL = 1 << 2
 _SYSCALL = {"x86_64": 279, "aarch64": 239}
-# What a status says that the kernel did not get as far as writing.
+# The status of a page that the kernel did not reach.
 UNTRIED = -errno.E2BIG
 
 
 class PageMover(Protocol):
-    """Moves pages of processes, or looks where they are."""
+    """Moves pages of processes, or looks up their nodes."""
 
     def query(self, pid: int, addresses: Sequence[int]) -> Sequence[int]:
-        """Give the node of each page, or a negative error number."""
+        """Return the node of each page, or a negative error number."""
 
     def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
-        """Move pages to a node; gives, of each, 0, UNTRIED or an error number."""
+        """Move pages to a node; returns 0, UNTRIED or an error number for each."""
 
 
 class MovePages:
@@ -46,11 +46,11 @@ class MovePages:
         self._number = _SYSCALL[machine]
 
     def query(self, pid: int, addresses: Sequence[int]) -> Sequence[int]:
-        """Look where pages are."""
+        """Look up the nodes of pages."""
         return self._call(pid, addresses, None)[1]
 
     def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
-        """Move pages; what the call as a whole says is in the statuses, too."""
+        """Move pages; an error of the call becomes the status of untried pages."""
         failed, statuses = self._call(pid, addresses, node)
         return [
             failed if status == UNTRIED and failed else min(status, 0)
@@ -81,13 +81,13 @@ class MovePages:
         return -failed, statuses.tolist()
 
     def _raise(self, pid: int, failed: int, node: int | None) -> None:
-        """Raise for what would fail for every page alike."""
+        """Raise an error that concerns all pages."""
         process = processes.find(self.files, pid)
-        # A process that ends has no memory for a while before it is seen to end.
+        # An exiting process loses its memory some time before its state changes.
         if failed == errno.ESRCH or (
             failed == errno.EINVAL and (process is None or not process.kernel_thread)
         ):
-            raise processes.ended(pid, "its memory is gone with it")
+            raise processes.ended(pid, "its memory is freed")
         if failed == errno.ENOSYS:
             raise unsupported(
                 "this kernel has no move_pages(2)",
@@ -103,14 +103,14 @@ class MovePages:
             raise PageferryError(
                 "may not move pages of this process",
                 value=str(pid),
-                reason="it belongs to somebody else",
+                reason="it belongs to another user",
                 hint="run it as root",
             )
         if failed in (errno.EACCES, errno.ENODEV):
             raise PageferryError(
                 "the process may not have memory on this node",
                 value=f"node {node}",
-                reason="its cpuset (cpuset.mems of its cgroup) leaves it out"
+                reason="its cpuset (cpuset.mems of its cgroup) excludes the node"
                 if failed == errno.EACCES
                 else os.strerror(failed),
                 hint=f"grep Mems_allowed_list /proc/{pid}/status",
@@ -119,14 +119,15 @@ class MovePages:
 
 @dataclass(frozen=True)
 class Room:
-    """Free memory of a node that a move may take without reclaim setting in."""
+    """Free memory of a node that a move may use without reclaim."""
 
     # By zone: free blocks of each order, and the pages that must stay free.
     zones: tuple[tuple[tuple[int, ...], int], ...] = field(default=())
 
     def folios(self, order: int) -> int:
-        """Say how many folios of an order fit. A large one that does not find
-        its place would be split, so what is free in small pieces does not count.
+        """Count the folios of an order that fit.
+
+        Only free blocks of that size count: Linux would split a folio without one.
         """
         fitting = 0
         for blocks, reserve in self.zones:
@@ -139,12 +140,12 @@ class Room:
 
 
 def read_room(files: Files) -> dict[int, Room]:
-    """Read the free memory of all nodes; empty where the kernel does not say."""
+    """Read the free memory of all nodes; empty if the kernel does not show it."""
     reserves = _reserves(files.read_or("/proc/zoneinfo", ""))
     zones: dict[int, list[tuple[tuple[int, ...], int]]] = {}
     for line in files.read_or("/proc/buddyinfo", "").splitlines():
         match = re.fullmatch(r"Node (\d+), zone\s+(\S+)\s+([\d\s]+)", line)
-        # The 16 MiB that old devices can reach are not for this.
+        # Linux keeps the DMA zone, the first 16 MiB, for old devices.
         if match is not None and match[2] != "DMA":
             blocks = tuple(map(int, match[3].split()))
             node = int(match[1])
@@ -153,15 +154,14 @@ def read_room(files: Files) -> dict[int, Room]:
 
 
 def _reserves(text: str) -> dict[tuple[int, str], int]:
-    """Read what each zone keeps free: its high mark, and what others may need."""
+    """Read the pages that each zone keeps free: high watermark and protection."""
     found = _Reserves()
     here = (-1, "")
     for line in text.splitlines():
         if match := re.match(r"Node (\d+), zone\s+(\S+)", line):
             here = (int(match[1]), match[2])
         elif match := re.match(r"\s+high\s+(\d+)", line):
-            # The per-CPU lists have a line that begins in the same way, and
-            # ends with a colon before the number.
+            # The line of the per-CPU lists is "high:", and does not match.
             found[here] = found.get(here, 0) + int(match[1])
         elif match := re.match(r"\s+protection: \(([\d, ]+)\)", line):
             found[here] = found.get(here, 0) + max(map(int, match[1].split(",")))
@@ -169,7 +169,7 @@ def _reserves(text: str) -> dict[tuple[int, str], int]:
 
 
 class _Reserves(dict[tuple[int, str], int]):
-    """A zone that says nothing keeps nothing."""
+    """Reserves by zone; a zone without an entry keeps nothing."""
 
     def __missing__(self, key: tuple[int, str]) -> int:
         return 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What start, set and status say, for people and for programs."""
+"""The output of start, set and status, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pageferry.units import format_nodes, format_size
 
 
 def nodes(session: Session, found: Report) -> list[dict[str, object]]:
-    """List nodes with what they are to have and what they have."""
+    """List nodes with their wanted and actual shares."""
     weights = dict(session.weights)
     total = max(found.total_pages, 1)
     listed = sorted(set(weights) | {node for node, n in found.pages.items() if n})
@@ -32,12 +32,12 @@ def nodes(session: Session, found: Report) -> list[dict[str, object]]:
 
 
 def writes(files: Files) -> list[dict[str, str]]:
-    """List what was written, or would have been."""
+    """List the writes, real or of a dry run."""
     return [{"path": str(path), "value": value} for path, value in files.writes]
 
 
 def plan(outcome: Outcome, files: Files) -> dict[str, object]:
-    """Say what would be done."""
+    """Return the plan of a dry run."""
     session = outcome.session
     document: dict[str, object] = {
         "pid": session.pid,
@@ -58,7 +58,7 @@ def plan(outcome: Outcome, files: Files) -> dict[str, object]:
 
 
 def plan_text(document: dict[str, Any]) -> str:
-    """Say it in words."""
+    """Format a plan as text."""
     lines = []
     if "pids" in document:
         who = ", ".join(map(str, document["pids"]))
@@ -79,7 +79,7 @@ def plan_text(document: dict[str, Any]) -> str:
 
 
 def outcome(done: Outcome) -> dict[str, object]:
-    """Say what was done."""
+    """Return the result of a start or a change."""
     session = done.session
     document: dict[str, object] = {
         "pid": session.pid,
@@ -94,7 +94,7 @@ def outcome(done: Outcome) -> dict[str, object]:
 
 
 def outcome_text(done: Outcome) -> str:
-    """Say it in words."""
+    """Format a result as text."""
     session = done.session
     who = f"{session.pid} ({session.name})"
     if len(done.pids) > 1:
@@ -106,7 +106,7 @@ def outcome_text(done: Outcome) -> str:
 
 
 def pass_text(done: Report) -> str:
-    """Say what one pass did."""
+    """Format the result of one pass as text."""
     text = f"{format_size(done.moved_pages * PAGE)} moved"
     if done.unmovable:
         text += f"; not movable: {_reasons(dict(done.unmovable))}"
@@ -116,13 +116,13 @@ def pass_text(done: Report) -> str:
 
 
 def no_room_text(done: Report) -> str:
-    """Say what did not fit, and where."""
+    """Format the memory for which nodes had no room."""
     size = format_size(sum(done.no_room.values()) * PAGE)
     return f"{size} found no room on node {format_nodes(done.no_room)}"
 
 
 def status(found: Status) -> dict[str, object]:
-    """Say where memory is."""
+    """Return the status of a session."""
     session = found.session
     return {
         "pid": session.pid,
@@ -147,14 +147,20 @@ def status(found: Status) -> dict[str, object]:
 
 
 def status_text(found: Status) -> str:
-    """Say it in words."""
+    """Format a status as text."""
     session = found.session
     if not found.alive:
         state = "has ended"
     elif session.by == KERNEL:
-        state = "DAMON is at it" if found.running else "DAMON was stopped by others"
+        state = (
+            "DAMON moves memory"
+            if found.running
+            else "another program has stopped DAMON"
+        )
     else:
-        state = "a worker is at it" if found.running else "moved once, from user space"
+        state = (
+            "a worker moves memory" if found.running else "moved once, from user space"
+        )
     lines = [f"{session.pid} ({session.name}), weights {session.wanted}: {state}"]
     if found.alive:
         lines.append(_table(session, found.report))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What was started, kept in a file for each process, for the next command.
+"""Sessions, each stored in a file for the next command.
 
-They lie in /run: what they speak of does not outlive the machine either.
+The files lie in /run, because a session ends with the machine at the latest.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ DIRECTORY = "/run/pageferry/interleave"
 
 
 class Session(msgspec.Struct, kw_only=True):
-    """One process, or one family of them, and where its memory is to be."""
+    """One process, with others if asked, whose memory the tool spreads."""
 
     pid: int
     start_time: int
     name: str
-    # Who moves the pages.
+    # DAMON or user space moves the pages.
     by: Literal["kernel", "user"]
     weights: list[tuple[int, int]]
     hot: bool = False
     include_children: bool = False
-    # Others that were named beside it.
+    # More processes of the session.
     members: list[int] = []
     quota_bytes: int | None = None
     quota_ms: int | None = None
-    # Of the kernel: which kdamond, and the number of its thread.
+    # For DAMON: the number of the kdamond, and the PID of its thread.
     slot: int | None = None
     thread: int | None = None
-    # Of user space: the process that makes passes, if one keeps on.
+    # For user space: the process that repeats passes, if any.
     worker: int | None = None
     worker_start_time: int | None = None
-    # Grow with each `set`: the weights are those of this round.
+    # Grows with each `set`, so that a worker notices new weights.
     rounds: int = 0
     moved_pages: int = 0
     no_room: dict[str, int] = {}
@@ -52,12 +52,12 @@ class Session(msgspec.Struct, kw_only=True):
 
     @property
     def wanted(self) -> Weights:
-        """Give the weights."""
+        """Return the weights."""
         return Weights(tuple(self.weights))
 
     @property
     def quota(self) -> Quota | None:
-        """Give the bound on what moves."""
+        """Return the quota."""
         if self.quota_bytes is None or self.quota_ms is None:
             return None
         return Quota(self.quota_bytes, self.quota_ms / 1000)
@@ -71,7 +71,10 @@ class Store:
         self.directory = files.path(DIRECTORY)
 
     def find(self, pid: int) -> Session | None:
-        """Read one; None when nothing was started, or of a process long gone."""
+        """Read the session of a process; None if there is none.
+
+        A session of an earlier process with the same PID does not count.
+        """
         session = self._read(self.directory / f"{pid}.json")
         if session is None:
             return None
@@ -81,7 +84,7 @@ class Store:
         return session
 
     def require(self, pid: int) -> Session:
-        """Read one that somebody named."""
+        """Read the session of a process, or raise an error."""
         session = self.find(pid)
         if session is None:
             others = ", ".join(str(known.pid) for known in self.all())
@@ -95,12 +98,12 @@ class Store:
         return session
 
     def all(self) -> list[Session]:
-        """Read all of them."""
+        """Read all sessions."""
         paths = sorted(self.directory.glob("*.json"))
         return [known for path in paths if (known := self._read(path)) is not None]
 
     def slots(self) -> dict[int, int]:
-        """Give the threads of our kdamonds, by slot."""
+        """Return the threads of our kdamonds, by slot."""
         return {
             known.slot: known.thread
             for known in self.all()
@@ -108,7 +111,7 @@ class Store:
         }
 
     def save(self, session: Session) -> None:
-        """Write one, as a whole or not at all."""
+        """Write a session atomically."""
         if self.files.dry_run:
             return
         try:
@@ -120,11 +123,11 @@ class Store:
             Path(name).replace(self.directory / f"{session.pid}.json")
         except OSError as error:
             raise from_os_error(
-                error, "cannot note what was started", ExitCode.FAILED
+                error, "cannot store the session", ExitCode.FAILED
             ) from error
 
     def forget(self, pid: int) -> None:
-        """Remove one."""
+        """Remove a session."""
         if not self.files.dry_run:
             (self.directory / f"{pid}.json").unlink(missing_ok=True)
 

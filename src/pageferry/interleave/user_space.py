@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One pass over a process's memory that puts each folio where it belongs.
+"""One pass over a process's memory that moves each folio to its place.
 
-What DAMON does in the kernel, done with move_pages(2): the same places, in steps
-that are bounded in size, at a rate that is bounded in time.
+The pass uses move_pages(2), and the same places as DAMON in the kernel. The size of
+each step and the rate are bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
 from pageferry.units import MIB, parse_seconds, parse_size
 
-# While a step runs, the system's lists of pages to come are out of use.
+# move_pages(2) disables the LRU caches of all CPUs for the time of a call.
 STEP_BYTES = 64 * MIB
 _BUSY = "busy or pinned"
 _WHY = {
@@ -30,27 +30,27 @@ _WHY = {
     errno.EFAULT: "memory of devices or of the kernel",
     errno.ENOMEM: "no room",
 }
-# A page that is busy now may not be so a moment later.
+# A busy page may be free a moment later.
 _TRIES = 3
-# Full nodes give way to each other a little at a time.
+# Each walk frees memory on full nodes, for the next walk to use.
 _ROUNDS = 8
 
 
 @dataclass(frozen=True)
 class Quota:
-    """So many bytes in so much time."""
+    """A number of bytes in a period."""
 
     size_bytes: int
     interval_s: float
 
     @property
     def bytes_per_s(self) -> float:
-        """Give the rate."""
+        """Return the rate."""
         return self.size_bytes / self.interval_s
 
 
 def parse_quota(text: str) -> Quota:
-    """Read 100M/1s."""
+    """Parse 100M/1s."""
     size, _, interval = text.partition("/")
     if not interval:
         raise usage_error("not a quota", text, "write SIZE/TIME: 100M/1s")
@@ -62,21 +62,21 @@ def parse_quota(text: str) -> Quota:
 
 @dataclass
 class Report:
-    """What a pass found and did. Pages are those of the MMU, not folios."""
+    """The result of a pass, in base pages."""
 
-    # On each node, of memory that can move.
+    # Movable pages on each node.
     pages: Counter[int] = field(default_factory=Counter)
     moved_pages: int = 0
-    # Not where they belong, by the node that is full.
+    # Misplaced pages that did not fit, by their full node.
     no_room: Counter[int] = field(default_factory=Counter)
-    # Not where they belong, or of a kind that never moves; by reason.
+    # Pages that could not move, by reason.
     unmovable: Counter[str] = field(default_factory=Counter)
-    # Out of place and not tried: of a look that moves nothing.
+    # Misplaced pages that look() found and did not move.
     left_pages: int = 0
 
     @property
     def total_pages(self) -> int:
-        """Count the pages that can move."""
+        """Count the movable pages."""
         return sum(self.pages.values())
 
 
@@ -89,7 +89,7 @@ class _Folio:
 
 
 class Pass:
-    """One walk through the memory of some processes."""
+    """One pass through the memory of some processes."""
 
     def __init__(
         self,
@@ -112,15 +112,15 @@ class Pass:
         self._step_pages = max(step // PAGE, 1)
 
     def look(self, pids: Iterable[int]) -> Report:
-        """Count, and move nothing."""
+        """Count misplaced pages, and move nothing."""
         self._walk(pids, self._count_left)
         return self.report
 
     def run(self, pids: Sequence[int]) -> Report:
-        """Move what is out of place, until nothing more moves.
+        """Move misplaced folios, until nothing more moves.
 
-        That takes more than one walk where nodes were full, and where Linux has
-        split large folios on their way: the pieces have places of their own.
+        That takes several walks if nodes are full, or if Linux splits large folios:
+        the small folios of a split one have places of their own.
         """
         moved = 0
         for _ in range(_ROUNDS):
@@ -148,7 +148,7 @@ class Pass:
                     act(pid, self._misplaced(pid, part))
 
     def _misplaced(self, pid: int, part: Folios) -> dict[int, list[_Folio]]:
-        """Count a part, and sort out what is to go where."""
+        """Count some folios, and group the misplaced ones by their target node."""
         self.report.unmovable.update(part.left_alone)
         wanted = [self.ring[index % len(self.ring)] for index in part.indexes]
         found: dict[int, list[_Folio]] = {}
@@ -156,7 +156,7 @@ class Pass:
         rows = zip(part.addresses, part.orders, part.pages, where, wanted, strict=True)
         for address, order, pages, node, target in rows:
             if node < 0:
-                # Gone, or the zero page: there is nothing to place.
+                # The page is unmapped, or is the zero page.
                 continue
             self.report.pages[node] += pages
             if node != target:
@@ -168,7 +168,7 @@ class Pass:
             self.report.left_pages += sum(folio.pages for folio in folios)
 
     def _settle(self, pid: int, misplaced: dict[int, list[_Folio]]) -> None:
-        """Move a part, first to where there is most room."""
+        """Move misplaced folios, first to the node with the most free memory."""
         if not misplaced:
             return
         room = read_room(self.files)
@@ -184,7 +184,7 @@ class Pass:
                 self._move(pid, fitting, node)
 
     def _steps(self, folios: list[_Folio]) -> Iterable[list[_Folio]]:
-        """Divide a list by the bytes that one call may move."""
+        """Divide folios into steps by the bytes that one call may move."""
         step: list[_Folio] = []
         pages = 0
         for folio in folios:
@@ -197,8 +197,9 @@ class Pass:
             yield step
 
     def _fitting(self, step: list[_Folio], node: int) -> list[_Folio]:
-        """Leave out what the node has no room for: it would be split, or others
-        would be pushed out.
+        """Leave out folios for which the node has no room.
+
+        Linux would split them, or reclaim other memory.
         """
         room = read_room(self.files).get(node, Room())
         if not room.zones:
@@ -207,7 +208,7 @@ class Pass:
         fitting: list[_Folio] = []
         used = 0
         for folio in step:
-            # Rounded up: what is used may lie in as many blocks.
+            # Round up: the used pages may touch that many blocks.
             taken = -(-used >> folio.order)
             if taken < fits[folio.order]:
                 fitting.append(folio)
@@ -217,7 +218,7 @@ class Pass:
         return fitting
 
     def _move(self, pid: int, folios: list[_Folio], node: int) -> None:
-        """Move, look where everything is now, and try again what is not there."""
+        """Move folios, look up their nodes, and retry busy ones."""
         for _ in range(_TRIES):
             if not folios:
                 return
@@ -247,11 +248,11 @@ class Pass:
                 continue
             why = _WHY.get(-status, errno.errorcode.get(-status, str(status)))
             self.report.unmovable[why] += folio.pages
-            # It has its share of no node: it is not among what can move.
+            # The page cannot move, so it no longer counts for its node.
             self.report.pages[folio.node] -= folio.pages
 
     def _wait(self) -> None:
-        """Sleep until what was moved so far was allowed to."""
+        """Sleep until the quota covers the pages moved so far."""
         if self.quota is None:
             return
         due = self.report.moved_pages * PAGE / self.quota.bytes_per_s

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Weights, and where they say that a folio belongs.
+"""Weights, and the place of a folio by weight: the kernel's formula.
 
-Nothing here reads or writes anything: what the kernel does with the same weights
-is the same sum.
+This module reads and writes no files.
 """
 
 from __future__ import annotations
@@ -15,38 +14,38 @@ from pageferry.errors import unsupported, usage_error
 from pageferry.sysfs.nodes import Node
 from pageferry.units import MAX_NODES, format_nodes
 
-# As of weighted interleave (mempolicy).
+# The limit of weighted interleave (mempolicy).
 MAX_WEIGHT = 255
 _PAIR = re.compile(r"(\d{1,4})=(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """How much of the memory each node is to have, in order of the nodes."""
+    """The weight of each node, in order of the nodes."""
 
     pairs: tuple[tuple[int, int], ...]
 
     @property
     def total(self) -> int:
-        """Add them up: so many folios make a round."""
+        """Return the sum: the number of folios in a round."""
         return sum(weight for _, weight in self.pairs)
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """List the nodes that are named, those with weight 0 too."""
+        """List all nodes, also those with weight 0."""
         return tuple(node for node, _ in self.pairs)
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """List the nodes that get anything."""
+        """List the nodes with a weight above 0."""
         return tuple(node for node, weight in self.pairs if weight)
 
     def round(self) -> tuple[int, ...]:
-        """Give the nodes of folios 0, 1, 2, ... until it starts again."""
+        """Return the nodes of folios 0, 1, 2, ... of one round."""
         return tuple(node for node, weight in self.pairs for _ in range(weight))
 
     def place(self, index: int) -> int:
-        """Say where the folio of this index belongs."""
+        """Return the node of the folio with this index."""
         rest = index % self.total
         for node, weight in self.pairs:
             if rest < weight:
@@ -55,7 +54,7 @@ class Weights:
         raise AssertionError("weights add up to their sum")
 
     def share(self, node: int) -> float:
-        """Say how much of the memory a node is to have."""
+        """Return the wanted share of a node."""
         return dict(self.pairs).get(node, 0) / self.total
 
     def __str__(self) -> str:
@@ -63,16 +62,16 @@ class Weights:
 
 
 def folio_index(page_offset: int, order: int) -> int:
-    """Number the folios of an area, from the offset of a page in it.
+    """Return the index of a folio, from the offset of its first page.
 
-    The offset counts pages from the start of what is mapped (vm_pgoff included),
-    so that an area that is cut in two keeps its numbers.
+    The offset includes vm_pgoff, so that an area that is cut in two keeps its
+    indexes.
     """
     return page_offset >> order
 
 
 def parse_weights(text: str) -> Weights:
-    """Read 0=3,1=1."""
+    """Parse 0=3,1=1."""
     found: dict[int, int] = {}
     for part in text.split(","):
         match = _PAIR.fullmatch(part.strip())
@@ -92,7 +91,7 @@ def parse_weights(text: str) -> Weights:
 
 
 def make_weights(pairs: Iterable[tuple[int, int]], text: str | None = None) -> Weights:
-    """Put weights in order; all of them 0 would leave memory no place to be."""
+    """Sort weights by node; at least one must be above 0."""
     weights = Weights(tuple(sorted(pairs)))
     if not weights.total:
         raise usage_error(
@@ -102,7 +101,7 @@ def make_weights(pairs: Iterable[tuple[int, int]], text: str | None = None) -> W
 
 
 def check_nodes(weights: Weights, nodes: Sequence[Node]) -> None:
-    """Refuse nodes that are not there, or have no memory to give."""
+    """Reject nodes that do not exist or have no memory."""
     here = {node.number: node for node in nodes}
     absent = sorted(set(weights.nodes) - set(here))
     if absent:
