@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Choosing weights by the bandwidth that nodes have left."""
+"""Choose weights by the unused bandwidth of nodes."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""When to change weights, and when to let them be. No clock, no files.
+"""Decide when to change weights. This module uses no clock and no files.
 
-Three things keep it from chasing noise: between "spread" and "come home" lies a
-gap; whatever is to be a reason has to hold for a while; and what a change costs
-has to be worth it, and within the budget.
+Three settings prevent changes by noise. The thresholds for spreading and for moving
+home differ. A cause must last for some time. A change must gain enough, within the
+budget.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pageferry.units import format_rate, format_size
 
 @dataclass(frozen=True)
 class Settings:
-    """How easily it is moved."""
+    """Thresholds of the decisions."""
 
-    # Of a node's bandwidth.
+    # Fractions of a node's bandwidth.
     spread_above: float = 0.9
     home_below: float = 0.8
     hold_s: float = 5.0
     min_gain: float = 0.1
-    # Bytes that may be moved in so much time; None: any number.
+    # Bytes that may move in a period; None: no limit.
     budget: Quota | None = None
 
 
 class Kind(Enum):
-    """What a decision is about."""
+    """The kinds of decisions."""
 
     STAY_HOME = "stay_home"
     STAY_SPREAD = "stay_spread"
@@ -46,11 +46,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, and why, in one line."""
+    """A decision, with its reason in one line."""
 
     kind: Kind
     why: str
-    # None: nothing changes.
+    # None: the weights do not change.
     weights: Weights | None = None
     moves_bytes: int = 0
     gain: float = 0.0
@@ -58,7 +58,7 @@ class Decision:
 
 @dataclass
 class Balancer:
-    """Watches the use of nodes, and decides for all memory it is about."""
+    """Decides on the weights of all configured processes together."""
 
     bandwidth: Mapping[int, float]
     home: int
@@ -66,7 +66,7 @@ class Balancer:
 
     def __post_init__(self) -> None:
         self.weights = rule.home_weights(list(self.bandwidth), self.home)
-        # Since when what is wanted has been wanted without a break.
+        # The change that the use asks for, and since when without a break.
         self._wanted: Kind | None = None
         self._since_s = 0.0
         self._seen: list[tuple[float, Mapping[int, float]]] = []
@@ -74,17 +74,17 @@ class Balancer:
 
     @property
     def is_home(self) -> bool:
-        """Say whether everything is at home."""
+        """Say whether all memory belongs on the home node."""
         return self.weights.targets == (self.home,)
 
     def step(
         self, now_s: float, use: Mapping[int, float], memory_bytes: int
     ) -> Decision:
-        """Take a look at the nodes, in bytes/s, and decide."""
+        """Decide from the use of the nodes in bytes/s."""
         wanted = self._wish(use)
         if wanted is not self._wanted:
             self._wanted, self._since_s, self._seen = wanted, now_s, []
-        # No longer than that: a load that stays says nothing new.
+        # Average only over `hold`: older samples of a lasting load add nothing.
         recent = now_s - max(self.settings.hold_s, 0.0)
         self._seen = [pair for pair in self._seen if pair[0] >= recent]
         self._seen.append((now_s, dict(use)))
@@ -97,13 +97,13 @@ class Balancer:
         return self._act(now_s, wanted, memory_bytes)
 
     def done(self, now_s: float, weights: Weights, moved_bytes: int) -> None:
-        """Take note that memory has got other weights, and what that moved."""
+        """Record new weights, and the bytes that moved for them."""
         self.weights = weights
         self._moved.append((now_s, moved_bytes))
         self._wanted, self._seen = None, []
 
     def _wish(self, use: Mapping[int, float]) -> Kind | None:
-        """Say what this moment alone would ask for."""
+        """Return the change that this sample alone asks for."""
         limits = self.settings
         if not self.is_home:
             own = rule.own_traffic(self.weights, use)
@@ -158,7 +158,7 @@ class Balancer:
         return Decision(Kind.STAY_SPREAD, text)
 
     def _mean(self) -> dict[int, float]:
-        """Average what was seen while it was wanted, of late."""
+        """Average the recent samples that asked for the change."""
         return {
             node: sum(use.get(node, 0.0) for _, use in self._seen) / len(self._seen)
             for node in self.bandwidth

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What each node can deliver: from the firmware (HMAT), or measured here."""
+"""The bandwidth of each node, from the firmware (HMAT) or from a measurement."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pageferry.sysfs.nodes import read_nodes
 from pageferry.units import MIB
 
 _NODES = "/sys/devices/system/node"
-# From the nearest CPUs; then from the nearest of anything that reads memory.
+# The nearest CPUs, then the nearest initiators of any kind.
 _CLASSES = ("access1", "access0")
 
 
 def nodes_with_memory(files: Files) -> list[int]:
-    """List the nodes that memory can be on."""
+    """List the nodes with memory."""
     return [node.number for node in read_nodes(files) if node.total_bytes]
 
 
 def first_with_cpus(files: Files) -> int | None:
-    """Find the node that memory is local to, where nobody says which."""
+    """Return the default home: the first node with CPUs and memory."""
     near = [node.number for node in read_nodes(files) if node.cpus and node.total_bytes]
     return near[0] if near else None
 
 
 def from_hmat(files: Files) -> dict[int, float]:
-    """Read what the firmware says, in bytes/s; empty unless it knows all nodes."""
+    """Read HMAT, in bytes/s; empty unless it lists all nodes."""
     found = {}
     nodes = nodes_with_memory(files)
     for node in nodes:
@@ -45,7 +45,7 @@ def from_hmat(files: Files) -> dict[int, float]:
 
 
 def measure(nodes: Sequence[int], seconds: float = 0.5) -> dict[int, float]:
-    """Read from each node with all CPUs, and see how fast that is."""
+    """Measure the rate at which all CPUs read from each node."""
     program = build.build() / "bandwidth"
     found = {}
     for node in nodes:
@@ -57,14 +57,14 @@ def measure(nodes: Sequence[int], seconds: float = 0.5) -> dict[int, float]:
                 "cannot measure the bandwidth",
                 value=f"node {node}",
                 reason=done.stderr.strip(),
-                hint="say it in [bandwidth] of the configuration",
+                hint="set it in [bandwidth] of the configuration",
             )
         found[node] = float(json.loads(done.stdout)["bytes_per_s"])
     return found
 
 
 def find(files: Files, said: dict[str, float]) -> tuple[dict[int, float], str]:
-    """Find the bandwidths, and say where they come from."""
+    """Return the bandwidths and the name of their source."""
     if said:
         return {int(node): rate * 1e9 for node, rate in said.items()}, "configuration"
     known = from_hmat(files)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The configuration file of the balancer: TOML, read strictly."""
+"""The configuration file of the balancer: TOML, without unknown keys."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SOURCES = ("auto", "resctrl", "perf", "recorded")
 
 
 class Program(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whose memory it is about: one of the three, and its children."""
+    """Processes by PID, name or cgroup, with their descendants unless excluded."""
 
     pid: int | None = None
-    # As in /proc/PID/comm.
+    # The name in /proc/PID/comm.
     name: str | None = None
-    # A directory of the cgroup file system, with all below it.
+    # A directory of the cgroup file system; includes the cgroups below it.
     cgroup: str | None = None
     include_children: bool = True
 
@@ -34,12 +34,12 @@ class Program(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """All of it."""
+    """The whole configuration."""
 
     process: list[Program]
-    # GB/s (1e9) by node; left out, it is asked of HMAT, or measured.
+    # GB/s (1e9) by node; by default from HMAT, or measured.
     bandwidth: dict[str, float] = {}
-    # Where memory is when nothing presses; left out, the first node with CPUs.
+    # The node of memory that is not spread; by default the first one with CPUs.
     home: int | None = None
     source: Literal["auto", "resctrl", "perf", "recorded"] = "auto"
     record: str | None = None
@@ -48,20 +48,20 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     home_below: float = 0.8
     hold: str = "5s"
     min_gain: float = 0.1
-    # SIZE/TIME: all that may be moved, and how fast.
+    # SIZE/TIME: the bytes that may move in a period, and their rate.
     budget: str | None = None
     quota: str | None = None
-    # From user space: how often to see to memory that came meanwhile.
+    # In user space: the interval between passes over new memory.
     again: str = "1m"
     by: Literal["kernel", "user"] | None = None
     on_stop: Literal["leave", "home"] = "leave"
-    # Files and addresses for Prometheus.
+    # A file for node_exporter, and an address for Prometheus.
     metrics: str | None = None
     listen: str | None = None
 
     @property
     def settings(self) -> Settings:
-        """Give what the balancer needs."""
+        """Return the settings of the balancer."""
         return Settings(
             spread_above=self.spread_above,
             home_below=self.home_below,
@@ -72,12 +72,12 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def move_quota(self) -> Quota | None:
-        """Give the rate at which pages may move."""
+        """Return the rate at which pages may move."""
         return None if self.quota is None else parse_quota(self.quota)
 
 
 def load(path: Path) -> Config:
-    """Read a file."""
+    """Read a configuration file."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -90,7 +90,7 @@ def load(path: Path) -> Config:
 
 
 def parse(text: bytes | str, source: str | Path) -> Config:
-    """Read what is in a file, and say which value is wrong."""
+    """Parse a configuration; an error names the wrong value."""
     try:
         config = msgspec.toml.decode(text, type=Config)
         problem = _problem(config)
@@ -102,9 +102,9 @@ def parse(text: bytes | str, source: str | Path) -> Config:
 
 
 def _problem(config: Config) -> str | None:
-    """Say what is wrong, beyond the types."""
+    """Return the first wrong value that msgspec does not find."""
     if not config.process:
-        return "no [[process]] to take care of"
+        return "there is no [[process]]"
     for program in config.process:
         given = (program.pid, program.name, program.cgroup)
         if sum(value is not None for value in given) != 1:
@@ -121,6 +121,6 @@ def _problem(config: Config) -> str | None:
         return "[bandwidth] has lines NODE = GB/s"
     if parse_seconds(config.interval) < 0.05 or parse_seconds(config.again) < 1:
         return "interval or again is too short"
-    # Whether they can be read.
+    # Parse the times and quotas, which raises an error for wrong ones.
     _ = config.settings, config.move_quota
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the balancer sees and does, as OpenMetrics text."""
+"""The figures of the balancer as OpenMetrics text."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 @dataclass
 class Figures:
-    """What there is to tell."""
+    """The figures of one sample, and totals."""
 
     bandwidth: Mapping[int, float]
     use: Mapping[int, float] = field(default_factory=dict)
     weights: Weights | None = None
     processes: int = 0
     memory_bytes: int = 0
-    # By kind of decision.
+    # Number of changes by kind.
     changes: Counter[str] = field(default_factory=Counter)
     moved_bytes: int = 0
     gain: float = 0.0
@@ -36,34 +36,34 @@ class Figures:
 
 
 def render(found: Figures) -> str:
-    """Write all of it."""
+    """Format all figures."""
     weights = dict(found.weights.pairs) if found.weights is not None else {}
     nodes = sorted(found.bandwidth)
     lines = [
         *_family(
             "node_bandwidth_bytes_per_second",
             "gauge",
-            "What a node can deliver.",
+            "Bandwidth of a node.",
             {f'node="{node}"': found.bandwidth[node] for node in nodes},
         ),
         *_family(
             "node_use_bytes_per_second",
             "gauge",
-            "What is in use of it.",
+            "Bandwidth in use on a node.",
             {f'node="{node}"': found.use.get(node, 0.0) for node in nodes},
         ),
         *_family(
             "node_weight",
             "gauge",
-            "Weight of a node for the memory that is taken care of.",
+            "Weight of a node for the memory of the configured processes.",
             {f'node="{node}"': weights.get(node, 0) for node in nodes},
         ),
-        *_family("processes", "gauge", "Taken care of.", {"": found.processes}),
-        *_family("memory_bytes", "gauge", "Of them.", {"": found.memory_bytes}),
+        *_family("processes", "gauge", "Running processes.", {"": found.processes}),
+        *_family("memory_bytes", "gauge", "Their memory.", {"": found.memory_bytes}),
         *_family(
             "gain_ratio",
             "gauge",
-            "What the last change was to give, 0.33 for 33%.",
+            "Expected gain of the last change, 0.33 for 33%.",
             {"": round(found.gain, 6)},
         ),
         *_family(
@@ -75,7 +75,7 @@ def render(found: Figures) -> str:
                 for kind in ("spread", "change", "home")
             },
         ),
-        *_family("moved_bytes", "counter", "Moved so far.", {"": found.moved_bytes}),
+        *_family("moved_bytes", "counter", "Bytes moved.", {"": found.moved_bytes}),
         *_family("failures", "counter", "Changes that failed.", {"": found.failures}),
         "# EOF",
     ]
@@ -97,7 +97,7 @@ def _family(name: str, kind: str, about: str, values: Mapping[str, float]) -> li
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file, so that nobody reads half of one."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -125,7 +125,7 @@ class Listener:
             """One request."""
 
             def do_GET(self) -> None:
-                """Give the figures."""
+                """Send the figures."""
                 body = listener.text.encode()
                 found = self.path in ("/", "/metrics")
                 self.send_response(200 if found else 404)
@@ -136,7 +136,7 @@ class Listener:
                     self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Keep quiet: the journal is for decisions."""
+                """Log no requests: the journal is for decisions."""
 
         try:
             self.server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), Handler)
@@ -150,7 +150,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Give the port, which may have been left open."""
+        """Return the port; the kernel chooses it if the address has port 0."""
         return int(self.server.server_address[1])
 
     def close(self) -> None:

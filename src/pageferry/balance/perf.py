@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Counters of memory controllers, by perf_event_open(2).
 
-Taken are those that the kernel describes in sysfs with their unit, such as
+The module uses counters that the kernel describes in sysfs with their unit, such as
 uncore_imc's cas_count_read. Each counts for the node of the CPU that reads it.
 """
 
@@ -22,7 +22,7 @@ _DEVICES = "/sys/bus/event_source/devices"
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
 _EVENTS = ("cas_count_read", "cas_count_write", "data_read", "data_write")
 _UNITS = {"MiB": MIB, "KiB": KIB, "Bytes": 1, "64Bytes": 64}
-# struct perf_event_attr as it was at first: 64 bytes.
+# The first version of struct perf_event_attr: 64 bytes.
 _ATTR = struct.Struct("<IIQQQQQIIQ")
 
 
@@ -37,7 +37,7 @@ def events(files: Files) -> list[tuple[str, str]]:
 
 
 def obstacle(files: Files) -> str | None:
-    """Say why they cannot be used; None when they can."""
+    """Return the reason why perf cannot be used; None if it can."""
     if platform.machine() not in _SYSCALL:
         return f"not known on {platform.machine()}"
     if not events(files):
@@ -46,7 +46,7 @@ def obstacle(files: Files) -> str | None:
 
 
 def config_of(files: Files, device: str, text: str) -> int:
-    """Turn event=0x04,umask=0x03 into the number that the kernel wants."""
+    """Turn event=0x04,umask=0x03 into perf_event_attr.config."""
     config = 0
     for term in text.strip().split(","):
         name, _, value = term.partition("=")
@@ -58,7 +58,7 @@ def config_of(files: Files, device: str, text: str) -> int:
 
 
 class Counters:
-    """All of them, open for as long as this lives."""
+    """All counters of memory controllers, opened."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -69,7 +69,7 @@ class Counters:
             if node.cpus
             for cpu in parse_nodes(node.cpus)
         }
-        # Of each: the file, the node, and the bytes that 1 stands for.
+        # For each counter: its descriptor, its node, and the bytes of one count.
         self._open: list[tuple[int, int, float]] = []
         try:
             for device, event in events(files):
@@ -103,7 +103,7 @@ class Counters:
             self._open.append((handle, nodes.get(cpu, 0), scale))
 
     def count(self) -> dict[int, float]:
-        """Read them: bytes by node."""
+        """Return the bytes counted so far, by node."""
         found: dict[int, float] = {}
         for handle, node, scale in self._open:
             (value,) = struct.unpack("<Q", os.read(handle, 8))
@@ -111,7 +111,7 @@ class Counters:
         return found
 
     def close(self) -> None:
-        """Give them back."""
+        """Close all counters."""
         for handle, _, _ in self._open:
             os.close(handle)
         self._open = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finding the processes that a configuration means."""
+"""Find the processes of a configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pageferry.sysfs.processes import Process, everybody, family
 
 
 def find(files: Files, program: Program) -> list[int]:
-    """List the processes that run, oldest first, with their children if wanted."""
+    """List running processes, oldest first, with descendants if configured."""
     known = [process for process in everybody(files) if not process.ended]
     named = _named(files, program, known)
     found = {process.pid: process for process in named}
@@ -44,13 +44,13 @@ def _members(files: Files, directory: str) -> set[int]:
         try:
             found |= {int(line) for line in path.read_text().split()}
         except (OSError, ValueError):
-            # It was removed meanwhile, or is a threaded one.
+            # The cgroup was removed meanwhile, or is threaded.
             continue
     return found
 
 
 def resident_bytes(files: Files, pids: Sequence[int]) -> int:
-    """Add up the memory of processes; what they share counts for each."""
+    """Add up the memory of processes; shared memory counts for each."""
     total = 0
     for pid in pids:
         fields = files.read_or(f"/proc/{pid}/statm", "").split()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which weights make the most of the nodes' bandwidth. Sums; no clock, no files.
+"""Compute the best weights for given bandwidths. No clock, no files.
 
-The model: memory that has the share s of its traffic on a node, with b bytes/s
-to spare there, gets at most b / s; the node where that is least holds back the
-rest. Rates are in bytes/s.
+The model: a node with b unused bytes/s that holds the share s of the traffic limits
+all traffic to b / s. The node with the lowest limit counts. Rates are in bytes/s.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ from collections.abc import Mapping, Sequence
 
 from pageferry.interleave.weights import Weights
 
-# As many folios make a round at most. More of them would come closer to what
-# was asked for, but not by more than a measurement is off.
+# The largest sum of weights. Larger sums gain less than the error of a measurement.
 MAX_TOTAL = 32
-# Weights that give so much of the best are as good, if they are simpler.
+# Simpler weights are preferred if they reach this fraction of the best throughput.
 GOOD_ENOUGH = 0.97
 
 
 def home_weights(nodes: Sequence[int], home: int) -> Weights:
-    """Give the weights with which everything is at home."""
+    """Return the weights that put all memory on the home node."""
     return Weights(tuple((node, int(node == home)) for node in sorted(nodes)))
 
 
 def throughput(weights: Weights, available: Mapping[int, float]) -> float:
-    """Say what memory with these weights can get, by the node that is slowest."""
+    """Return the throughput that the limiting node allows with these weights."""
     return min(
         max(available.get(node, 0.0), 0.0) / weights.share(node)
         for node in weights.targets
@@ -33,9 +31,9 @@ def throughput(weights: Weights, available: Mapping[int, float]) -> float:
 
 
 def own_traffic(weights: Weights, use: Mapping[int, float]) -> float:
-    """Say how much of the use is that of memory with these weights, at most.
+    """Return the largest traffic of memory with these weights that fits the use.
 
-    It has its share on each of its nodes. What is beyond that is of others.
+    That memory has its share on each of its nodes. Other programs cause the rest.
     """
     return min(use.get(node, 0.0) / weights.share(node) for node in weights.targets)
 
@@ -43,7 +41,7 @@ def own_traffic(weights: Weights, use: Mapping[int, float]) -> float:
 def available(
     weights: Weights, bandwidth: Mapping[int, float], use: Mapping[int, float]
 ) -> dict[int, float]:
-    """Say what each node can give this memory: what others leave."""
+    """Return the bandwidth of each node that other programs leave."""
     own = own_traffic(weights, use)
     return {
         node: max(whole - (use.get(node, 0.0) - own * weights.share(node)), 0.0)
@@ -52,7 +50,7 @@ def available(
 
 
 def best_weights(can_give: Mapping[int, float]) -> Weights:
-    """Choose small weights in proportion to what the nodes can give."""
+    """Choose small weights in proportion to the available bandwidth."""
     whole = sum(can_give.values())
     nodes = sorted(can_give)
     if whole <= 0:
@@ -68,17 +66,17 @@ def best_weights(can_give: Mapping[int, float]) -> Weights:
 
 
 def _rounded(can_give: Mapping[int, float], nodes: list[int], total: int) -> Weights:
-    """Divide a round among the nodes, each folio to where it is worst served."""
+    """Divide a round among the nodes, folio by folio."""
     weights = dict.fromkeys(nodes, 0)
     for _ in range(total):
-        # The one that would still give most of what it can, with one more.
+        # The node with the most bandwidth for each of its folios, with one more.
         node = max(nodes, key=lambda n: (can_give[n] / (weights[n] + 1), -n))
         weights[node] += 1
     return Weights(tuple(weights.items()))
 
 
 def share_that_moves(before: Weights, after: Weights) -> float:
-    """Say how much of memory has another place with other weights."""
+    """Return the fraction of memory whose place differs between two weights."""
     first, second = before.round(), after.round()
     length = len(first) * len(second)
     different = sum(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The loop: look at nodes and processes, decide, and let memory move."""
+"""The service loop: sample nodes and processes, decide, and move memory."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
 from pageferry.units import parse_seconds
 
-# How often to look whether DAMON has brought everything home.
+# Interval of the check whether DAMON has moved all memory home.
 _HOME_CHECK_S = 10.0
 Say = Callable[[str], None]
 
 
 class Group:
-    """The processes of one [[process]] entry: one session, named by the oldest."""
+    """The processes of one [[process]] entry: one session."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.pids: list[int] = []
-        # Of the process that the session is named by; None without a session.
+        # The process that names the session, the oldest; None without a session.
         self.leader: int | None = None
         self.complaint = ""
 
 
 class Service:
-    """One balancer, and the memory that it is in charge of."""
+    """One balancer, and the sessions of its processes."""
 
     def __init__(
         self,
@@ -65,19 +65,19 @@ class Service:
         self._again_s = 0.0
 
     def run(self, interval_s: float, end_s: float | None = None) -> None:
-        """Go on until it is told to stop, or for so long."""
+        """Run until a signal, or for `end_s` seconds."""
         begin_s = next_s = time.monotonic()
         try:
             while end_s is None or next_s - begin_s < end_s:
                 time.sleep(max(next_s - time.monotonic(), 0.0))
                 self.step(time.monotonic())
-                # What takes long, such as moving memory, is not caught up with.
+                # After a long step, such as moving memory, skip missed samples.
                 next_s = max(next_s + interval_s, time.monotonic())
         finally:
             self.stop()
 
     def step(self, now_s: float) -> Decision:
-        """Look once, and do what follows from it."""
+        """Take one sample, decide, and act."""
         self._find_processes()
         use = self.source.read()
         pids = [pid for group in self.groups for pid in group.pids]
@@ -98,7 +98,7 @@ class Service:
         return decision
 
     def stop(self) -> None:
-        """Let go: memory stays where it is, or goes home, as configured."""
+        """End all sessions; memory stays or moves home, as configured."""
         home = self._home_weights() if self.config.on_stop == "home" else None
         for group in self.groups:
             if group.leader is None or self.control.store.find(group.leader) is None:
@@ -116,11 +116,11 @@ class Service:
     def _decide(
         self, now_s: float, use: Mapping[int, float], memory_bytes: int, anybody: bool
     ) -> Decision:
-        """Let the balancer decide, if there is anything to decide on."""
+        """Let the balancer decide, if any process runs."""
         if anybody:
             return self.balancer.step(now_s, use, memory_bytes)
         if not self.balancer.is_home:
-            # The next ones begin at home.
+            # The next processes begin at home.
             nodes = list(self.balancer.bandwidth)
             self.balancer.done(now_s, home_weights(nodes, self.balancer.home), 0)
         return Decision(Kind.STAY_HOME, "none of the processes is running")
@@ -129,7 +129,7 @@ class Service:
         return Weights(((self.balancer.home, 1),))
 
     def _find_processes(self) -> None:
-        """Take care of those that came, and forget those that went."""
+        """Add new processes, and end sessions whose process has ended."""
         for group in self.groups:
             before = group.pids
             group.pids = programs.find(self.files, group.program)
@@ -143,11 +143,11 @@ class Service:
                 self._settle(group, self.balancer.weights)
 
     def _apply(self, weights: Weights, decision: Decision) -> int:
-        """Give all of them the weights; returns the bytes that moves."""
+        """Set the weights of all groups; returns the bytes that move."""
         if self.dry_run:
             return decision.moves_bytes
         found = [self._settle(group, weights) for group in self.groups if group.pids]
-        # The kernel has only begun: what it will move is what was expected.
+        # DAMON has only begun, so use the expected bytes.
         known = [moved for moved in found if moved is not None]
         moved = sum(known) if len(known) == len(found) else decision.moves_bytes
         self.figures.changes[decision.kind.value] += 1
@@ -156,7 +156,7 @@ class Service:
         return moved
 
     def _settle(self, group: Group, weights: Weights) -> int | None:
-        """Give one group the weights; a failure of one is none of the others'."""
+        """Set the weights of one group; an error does not stop the other groups."""
         leader, others = group.pids[0], tuple(group.pids[1:])
         try:
             if group.leader is None:
@@ -184,7 +184,7 @@ class Service:
         return outcome.report.moved_pages * PAGE
 
     def _bring_home(self, now_s: float) -> None:
-        """End the sessions of those that are home again."""
+        """End the sessions whose memory is home again."""
         if not self.balancer.is_home or now_s < self._check_home_s or self.dry_run:
             return
         self._check_home_s = now_s + _HOME_CHECK_S
@@ -203,7 +203,7 @@ class Service:
                 self._complain(group, error)
 
     def _see_to_new_memory(self, now_s: float) -> None:
-        """Do from user space what DAMON does by itself: place what came since."""
+        """Make another pass over sessions in user space, for their new memory."""
         if self.balancer.is_home or now_s < self._again_s or self.dry_run:
             return
         self._again_s = now_s + parse_seconds(self.config.again)
@@ -214,7 +214,7 @@ class Service:
                 self.figures.moved_bytes += moved or 0
 
     def _explain(self, decision: Decision) -> None:
-        """Say what is new: a decision is repeated only when its kind changes."""
+        """Print a decision, unless it is of the same kind as the last one."""
         text = decision.why if decision.weights is not None else decision.kind.value
         text += "" if any(group.pids for group in self.groups) else ", nobody"
         if self._said == (decision.kind, text):
@@ -224,7 +224,7 @@ class Service:
         self.say(decision.why)
 
     def _complain(self, group: Group, error: PageferryError) -> None:
-        """Say what failed, once."""
+        """Print an error, unless it is the last one of the group."""
         self.figures.failures += 1
         text = error.line()
         if text != group.complaint:
@@ -241,6 +241,6 @@ class Service:
         try:
             metrics.write(Path(self.config.metrics), text)
         except OSError as error:
-            # The disk may be full; memory is more important.
+            # The disk may be full. Go on without the file.
             self.say(f"cannot write {self.config.metrics}: {error.strerror}")
             self.config.metrics = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How much of each node's bandwidth is in use, from whoever counts it."""
+"""Sources of the bandwidth that is in use on each node."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Clock = Callable[[], float]
 
 
 class UseSource(Protocol):
-    """Says what was in use since it was last asked."""
+    """A source of the use since its last read."""
 
     name: str
 
     def read(self) -> dict[int, float]:
-        """Give bytes/s by node."""
+        """Return bytes/s by node."""
 
 
 class Recorded:
-    """A recorded file, from its beginning, as the weights are now."""
+    """A recorded load from its beginning, with the current weights."""
 
     name = "recorded"
 
@@ -48,14 +48,14 @@ class Recorded:
         self._begin_s = clock()
 
     def read(self) -> dict[int, float]:
-        """Look it up."""
+        """Return the use at the current time of the recording."""
         now_s = self.clock() - self._begin_s + self.moments[0].time_s
         moment = trace.at(self.moments, now_s)
         return moment.seen(self.weights(), self.bandwidth)
 
 
 class Counting:
-    """Bytes that only grow, as a rate."""
+    """The rate of a byte counter that only grows."""
 
     def __init__(
         self, name: str, count: Callable[[], dict[int, float]], clock: Clock
@@ -67,11 +67,11 @@ class Counting:
         self._before = count()
 
     def read(self) -> dict[int, float]:
-        """Divide what came since the last time by the time since then."""
+        """Return the mean rate since the last read."""
         now_s, now = self._clock(), self._count()
         passed_s = max(now_s - self._before_s, 1e-6)
         rates = {
-            # A counter that wrapped, or was reset, says nothing this time.
+            # A counter that wrapped or was reset counts as 0 once.
             node: max(value - self._before.get(node, value), 0.0) / passed_s
             for node, value in now.items()
         }
@@ -80,7 +80,7 @@ class Counting:
 
 
 class Resctrl:
-    """Memory bandwidth monitoring (MBM): bytes by L3 cache, local and in all."""
+    """Memory bandwidth monitoring (MBM): local and total bytes by L3 cache."""
 
     def __init__(self, files: Files, bandwidth: Mapping[int, float]) -> None:
         self.files = files
@@ -88,7 +88,7 @@ class Resctrl:
         self.nodes = _nodes_of_caches(files)
 
     def count(self) -> dict[int, float]:
-        """Add up all groups: what is local, and what goes to other nodes."""
+        """Add up the local and the remote bytes of all groups."""
         found = dict.fromkeys(self.bandwidth, 0.0)
         for group in self._groups():
             for name in self.files.names(f"{group}/mon_data"):
@@ -104,27 +104,27 @@ class Resctrl:
         return found
 
     def _add_remote(self, found: dict[int, float], near: int, size: float) -> None:
-        """Divide what is not local: which node it is on, nobody has counted."""
+        """Divide remote bytes among the other nodes: MBM does not count the node."""
         others = {n: rate for n, rate in self.bandwidth.items() if n != near}
         for node, rate in others.items():
             found[node] += size * rate / sum(others.values())
 
     def _groups(self) -> list[str]:
-        # A control group counts for the monitoring groups in it, the root does
-        # not for control groups.
+        # A control group includes its monitoring groups. The root does not include
+        # control groups.
         names = self.files.names(_RESCTRL)
         below = [f"{_RESCTRL}/{n}" for n in names if n not in ("info", "mon_groups")]
         groups = [path for path in below if self.files.exists(f"{path}/mon_data")]
         return [_RESCTRL, *groups]
 
     def _number(self, name: str) -> float:
-        # "Unavailable", now and then.
+        # The file may contain "Unavailable".
         text = self.files.read_or(name, "0")
         return float(text) if text.isdecimal() else 0.0
 
 
 def resctrl_obstacle(files: Files) -> str | None:
-    """Say why MBM cannot be used; None when it can."""
+    """Return the reason why MBM cannot be used; None if it can."""
     if not files.exists(_RESCTRL):
         return "this kernel lacks CONFIG_X86_CPU_RESCTRL"
     features = files.read_or(f"{_RESCTRL}/info/L3_MON/mon_features", "").split()
@@ -136,7 +136,7 @@ def resctrl_obstacle(files: Files) -> str | None:
 
 
 def _nodes_of_caches(files: Files) -> dict[int, int]:
-    """Find the node of each L3 cache, by the CPUs of both."""
+    """Return the node of each L3 cache."""
     nodes = {
         cpu: node.number
         for node in read_nodes(files)
@@ -154,7 +154,7 @@ def _nodes_of_caches(files: Files) -> dict[int, int]:
 def find(
     files: Files, wanted: str, bandwidth: Mapping[int, float], clock: Clock
 ) -> UseSource:
-    """Find a source that this machine has."""
+    """Return the first source that this machine has."""
     obstacles = {"perf": perf.obstacle(files), "resctrl": resctrl_obstacle(files)}
     for name in ("perf", "resctrl") if wanted == "auto" else (wanted,):
         if obstacles[name] is None:

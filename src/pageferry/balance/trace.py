@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Recorded load, and what nodes would show of it at other weights."""
+"""Recorded loads, and the use of nodes that they cause with other weights."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from pageferry.interleave.weights import Weights
 
 @dataclass(frozen=True)
 class Moment:
-    """From when on what was used, or wanted; in bytes/s."""
+    """The load from a time on, in bytes/s."""
 
     time_s: float
-    # By node, as it was then, whatever the weights are now.
+    # Recorded use by node, independent of the weights.
     use: Mapping[int, float]
-    # What programs would use if nothing held them back. It is divided among
-    # the nodes by the weights.
+    # The use of programs without a limit; the weights divide it among the nodes.
     demand: float
 
     def seen(
         self, weights: Weights, bandwidth: Mapping[int, float]
     ) -> dict[int, float]:
-        """Say what the counters of the nodes would show."""
+        """Return the use that the nodes' counters would show."""
         left = {n: max(b - self.use.get(n, 0.0), 0.0) for n, b in bandwidth.items()}
         own = min(self.demand, rule.throughput(weights, left))
         return {
@@ -38,7 +37,7 @@ class Moment:
 
 
 def load(path: Path) -> list[Moment]:
-    """Read a recorded file: CSV with the columns time_s, demand, node0, node1, ..."""
+    """Read a recorded load: CSV with the columns time_s, demand, node0, node1, ..."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -47,7 +46,7 @@ def load(path: Path) -> list[Moment]:
 
 
 def parse(text: str, source: str) -> list[Moment]:
-    """Read the text of such a file; lines that begin with # are for people."""
+    """Parse a recorded load; lines that begin with # are comments."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     moments = []
     for number, row in enumerate(csv.DictReader(lines), 1):
@@ -84,7 +83,7 @@ def _moment(row: Mapping[str, str]) -> Moment:
 
 
 def at(moments: Sequence[Moment], time_s: float) -> Moment:
-    """Find what holds at a time."""
+    """Return the load at a time."""
     past = [moment for moment in moments if moment.time_s <= time_s]
     return past[-1] if past else moments[0]
 
@@ -95,9 +94,9 @@ def replay(
     memory_bytes: int,
     interval_s: float,
 ) -> list[tuple[float, Decision]]:
-    """Let a balancer decide on all of it, as if memory moved at once."""
+    """Let a balancer decide on a recorded load, as if memory moved at once."""
     made = []
-    # The last moment lasts as long as it takes to act on it.
+    # The last load lasts long enough for a decision.
     end_s = moments[-1].time_s + 3 * balancer.settings.hold_s
     steps = int((end_s - moments[0].time_s) / interval_s) + 1
     for number in range(steps):
