@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The command line: builds the parser and hands over to a command."""
+"""The command line: build the parser, and run a command."""
 
 from __future__ import annotations
 
@@ -62,33 +62,32 @@ examples:
 
 
 class Command(Protocol):
-    """What a module in pageferry.commands offers."""
+    """The interface of a module in pageferry.commands."""
 
     def add_parser(self, sub: Subparsers) -> None:
         """Add the command's parser, with set_defaults(run=...)."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit code."""
+        """Run the command, and return its exit code."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with errors that --json callers can read as well."""
+    """A parser that raises its errors, so that --json can print them."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of exiting, so that one place reports."""
+        """Raise instead of exiting, so that main() reports every error."""
         raise PageferryError(message, hint=f"{self.prog} --help", code=ExitCode.USAGE)
 
 
 def first_word(group: str | None, module: str) -> str:
-    """Give the word that a command begins with."""
+    """Return the first word of a command."""
     return group or module.replace("_", "-")
 
 
 def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Build the whole parser; man pages and completion come from it too.
+    """Build the parser of all commands, or of those that begin with `verb`.
 
-    With the first word of a command, only what that needs: the rest would take
-    half of the time of a short command.
+    Importing only the needed command halves the time of a short one.
     """
     parser = Parser(
         prog="pageferry",
@@ -118,7 +117,7 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 
 def split_command(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Cut off what stands after the first `--`: it is somebody else's."""
+    """Separate the tool's words from the guest's command after the first `--`."""
     words = list(argv)
     if "--" not in words:
         return words, None
@@ -136,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = words[0] if words and words[0] in verbs else None
         args = make_parser(known).parse_args(words)
         args.command = command
-        # Results say how they were made.
+        # A result file contains the command line.
         args.words = words
         if command is not None and not getattr(args, "takes_command", False):
             raise PageferryError(
@@ -151,8 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.report_error(stopped, as_json=as_json)
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our answer has gone. Python would complain once more
-        # when it flushes stdout on the way out.
+        # The reader closed the pipe. Close stderr, or Python reports the same
+        # error again when it flushes stdout at exit.
         sys.stderr.close()
         return int(ExitCode.FAILED)
     except OSError as error:

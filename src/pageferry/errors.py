@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class ExitCode(IntEnum):
-    """What the exit status says; the README has the same table."""
+    """Exit codes; docs/reference/commands.md explains them."""
 
     OK = 0
     FAILED = 1
@@ -24,11 +24,11 @@ class ExitCode(IntEnum):
 class PageferryError(Exception):
     """A failure that the user can act on.
 
-    what:   what could not be done, in lower case
-    value:  the path or the value that it was about
-    reason: why, as far as it is known
-    hint:   the next command to type, or what to change
-    detail: lines worth reading, such as the end of a log
+    what:   the step that failed, in lower case
+    value:  the path or the value that the step worked on
+    reason: the cause, if it is known
+    hint:   the next command to type, or the setting to change
+    detail: lines to print before the error, such as the end of a log
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class PageferryError(Exception):
 def usage_error(
     what: str, value: str | Path | None = None, hint: str | None = None
 ) -> PageferryError:
-    """Make the error for an argument that makes no sense."""
+    """Make the error for an invalid argument."""
     return PageferryError(what, value=value, hint=hint, code=ExitCode.USAGE)
 
 
@@ -106,7 +106,7 @@ _OS_HINTS = {
 
 
 def from_os_error(error: OSError, what: str, code: ExitCode) -> PageferryError:
-    """Turn a failed system call into a line that says where and why."""
+    """Turn a failed system call into an error with its file, reason and a hint."""
     number = error.errno or 0
     return PageferryError(
         what,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The one place that prints: stdout is the answer, stderr the talk."""
+"""The only module that prints: stdout is the answer, stderr the talk."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def answer_json(document: Mapping[str, object] | Sequence[object]) -> None:
 
 
 def talk(text: str) -> None:
-    """Say what is going on."""
+    """Print a message about the progress of the work."""
     print(text, file=sys.stderr, flush=True)
 
 
 def pass_on(data: bytes, *, to_stderr: bool) -> None:
-    """Hand on the output of a command that ran elsewhere, byte for byte."""
+    """Print the output of a guest's command, byte for byte."""
     stream = sys.stderr if to_stderr else sys.stdout
     stream.buffer.write(data)
     stream.buffer.flush()
 
 
 def warn(text: str) -> None:
-    """Say what somebody should know about, and go on."""
+    """Print a warning."""
     talk(f"pageferry: warning: {text}")
 
 
 def report_error(error: PageferryError, *, as_json: bool) -> None:
-    """Print an error for people, and for programs where they asked."""
+    """Print an error on stderr, and with `as_json` on stdout, too."""
     if error.detail:
         talk(error.detail.rstrip("\n"))
     talk(f"pageferry: {error.line()}")
@@ -51,7 +51,7 @@ def report_error(error: PageferryError, *, as_json: bool) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out a table: text to the left, what starts with a digit to the right."""
+    """Lay out a table; columns of numbers are aligned to the right."""
     cells = [list(header), *[list(row) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     numeric = [
@@ -79,13 +79,13 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """How far a long job has come: a bar on a terminal, else a line now and then."""
+    """The progress of a long job: a bar on a terminal, otherwise a line at times."""
 
     LINE_EVERY_S = 20.0
     BAR_EVERY_S = 0.2
 
     def __init__(self, title: str, total: int | None) -> None:
-        """Start; without a total it shows what was done, but no share of it."""
+        """Start; without a total the display counts steps and shows no percentage."""
         self.title = title
         self.total = total
         self.done = 0
@@ -94,7 +94,7 @@ class Progress:
         self._shown_at = self.start
 
     def advance(self, steps: int = 1) -> None:
-        """Count steps, and show it when the last time was long enough ago."""
+        """Count steps, and update the display unless it was updated recently."""
         self.done += steps
         now = time.monotonic()
         wait = self.BAR_EVERY_S if self.bar else self.LINE_EVERY_S
@@ -103,18 +103,18 @@ class Progress:
             self._show(now)
 
     def remaining_s(self, now: float) -> float | None:
-        """Guess the time left; None while there is nothing to guess from."""
+        """Estimate the time left; None while too few steps are done."""
         elapsed = now - self.start
         if self.total is None or elapsed < 5 or self.done * 50 < self.total:
             return None
         return max(0.0, elapsed * (self.total - self.done) / self.done)
 
     def text(self, now: float) -> str:
-        """Write how far it is, how long it took and how long it will take."""
+        """Format the share that is done, the time spent and the time left."""
         spent = duration(now - self.start)
         if self.total is None:
             return f"{self.done} steps, {spent}"
-        # The total is a guess, so it must never claim to be finished.
+        # The total is an estimate, so the display stops at 99%.
         percent = min(100 * self.done // max(self.total, 1), 99)
         left = self.remaining_s(now)
         tail = "" if left is None else f", about {duration(left)} left"
@@ -130,6 +130,6 @@ class Progress:
         print(line, end="", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """Take the bar away, so that the next line starts at the margin."""
+        """Remove the bar, so that the next line starts at the margin."""
         if self.bar:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where things are: the checkout, the cache, and the tools beside Python."""
+"""Paths of the checkout, of the cache, and of the programs in the venv."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def repo_root() -> Path:
 
 
 def cache_dir() -> Path:
-    """Name the directory for everything that can be made again."""
-    # The XDG specification says that a relative path is to be ignored.
+    """Return the cache directory: everything in it can be made again."""
+    # The XDG specification requires an absolute path.
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return root / "pageferry"
@@ -40,13 +40,13 @@ def make_cache_dir(*parts: str) -> Path:
 
 
 def venv_bin() -> Path:
-    """Name the directory of the programs that belong to this interpreter."""
+    """Return the directory of this interpreter's programs."""
     return Path(sys.prefix) / "bin"
 
 
 def venv_path() -> str:
-    """Give a PATH on which the programs of this interpreter come first."""
-    # A user's PATH often lacks the sbin directories that modprobe lives in.
+    """Return a PATH on which this interpreter's programs come first."""
+    # A user's PATH often lacks the sbin directories, which contain modprobe.
     rest = os.environ.get("PATH", os.defpath).split(os.pathsep)
     sbin = [p for p in ("/usr/sbin", "/sbin") if p not in rest]
     return os.pathsep.join([str(venv_bin()), *rest, *sbin])

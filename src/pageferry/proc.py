@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Running other programs so that none of them is left behind."""
+"""Run other programs, and end all of their processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KILL_AFTER_S = 5.0
 
 
 def find_tool(name: str, package: str, path: str | None = None) -> str:
-    """Find a program, or say which Debian package has it."""
+    """Find a program, or raise an error that names its Debian package."""
     found = shutil.which(name, path=path)
     if found is None:
         raise unsupported(f"{name} is not installed", hint=f"apt-get install {package}")
@@ -31,7 +31,7 @@ def capture(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program to its end and keep what it says."""
+    """Run a short program to its end, and return its output."""
     return subprocess.run(
         [str(part) for part in argv],
         cwd=cwd,
@@ -45,15 +45,15 @@ def capture(
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads its own group, and everything it started."""
+    """End a process that leads its own group, and the rest of the group."""
     try:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_AFTER_S)
     finally:
-        # Also after a second Ctrl-C; and the leader may be gone while a member
-        # of its group ignores SIGTERM.
+        # This runs after a second Ctrl-C, too. A member of the group may ignore
+        # SIGTERM and outlive the leader.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -79,9 +79,9 @@ def group(
         stdout=stdout,
         stderr=stderr,
         pass_fds=tuple(pass_fds),
-        # Not in the terminal's group: Ctrl-C reaches us, and we end it. Nor a
-        # session of its own: where Linux schedules session by session
-        # (autogroup), such a one does not give way as `nice` told us to.
+        # With a group of its own, Ctrl-C reaches only this process, which then
+        # ends the child. The child gets no session of its own: with autogroup,
+        # Linux would not apply our nice value against other sessions.
         process_group=0,
     )
     try:
@@ -95,7 +95,7 @@ def group(
 
 
 def interrupt_on_signals() -> None:
-    """Let SIGTERM and SIGHUP unwind like Ctrl-C, so that `finally` runs."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, so that `finally` runs."""
 
     def interrupt(_number: int, _frame: types.FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -107,7 +107,7 @@ def interrupt_on_signals() -> None:
 
 
 def tail(path: Path, lines: int) -> str:
-    """Read the last lines of a log, however long it is."""
+    """Read the last lines of a log, without reading all of it."""
     try:
         with path.open("rb") as stream:
             stream.seek(0, os.SEEK_END)

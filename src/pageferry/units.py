@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sizes, times, rates and node lists, read and written."""
+"""Parse and format sizes, times, rates and node lists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_NODES = 1024
 
 
 def parse_size(text: str) -> int:
-    """Read 4096, 64K, 2MiB, 1g. All suffixes are powers of 1024."""
+    """Parse 4096, 64K, 2MiB, 1g. All suffixes are powers of 1024."""
     match = _SIZE.fullmatch(text.strip())
     value = int(match[1]) * _SCALE[match[2].lower()] if match else -1
     if match is None or (match[3] and match[3].lower() == "ib" and not match[2]):
@@ -41,7 +41,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(value_bytes: int) -> str:
-    """Write a size with the largest unit that divides it, else two digits."""
+    """Format a size in its largest unit, with two decimals unless it is whole."""
     if value_bytes < 0:
         return "-" + format_size(-value_bytes)
     for name, scale in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
@@ -53,7 +53,7 @@ def format_size(value_bytes: int) -> str:
 
 
 def parse_seconds(text: str) -> float:
-    """Read 90, 90s, 1.5m, 250ms as seconds."""
+    """Parse 90, 90s, 1.5m, 250ms as seconds."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise usage_error("not a time", text, "write seconds, or 500ms, 90s, 10m")
@@ -61,12 +61,12 @@ def parse_seconds(text: str) -> float:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Write a rate in GB/s (1e9), as the field does."""
+    """Format a rate in GB/s (1e9 bytes per second)."""
     return f"{bytes_per_s / 1e9:.2f} GB/s"
 
 
 def parse_nodes(text: str, present: Iterable[int] | None = None) -> list[int]:
-    """Read a node list as numactl does: 0-3,5, all, !1."""
+    """Parse a node list of numactl: 0-3,5, all, !1."""
     here = None if present is None else sorted(set(present))
     body = text.strip()
     inverted = body.startswith("!")
@@ -105,7 +105,7 @@ def _parse_ranges(body: str, text: str) -> set[int]:
 
 
 def format_nodes(nodes: Iterable[int]) -> str:
-    """Write a node list as the kernel's %*pbl does."""
+    """Format a node list like the kernel's %*pbl: 0-3,5."""
     parts: list[str] = []
     run: list[int] = []
     for node in sorted(set(nodes)):
@@ -125,7 +125,7 @@ def _format_run(run: list[int]) -> str:
 
 
 def whole(option: str, text: str, low: int, high: int) -> int:
-    """Read a number that an option has to have."""
+    """Parse a whole number between two bounds."""
     if not (text.isascii() and text.isdigit()) or not low <= int(text) <= high:
         raise usage_error(f"{option} needs a number from {low} to {high}", text)
     return int(text)
