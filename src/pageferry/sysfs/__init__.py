@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The running kernel, as its files show it."""
+"""The files in which the running kernel shows its state."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reading and writing files of the kernel, from one place.
+"""Read and write files of the kernel.
 
-The root can be another directory, so that tests run against a captured tree,
-and writes can be logged instead of done.
+Another root directory lets tests use a captured tree. A dry run logs writes and
+does not make them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROOT_VARIABLE = "PAGEFERRY_SYSFS_ROOT"
 
 
 def default_root() -> Path:
-    """Give the directory that stands for /; tests set the variable."""
+    """Return the root directory; tests set it with a variable."""
     return Path(os.environ.get(_ROOT_VARIABLE, "/"))
 
 
@@ -35,11 +35,11 @@ class Files:
         return self.root / name.lstrip("/")
 
     def exists(self, name: str) -> bool:
-        """Say whether there is such a file or directory."""
+        """Say whether a file or directory exists."""
         return self.path(name).exists()
 
     def names(self, name: str) -> list[str]:
-        """List a directory; empty when there is none."""
+        """List a directory; empty if it does not exist."""
         try:
             return sorted(entry.name for entry in self.path(name).iterdir())
         except OSError:
@@ -60,14 +60,14 @@ class Files:
             return default
 
     def write(self, name: str, value: str) -> None:
-        """Write a value, or only note that it would be written."""
+        """Write a value; a dry run only logs it."""
         path = self.path(name)
         self.writes.append((path, value))
         if self.dry_run:
             return
         try:
-            # One write(2) is one command to the kernel; no O_CREAT, because a
-            # file that is not there means a kernel that cannot do it.
+            # The kernel takes each write(2) as one command. Without O_CREAT, a
+            # missing file is an error: this kernel lacks the feature.
             handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
             try:
                 os.write(handle, f"{value}\n".encode())

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's histograms of times, and what can be said from them.
+"""The kernel's histograms of times, and percentiles from them.
 
-A line is "<lower bound in ns> <count>". Eight buckets make an octave, so a
-figure that comes from a bucket is right to an eighth of itself; within a bucket
-times are taken to lie evenly.
+A line is "<lower bound in ns> <count>". An octave has eight buckets, so a percentile
+is exact to an eighth. Within a bucket the code interpolates linearly.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from dataclasses import dataclass
 
 from pageferry.errors import PageferryError
 
-# All shorter times are in the kernel's first bucket.
+# The kernel's first bucket contains all shorter times.
 FIRST_NS = 1024
-# This one, the last, has no end.
+# The last bucket begins here and has no end.
 OPEN_NS = 1 << 30
 _SUB_BITS = 3
 
 
 def bucket_end(lower_ns: int) -> int:
-    """Give the first time that is not in the bucket any more."""
+    """Return the end of a bucket, which is the first time behind it."""
     if lower_ns == 0:
         return FIRST_NS
     shift = max(lower_ns.bit_length() - 1 - _SUB_BITS, 0)
@@ -30,19 +29,19 @@ def bucket_end(lower_ns: int) -> int:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Times, by buckets: (lower bound, count), in order, none empty."""
+    """Times in buckets: (lower bound, count), in order, without empty ones."""
 
     buckets: tuple[tuple[int, int], ...]
-    # Nothing was longer: it makes the last bucket exact.
+    # The longest time, which limits the last bucket.
     max_ns: int | None = None
 
     @property
     def count(self) -> int:
-        """Count the times that are in it."""
+        """Count the times in the histogram."""
         return sum(count for _, count in self.buckets)
 
     def percentile(self, percent: float) -> int | None:
-        """Give the time below which so many percent of all times lie."""
+        """Return a percentile; None for an empty histogram."""
         if not 0 <= percent <= 100:
             raise ValueError(f"not a percentage: {percent}")
         rank = self.count * percent / 100
@@ -57,7 +56,7 @@ class Histogram:
 
     @property
     def longest(self) -> int | None:
-        """Give the longest time, as well as it is known."""
+        """Return the longest time, or an upper bound of it."""
         return self._end(self.buckets[-1][0]) if self.buckets else None
 
     def _end(self, lower: int) -> int:
@@ -70,14 +69,14 @@ class Histogram:
 
 
 def from_pairs(pairs: Sequence[int], max_ns: int | None = None) -> Histogram:
-    """Read [lower, count, lower, count, ...], as programs of bench/ write it."""
+    """Read [lower, count, lower, count, ...], the format of programs in bench/."""
     if len(pairs) % 2:
         raise PageferryError("a histogram has an odd end", value=str(pairs[-1]))
     return _checked(zip(pairs[::2], pairs[1::2], strict=True), max_ns)
 
 
 def parse(text: str, max_ns: int | None = None) -> Histogram:
-    """Read a file of the kernel."""
+    """Parse a histogram file of the kernel."""
     pairs = []
     for line in text.splitlines():
         words = line.split(" ")

@@ -25,7 +25,7 @@ class Node:
 
 
 def read_nodes(files: Files) -> list[Node]:
-    """Read all nodes that are there."""
+    """Read all nodes."""
     tiers = _read_tiers(files)
     found = []
     for name in files.names(_NODES):

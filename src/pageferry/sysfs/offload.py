@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""/sys/kernel/mm/migrate_offload: what copies pages, and for whom."""
+"""The settings and counters in /sys/kernel/mm/migrate_offload."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pageferry.sysfs.histogram import Histogram
 
 DIRECTORY = "/sys/kernel/mm/migrate_offload"
 OFF = "none"
-# Of a reason: it has no engine of its own.
+# The value of engine_of/REASON for a reason without an engine of its own.
 DEFAULT = "default"
 
 
-# Distributions, not counters: read by histogram.parse().
+# These files are no counters; histogram.parse() reads them.
 HISTOGRAMS = ("unmapped_hist", "waited_hist")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long, and how much, may be out of reach at once."""
+    """Limits of the unmapped time and of the unmapped memory."""
 
-    # 0: no limit in time. Before an engine was active, nothing was measured yet.
+    # 0: no time limit, or no engine was active yet, so that there is no default.
     max_unmapped_us: int
     max_batch_pages: int
     max_windows: int
@@ -32,7 +32,7 @@ class Limits:
     measure: bool
 
     def as_json(self) -> dict[str, object]:
-        """Give the limits for --json."""
+        """Return the limits for --json."""
         return {
             "max_unmapped_us": self.max_unmapped_us,
             "max_batch_pages": self.max_batch_pages,
@@ -52,13 +52,13 @@ class State:
     available_reasons: tuple[str, ...]
     min_batch_bytes: int
     verify: bool
-    # None on a kernel that works through one batch after the other.
+    # None on a kernel without windows.
     limits: Limits | None = None
-    # Reasons with an engine of their own.
+    # The engines of reasons that have one of their own.
     engine_of: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """Give the settings for --json."""
+        """Return the settings for --json."""
         return {
             "engine": self.engine,
             "engine_of": self.engine_of,
@@ -82,13 +82,13 @@ class Offload:
         return self.files.exists(DIRECTORY)
 
     def require(self) -> None:
-        """Fail, naming what is missing, on a kernel without it."""
+        """Raise an error on a kernel without the batch copy."""
         if not self.is_present():
             raise unsupported(
                 "this kernel cannot copy pages in batches",
                 self.files.path(DIRECTORY),
                 "it lacks CONFIG_MIGRATION_COPY_OFFLOAD, which pageferry's kernel has",
-                "pageferry vm run -- COMMAND, or boot what pageferry kernel build makes",
+                "pageferry vm run -- COMMAND, or boot the kernel of pageferry kernel build",
             )
 
     def read(self) -> State:
@@ -158,9 +158,9 @@ class Offload:
         min_batch_bytes: int | None = None,
         only_for: str | None = None,
     ) -> State:
-        """Make an engine active, with the policy in place before it copies.
+        """Make an engine active, after setting the policy.
 
-        With `only_for`, for these reasons, whatever is active for others.
+        With `only_for`, set the engine of these reasons, and leave the others alone.
         """
         before = self.read()
         known = before.available_engines
@@ -189,9 +189,9 @@ class Offload:
         return before if self.files.dry_run else self._verified(engine, *where)
 
     def off(self) -> State:
-        """Return to stock behaviour; when it returns no engine code runs.
+        """Deactivate all engines; no engine code runs after this returns.
 
-        The kernel forgets the engines of reasons, too.
+        The kernel resets engine_of, too.
         """
         self.require()
         self._write("engine", OFF)
@@ -204,7 +204,7 @@ class Offload:
                 raise PageferryError(
                     "the kernel took the setting and did not keep it",
                     value=self.files.path(f"{DIRECTORY}/{name}"),
-                    reason=f"wrote {engine}, reads {found}: did somebody else set it?",
+                    reason=f"wrote {engine}, reads {found}: another program may set it",
                     hint="pageferry status",
                     code=ExitCode.FAILED,
                 )
@@ -228,14 +228,14 @@ class Offload:
 
 
 def expand_reasons(text: str, available: tuple[str, ...]) -> tuple[str, ...]:
-    """Turn `all`, `none` or a list of words into words."""
+    """Turn `all`, `none` or a comma-separated list into reasons."""
     if text == "all":
         return available
     return tuple(word for word in text.split(",") if word and word != "none")
 
 
 def check_reasons(text: str, available: tuple[str, ...]) -> str:
-    """Check reasons before the kernel says no more than EINVAL."""
+    """Check reasons, because the kernel would only return EINVAL."""
     if text in ("all", "none"):
         return text
     words = [word.strip() for word in text.split(",")]

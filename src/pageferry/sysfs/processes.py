@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Processes as /proc shows them, and who is whose child."""
+"""Processes as /proc shows them, and their descendants."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _PF_KTHREAD = 0x00200000
 
 @dataclass(frozen=True)
 class Process:
-    """A process. Its number alone may come to mean another one."""
+    """A process. The kernel may reuse its PID, so start_time identifies it, too."""
 
     pid: int
     parent: int
     name: str
     state: str
     start_time: int
-    # It never had memory; others without have just given it up.
+    # A kernel thread never has memory; a process without memory is exiting.
     kernel_thread: bool = False
 
     @property
     def ended(self) -> bool:
-        """Say whether only its exit status is left."""
+        """Say whether the process is a zombie or dead."""
         return self.state in ("Z", "X")
 
 
 def find(files: Files, pid: int) -> Process | None:
-    """Read one process; None when there is none."""
+    """Read one process; None if it does not exist."""
     try:
-        # A name may hold anything, also what is not UTF-8.
+        # The name may contain any bytes, so it may not be UTF-8.
         text = files.path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
     except OSError:
         return None
@@ -53,7 +53,7 @@ def find(files: Files, pid: int) -> Process | None:
 
 
 def require(files: Files, pid: int) -> Process:
-    """Read one process that somebody named."""
+    """Read one process, or raise an error if it does not run."""
     process = find(files, pid)
     if process is None or process.ended:
         what = "no such process" if process is None else "this process has ended"
@@ -62,7 +62,7 @@ def require(files: Files, pid: int) -> Process:
 
 
 def is_alive(files: Files, pid: int, start_time: int) -> bool:
-    """Say whether this very process still runs."""
+    """Say whether the process with this PID and start time still runs."""
     process = find(files, pid)
     return (
         process is not None and not process.ended and process.start_time == start_time
@@ -70,14 +70,14 @@ def is_alive(files: Files, pid: int, start_time: int) -> bool:
 
 
 def everybody(files: Files) -> list[Process]:
-    """List all processes there are."""
+    """List all processes."""
     numbers = [int(name) for name in files.names("/proc") if name.isdecimal()]
     found = (find(files, pid) for pid in sorted(numbers))
     return [process for process in found if process is not None]
 
 
 def family(pid: int, processes: Iterable[Process]) -> list[int]:
-    """List a process and all that came from it, parents before their children."""
+    """List a process and its descendants, parents before their children."""
     children: dict[int, list[int]] = {}
     for process in processes:
         if not process.ended:
@@ -89,7 +89,7 @@ def family(pid: int, processes: Iterable[Process]) -> list[int]:
 
 
 def ended(pid: int, detail: str) -> PageferryError:
-    """Make the error for a process that went away while something was done to it."""
+    """Make the error for a process that ended during an operation on it."""
     return PageferryError(
         "the process ended meanwhile",
         value=str(pid),
