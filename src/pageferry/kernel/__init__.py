@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From a source tarball and linux/ to a kernel image."""
+"""Build a kernel image from a source tarball and linux/."""

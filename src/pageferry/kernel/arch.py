@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Architectures that a kernel can be built for, and what each is called where."""
+"""The architectures that the tool can build for, and their names elsewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from pageferry.errors import usage_error
 
 @dataclass(frozen=True)
 class Architecture:
-    """What differs between two kernels because of their processor.
+    """The properties of an architecture.
 
-    name:      what people call it, and the directory below linux/configs whose
+    name:      its name in options, and the directory below linux/configs whose
                fragments replace those of the same name
-    make:      what kbuild calls it (ARCH=)
-    cross:     what the names of its compiler and linker begin with
-    image:     where kbuild leaves what boots, and the target that makes it
+    make:      its name in kbuild (ARCH=)
+    cross:     the prefix of its compiler and linker (CROSS_COMPILE=)
+    image:     the path of the boot image in a build directory; its last part is the
+               make target
     libc:      the Debian package with its C library
     machine:   e_machine in the header of its programs
-    qemu:      the emulator, and the Debian package that has it
-    console:   the serial line that kernels write to
+    qemu:      the emulator; qemu_package is its Debian package
+    console:   the kernel's serial console
     """
 
     name: str
@@ -36,12 +37,12 @@ class Architecture:
 
     @property
     def target(self) -> str:
-        """Name the target that makes the image."""
+        """Return the make target of the image."""
         return Path(self.image).name
 
     @property
     def compilers(self) -> tuple[tuple[str, str], ...]:
-        """List compiler and linker, each with the Debian package that has it."""
+        """List compiler and linker, each with its Debian package."""
         if not self.cross:
             return (("gcc", "build-essential"), ("ld", "build-essential"))
         triplet = self.cross.removesuffix("-")
@@ -78,7 +79,7 @@ NAMES = tuple(_ALL)
 
 
 def find(name: str) -> Architecture:
-    """Look one up by its name."""
+    """Return the architecture with this name."""
     if name not in _ALL:
         raise usage_error("unknown architecture", name, f"there is: {', '.join(_ALL)}")
     return _ALL[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Building a kernel, or knowing that it is built already."""
+"""Build a kernel, unless it is up to date."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pageferry.kernel import config, origin, source, tree
 from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.kernel.hooks import Changes
 
-# Raised when the way of building changes, so that old builds are not taken.
+# Increment when the build steps change, so that old builds count as stale.
 _RECIPE = "1"
 _STAMP = ".pageferry-build.json"
-# Lines of make's output for one whole build; it is only for the time left.
+# Estimated lines of make's output for a full build, for the progress display.
 _STEPS_GUESS = 1900
 _STEP = re.compile(rb"  [A-Z]{2,10} ")
 _TOOLS = (
     ("make", "build-essential"),
-    # Also for another architecture: kbuild's own programs run here.
+    # kbuild compiles programs for the host, so cross builds need these, too.
     ("gcc", "build-essential"),
     ("ld", "build-essential"),
     ("bc", "bc"),
@@ -39,7 +39,7 @@ _TOOLS = (
     ("patch", "build-essential"),
     ("depmod", "kmod"),
 )
-# Inherited from a make or a shell, these would change or break the build.
+# Inherited variables that would change or break the build.
 _UNWANTED_ENV = re.compile(
     r"MAKE\w*|MFLAGS|ARCH|CROSS_COMPILE|LOCALVERSION|K(BUILD|CONFIG)_\w+|"
     r"(K|H|HOST|LD)?(C|AS|LD|A)FLAGS\w*|LLVM\w*|CC|LD|O|V|W|C|M"
@@ -48,7 +48,7 @@ _UNWANTED_ENV = re.compile(
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """Which kernel is wanted."""
+    """The parameters of a build."""
 
     base: str = "6.12"
     vanilla: bool = False
@@ -60,7 +60,7 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A kernel that can be booted."""
+    """A kernel that was built, and can boot."""
 
     image: Path
     build_dir: Path
@@ -73,7 +73,7 @@ class BuiltKernel:
     arch: Architecture = X86_64
 
     def as_json(self) -> dict[str, object]:
-        """Give the document of `kernel build --json`."""
+        """Return the document of `kernel build --json`."""
         return {
             "image": str(self.image),
             "build_dir": str(self.build_dir),
@@ -89,7 +89,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a build depends on, read once, so that an edit cannot slip in."""
+    """All inputs of a build, read once, so that later edits do not matter."""
 
     request: BuildRequest
     source: source.Source
@@ -100,15 +100,15 @@ class Plan:
 
     @property
     def tree_path(self) -> Path:
-        """Name the tree that is built."""
+        """Return the path of the source tree."""
         return tree.tree_path(self.source, self.request.vanilla)
 
     @property
     def build_dir(self) -> Path:
-        """Name the build directory.
+        """Return the build directory.
 
-        A direct child of the tree, because then kbuild writes every path
-        relative to it, and ccache finds an object whichever tree it is for.
+        It is a direct child of the tree, so that kbuild uses relative paths and
+        ccache shares objects between trees.
         """
         arch = self.request.arch
         prefix = "" if arch is X86_64 else f"{arch.name}-"
@@ -116,18 +116,18 @@ class Plan:
 
     @property
     def image(self) -> Path:
-        """Name the file that boots."""
+        """Return the path of the boot image."""
         return self.build_dir / self.request.arch.image
 
     @property
     def log(self) -> Path:
-        """Name the file with everything that make said."""
+        """Return the path of make's log."""
         name = f"{self.tree_path.name}-{self.build_dir.name}.log"
         return paths.cache_dir() / "kernel" / "logs" / name
 
 
 def plan_build(request: BuildRequest, *, fetch: bool = False) -> Plan:
-    """Read everything that goes into a build; `fetch` may get what is not here."""
+    """Read all inputs of a build; with `fetch`, download a missing source."""
     linux = paths.repo_root() / "linux"
     fragments = config.Fragments(linux / "configs", request.arch)
     names = config.canonical(request.configs, fragments)
@@ -145,14 +145,14 @@ def plan_build(request: BuildRequest, *, fetch: bool = False) -> Plan:
 
 
 def build_kernel(request: BuildRequest) -> BuiltKernel:
-    """Return the kernel, building it when anything that goes into it changed."""
+    """Return the kernel, and build it first if any input has changed."""
     plan = plan_build(request, fetch=True)
     known = _read_stamp(plan)
     if known is not None:
         return known
     try:
         with tree.locked(plan.tree_path) as lock:
-            # Somebody else may have built it while we waited.
+            # Another process may have built it while this one waited for the lock.
             return _read_stamp(plan) or _build(plan, lock)
     except OSError as error:
         what = "cannot build the kernel"
@@ -160,7 +160,7 @@ def build_kernel(request: BuildRequest) -> BuiltKernel:
 
 
 def _check_tools(arch: Architecture) -> str:
-    """Check that the tools are there; returns what identifies the compiler."""
+    """Check for the build tools; returns the versions of compiler and linker."""
     wanted = dict((*_TOOLS, *arch.compilers)).items()
     missing = [(t, p) for t, p in wanted if shutil.which(t, path=_path()) is None]
     headers = {"libelf.h": "libelf-dev"}
@@ -188,7 +188,7 @@ def _path() -> str:
 
 
 def _environment(plan: Plan) -> dict[str, str]:
-    """Give make an environment in which two builds come out the same."""
+    """Return the environment of make, for reproducible builds."""
     env = {k: v for k, v in os.environ.items() if not _UNWANTED_ENV.fullmatch(k)}
     env.update(
         PATH=_path(),
@@ -197,20 +197,20 @@ def _environment(plan: Plan) -> dict[str, str]:
         KBUILD_BUILD_USER="pageferry",
         KBUILD_BUILD_HOST="pageferry",
         KBUILD_BUILD_VERSION="1",
-        # Our objects hold neither times nor absolute paths, and a header that
-        # kbuild has just written must not keep ccache from looking.
+        # Objects contain neither times nor absolute paths. Without this setting,
+        # ccache would not cache after kbuild has just written a header.
         CCACHE_NOHASHDIR="1",
         CCACHE_SLOPPINESS="time_macros,include_file_mtime,include_file_ctime",
     )
     if any(name.startswith("debug-") for name in plan.configs):
-        # No other kernel has the same objects, so there is no use in running the
-        # preprocessor first to see whether one has: a tenth of the time.
+        # No other kernel has the same objects, so ccache need not run the
+        # preprocessor to find one. That saves a tenth of the build time.
         env["CCACHE_DEPEND"] = "1"
     return env
 
 
 def make_command(plan: Plan) -> list[str]:
-    """Give the common part of every make command line."""
+    """Return the common part of all make command lines."""
     arch = plan.request.arch
     argv = ["make", "-C", str(plan.tree_path), f"O={plan.build_dir}"]
     argv += [f"ARCH={arch.make}", "LOCALVERSION="]
@@ -221,7 +221,7 @@ def make_command(plan: Plan) -> list[str]:
 
 
 def describe(plan: Plan) -> list[str]:
-    """Say what a build would do, for --dry-run."""
+    """List the steps of a build, for --dry-run."""
     if _read_stamp(plan) is not None:
         return [f"nothing to do: {plan.image} is up to date"]
     lines = []
@@ -296,10 +296,10 @@ def _build(plan: Plan, lock: int) -> BuiltKernel:
 
 
 def _begin(plan: Plan) -> None:
-    """Make the build directory; begin with a copy of the default one if that helps.
+    """Make the build directory, from a copy of the default build if possible.
 
-    make knows which file depends on which option, so that it then compiles only
-    what the other fragments change: for small ones a minute, not many.
+    make then compiles only the files that the other fragments change. For small
+    fragments that takes a minute.
     """
     if plan.build_dir.exists():
         return
@@ -308,7 +308,7 @@ def _begin(plan: Plan) -> None:
     if differs or usual == plan.build_dir or not (usual / _STAMP).is_file():
         plan.build_dir.mkdir()
         return
-    # Under another name first, so that one that exists is whole.
+    # Copy under another name first, so that an existing directory is complete.
     partial = plan.build_dir.with_name(f"{plan.build_dir.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -320,17 +320,17 @@ def _begin(plan: Plan) -> None:
 
 
 def _copy_build(old: Path, partial: Path, new: Path) -> None:
-    """Copy a build, with the times of its files, by which make goes."""
+    """Copy a build, with the file times that make compares."""
     left = shutil.ignore_patterns(_STAMP, "modroot")
     shutil.copytree(old, partial, symlinks=True, ignore=left)
-    # objtool's notes say where it was built. Were it built again, so would be
-    # everything that it looks at.
+    # objtool's .cmd files contain its build path. A rebuild of objtool would cause
+    # a rebuild of all objects.
     for note in (partial / "tools").rglob(".*.cmd"):
         note.write_text(note.read_text().replace(f"{old}/", f"{new}/"))
 
 
 def _configure(plan: Plan, log: int) -> None:
-    """Write .config, and only when it changes, or make would look at everything."""
+    """Write .config if it has changed; a newer file would make kbuild check all."""
     fragment = plan.build_dir / ".pageferry-fragment"
     fragment.write_text(config.render(plan.values))
     scratch = plan.build_dir / ".pageferry-config"
@@ -354,7 +354,7 @@ def _run_make(
     plan: Plan, targets: list[str], log: int, lock: int, progress: output.Progress
 ) -> None:
     argv = [*make_command(plan), *targets]
-    # The lock goes along, so that a make that outlives us still holds it.
+    # make inherits the lock, and holds it if it outlives this process.
     with proc.group(argv, env=_environment(plan), pass_fds=(lock,)) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kconfig fragments: reading, merging, and checking what came of them."""
+"""Read and merge Kconfig fragments, and check the resulting .config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pageferry.kernel.arch import X86_64, Architecture
 DEFAULT = "vm"
 _SET = re.compile(r"CONFIG_(\w+)=(\S.*)")
 _UNSET = re.compile(r"# CONFIG_(\w+) is not set")
-# Symbols that only the patched tree knows.
+# Symbols that exist only in the patched tree.
 _OURS = re.compile(r"MIGRATION_COPY_OFFLOAD\w*|MIGRATE_\w+")
 
 
@@ -22,26 +22,26 @@ _OURS = re.compile(r"MIGRATION_COPY_OFFLOAD\w*|MIGRATE_\w+")
 class Fragments:
     """The fragments for an architecture, below linux/configs.
 
-    One in the directory named after the architecture stands in for the one of
-    the same name beside that directory: machines differ, checks do not.
+    A fragment in the directory of the architecture replaces the common one of the
+    same name.
     """
 
     directory: Path
     arch: Architecture = X86_64
 
     def available(self) -> list[str]:
-        """List the names."""
+        """List the names of all fragments."""
         places = (self.directory, self.directory / self.arch.name)
         return sorted({p.stem for place in places for p in place.glob("*.config")})
 
     def path(self, name: str) -> Path:
-        """Find the file of a name."""
+        """Return the file of a fragment."""
         own = self.directory / self.arch.name / f"{name}.config"
         return own if own.is_file() else self.directory / f"{name}.config"
 
 
 def canonical(names: Iterable[str], fragments: Fragments) -> tuple[str, ...]:
-    """Put `vm` first and sort the rest: the order of options must not matter."""
+    """Put `vm` first and sort the rest, so that the order of options is irrelevant."""
     known = fragments.available()
     chosen = set(names) | {DEFAULT}
     for name in sorted(chosen):
@@ -51,7 +51,7 @@ def canonical(names: Iterable[str], fragments: Fragments) -> tuple[str, ...]:
 
 
 def parse(text: str, where: str) -> dict[str, str]:
-    """Read a fragment; a symbol that is not set has the value n."""
+    """Parse a fragment; a symbol that is not set has the value n."""
     values: dict[str, str] = {}
     for number, raw in enumerate(text.splitlines(), start=1):
         line = raw.strip()
@@ -71,7 +71,7 @@ def parse(text: str, where: str) -> dict[str, str]:
 def merge(
     names: Sequence[str], fragments: Fragments, *, vanilla: bool, extra: dict[str, str]
 ) -> dict[str, str]:
-    """Merge fragments, later ones winning; a vanilla tree does not know ours."""
+    """Merge fragments; later ones win. A vanilla tree gets none of our symbols."""
     merged: dict[str, str] = {}
     for name in names:
         path = fragments.path(name)
@@ -83,7 +83,7 @@ def merge(
 
 
 def render(values: dict[str, str]) -> str:
-    """Write values the way that KCONFIG_ALLCONFIG reads them."""
+    """Format values for KCONFIG_ALLCONFIG."""
     lines = [
         f"# CONFIG_{name} is not set" if value == "n" else f"CONFIG_{name}={value}"
         for name, value in sorted(values.items())
@@ -92,7 +92,7 @@ def render(values: dict[str, str]) -> str:
 
 
 def check(wanted: dict[str, str], result: str) -> None:
-    """Fail when Kconfig did not grant something, which it does in silence."""
+    """Raise an error for values that Kconfig has changed silently."""
     got = parse(result, ".config")
     refused = [
         f"CONFIG_{name}={value} (is {got.get(name, 'n')})"

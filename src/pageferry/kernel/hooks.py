@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What linux/tree and linux/hooks add to a kernel: a set of whole files.
+"""The files of a patched kernel that differ from the pristine one.
 
-Nothing here writes to a tree. The hooks are applied to copies of the pristine
-files in a scratch directory, and what comes out are the files to sync.
+This module writes to no tree. It applies the hooks to copies of pristine files in a
+scratch directory, and returns the results with the files of linux/tree.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _IGNORED_SUFFIXES = frozenset(
     (".o", ".ko", ".mod", ".cmd", ".a", ".d", ".orig", ".rej", ".pyc", ".swp")
 )
 _ELF = b"\x7fELF"
-# A folder with variants for the point releases FIRST-LAST, or from FIRST on.
+# A directory with variants for the point releases FIRST-LAST, or from FIRST on.
 _RANGE = re.compile(r"(\d+)-(\d*)")
 _TOUCHED = re.compile(r"^(?:---|\+\+\+) ([^\t\n]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class WantedFile:
-    """A file as it should be in the tree."""
+    """The wanted content and mode of a file in the tree."""
 
     content: bytes
     executable: bool = False
@@ -38,13 +38,13 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class Hook:
-    """A patch as it was read, so that a later edit cannot slip into a build."""
+    """A patch, read into memory, so that later edits do not matter."""
 
     path: Path
     content: bytes
 
     def touched(self) -> list[str]:
-        """Name the files that the patch changes or makes, below the tree."""
+        """List the files that the patch changes or creates."""
         names: list[str] = []
         for name in _TOUCHED.findall(self.content.decode(errors="replace")):
             below = name.split("/", 1)[-1]
@@ -55,13 +55,13 @@ class Hook:
 
 @dataclass(frozen=True)
 class Changes:
-    """Everything that makes a patched kernel out of a pristine one."""
+    """All differences between a patched kernel and a pristine one."""
 
     tree: dict[str, WantedFile]
     hooks: tuple[Hook, ...]
 
     def digest(self) -> str:
-        """Hash all of it."""
+        """Return a hash of all changes."""
         digest = hashlib.sha256()
         for name, wanted in sorted(self.tree.items()):
             digest.update(f"{name}\0{wanted.executable}\0".encode())
@@ -76,7 +76,7 @@ NO_CHANGES = Changes({}, ())
 
 
 class HookRejectedError(PageferryError):
-    """A hook does not apply to a source, which may be too old or too new for it."""
+    """A hook does not apply to a source."""
 
 
 def read_changes(linux: Path, base: str, version: str) -> Changes:
@@ -90,7 +90,7 @@ def read_changes(linux: Path, base: str, version: str) -> Changes:
             continue
         content = path.read_bytes()
         if content.startswith(_ELF):
-            continue  # A selftest that somebody built in place.
+            continue  # A compiled selftest.
         executable = bool(path.stat().st_mode & 0o100)
         tree[path.relative_to(top).as_posix()] = WantedFile(content, executable)
     found = choose_hooks(linux / "hooks" / base, point(version))
@@ -99,11 +99,11 @@ def read_changes(linux: Path, base: str, version: str) -> Changes:
 
 
 def choose_hooks(directory: Path, number: int) -> list[Path]:
-    """List the hooks for point release `number`, in the order in which they apply.
+    """List the hooks for point release `number`, in their order.
 
-    In a folder named FIRST-LAST, or FIRST- with no end, lie variants for those
-    releases. Such a file stands in for the hook of the same name beside the folder;
-    where there is none, it is a hook that the other releases do not have.
+    A directory FIRST-LAST, or FIRST- without an end, contains variants for those
+    releases. A variant replaces the hook of the same name in `directory`. Without
+    such a hook, the other releases do not have it.
     """
     chosen = {path.name: path for path in directory.glob("*.patch")}
     varied: dict[str, Path] = {}
@@ -124,7 +124,7 @@ def choose_hooks(directory: Path, number: int) -> list[Path]:
 
 
 def all_touched(directory: Path) -> list[str]:
-    """Name every file that some hook of a base touches, in any variant."""
+    """List every file that any hook or variant of a base touches."""
     hooks = [Hook(path, path.read_bytes()) for path in directory.rglob("*.patch")]
     return sorted({name for hook in hooks for name in hook.touched()})
 
@@ -132,10 +132,9 @@ def all_touched(directory: Path) -> list[str]:
 def wanted_files(
     changes: Changes, pristine: Callable[[str], Path | None]
 ) -> dict[str, WantedFile]:
-    """Work out every file that differs from the pristine tree.
+    """Return every file that differs from the pristine tree.
 
-    pristine(name) gives the path of a file as the base release has it, or None
-    where it has none.
+    pristine(name) returns the path of the base release's file, or None.
     """
     touched = sorted({name for hook in changes.hooks for name in hook.touched()})
     for name in touched:

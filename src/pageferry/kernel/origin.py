@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which source a kernel is built from: the first of several that the hooks fit.
+"""Choose the source of a kernel: the first that the hooks fit.
 
-In this order: the one that was asked for; Debian's package; a release that works
-and was built from before; a release that works, from kernel.org.
+docs/how-to/kernel-source.md lists the order.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DEBIAN_TARBALL = "/usr/src/linux-source-{base}.tar.xz"
 
 @dataclass(frozen=True)
 class Origin:
-    """A source, its release, and what makes a kernel of ours out of it."""
+    """A source, its release, and our changes to it."""
 
     source: Source
     version: str
@@ -37,12 +36,12 @@ def choose(
 ) -> Origin:
     """Find a source that the hooks apply to.
 
-    A vanilla kernel gets the same one, as it is there to be compared with. With
-    `fetch`, a tarball may be downloaded, and Debian's is kept for later.
+    A vanilla kernel uses the same source, because benchmarks compare the two. With
+    `fetch`, this may download a tarball, and keeps a copy of Debian's.
     """
     known = releases.read_releases(linux, base)
     if path is not None or base not in BASES:
-        # An unknown base fails there, whatever the path.
+        # locate() rejects an unknown base.
         source = locate(base, path or Path())
         return _look_into(linux, source, vanilla=vanilla, check=not vanilla)
     tried: list[PageferryError] = []
@@ -52,7 +51,7 @@ def choose(
             found = _look_into(linux, source, vanilla=vanilla, known=known)
         except PageferryError as error:
             if isinstance(error, _UnfitError) and error.version in known.works:
-                # The release is not to blame: a hook was changed.
+                # This release is known to work, so a hook has changed.
                 raise
             tried.append(error)
             continue
@@ -67,7 +66,7 @@ def choose(
 def _places(
     base: str, known: releases.Releases, *, fetch: bool
 ) -> Iterator[Callable[[], Path]]:
-    """Give what finds a tarball, in the order in which to try."""
+    """Yield functions that return a tarball, in the order to try."""
     yield partial(_of_debian, base)
     for release in sorted(known.works, key=releases.point, reverse=True):
         if _tarball(release).is_file():
@@ -128,7 +127,7 @@ def _look_into(
     check: bool = True,
     known: releases.Releases = releases.NONE,
 ) -> Origin:
-    """Look which release a source is, and whether the hooks apply to it."""
+    """Read the release of a source, and check whether the hooks apply."""
     sample = take_sample(source, hooks.all_touched(linux / "hooks" / source.base))
     if vanilla and (not check or sample.version in known.works):
         return Origin(source, sample.version, hooks.NO_CHANGES)
@@ -141,7 +140,7 @@ def _look_into(
 
 
 def _keep(origin: Origin) -> None:
-    """Keep Debian's tarball: its next update may be a release that does not fit."""
+    """Keep Debian's tarball: the hooks may not fit Debian's next one."""
     target = _tarball(origin.version)
     if target.exists():
         return
@@ -149,7 +148,7 @@ def _keep(origin: Origin) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            # The package manager replaces the file, and leaves this one alone.
+            # The package manager replaces its file, so a hard link keeps the old one.
             os.link(origin.source.path, scratch)
         except OSError:
             shutil.copyfile(origin.source.path, scratch)
@@ -163,7 +162,7 @@ def _keep(origin: Origin) -> None:
 def _nothing_fits(
     tried: list[PageferryError], known: releases.Releases
 ) -> PageferryError:
-    """Make one error of all that was tried; the first says most."""
+    """Combine the errors of all sources; the first one leads."""
     first, *others = tried
     said = [first.reason, *(error.line() for error in others)]
     if len(others) == 1:

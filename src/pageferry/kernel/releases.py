@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Point releases of a base: which work, and where kernel.org has them."""
+"""Point releases of a base: those that work, and their tarballs on kernel.org."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pageferry import output
 from pageferry.errors import ExitCode, PageferryError
 
 _MIRROR = "https://cdn.kernel.org/pub/linux/kernel"
-# Another place with the same layout: the project's SHA-256 decides all the same.
+# A mirror needs no trust: the project's SHA-256 decides.
 _MIRROR_VARIABLE = "PAGEFERRY_KERNEL_MIRROR"
 _TIMEOUT_S = 20.0
 _BLOCK = 1 << 20
@@ -24,17 +24,17 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Releases:
-    """What linux/hooks/BASE/releases.toml says."""
+    """The content of linux/hooks/BASE/releases.toml."""
 
     works: tuple[str, ...] = ()
     sha256: dict[str, str] = field(default_factory=dict)
 
     def to_download(self) -> str | None:
-        """Name the newest release whose tarball we would know."""
+        """Return the newest release with a known SHA-256."""
         return max(self.sha256, key=point, default=None)
 
     def list(self) -> str:
-        """List those that work, for people."""
+        """Format the releases that work."""
         return ", ".join(sorted(self.works, key=point)) or "none"
 
 
@@ -42,13 +42,13 @@ NONE = Releases()
 
 
 def point(release: str) -> int:
-    """Give N of 6.12.N; the base itself has none, which is 0."""
+    """Return N of 6.12.N; 0 for the base release itself."""
     parts = release.split(".")
     return int(parts[2]) if len(parts) > 2 else 0
 
 
 def read_releases(linux: Path, base: str) -> Releases:
-    """Read the list of a base; a checkout without one knows no release."""
+    """Read the list of a base; empty if the file does not exist."""
     path = linux / "hooks" / base / "releases.toml"
     try:
         table = tomllib.loads(path.read_text())
@@ -65,14 +65,14 @@ def read_releases(linux: Path, base: str) -> Releases:
 
 
 def tarball_url(release: str) -> str:
-    """Name the tarball of a release on kernel.org, or on a mirror of it."""
+    """Return the URL of a release's tarball."""
     mirror = os.environ.get(_MIRROR_VARIABLE) or _MIRROR
     major = release.split(".")[0]
     return f"{mirror.rstrip('/')}/v{major}.x/linux-{release}.tar.xz"
 
 
 def download(release: str, sha256: str, target: Path) -> None:
-    """Fetch a tarball; it is there with the right content, or not at all."""
+    """Download a tarball; `target` exists only with the right content."""
     url = tarball_url(release)
     output.talk(f"downloading {url} (150 MB)")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A few files of a source, to see what it is before 1.5 GB are unpacked."""
+"""A few files of a source, to check it before unpacking 1.5 GB."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pageferry.kernel.hooks import Changes, wanted_files
 from pageferry.kernel.source import Source, checked_version, extract_some
 from pageferry.kernel.tree import locked
 
-# Which files were looked for: some do not exist, as hooks make them.
+# The names of the requested files. Some do not exist, because hooks create them.
 _NAMES = ".pageferry-names.json"
-# Digests of changes that are known to apply.
+# Hashes of changes that are known to apply.
 _APPLIES = ".pageferry-applies"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A directory with a few files of a source, and the release that it is."""
+    """A directory with a few files of a source, and its release."""
 
     path: Path
     version: str
 
     def check(self, changes: Changes) -> None:
-        """Apply the hooks to the sample, unless these hooks are known to apply."""
+        """Apply the hooks to the sample, unless they are known to apply."""
         memory = self.path / _APPLIES
         digest = changes.digest()
         known = memory.read_text().split() if memory.exists() else []
@@ -45,7 +45,7 @@ class Sample:
 
 
 def take_sample(source: Source, names: Iterable[str]) -> Sample:
-    """Give a sample that has these files, and keep it in the cache."""
+    """Return a sample with these files, and keep it in the cache."""
     path = paths.cache_dir() / "kernel" / "samples" / source.identity[:16]
     wanted = {"Makefile", *names}
     try:
@@ -74,7 +74,7 @@ def _fill(source: Source, path: Path, wanted: set[str]) -> None:
                 shutil.copy(source.path / name, path / name)
     else:
         extract_some(source.path, path, sorted(wanted))
-    # Written last: a sample that was cut short is taken again.
+    # Write the names last, so that an interrupted sample is taken again.
     scratch = path / f"{_NAMES}.new"
     scratch.write_text(json.dumps(sorted(wanted)))
     scratch.replace(path / _NAMES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the kernel source comes from, and what identifies it."""
+"""A kernel source, its identity, and how to unpack it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pageferry.errors import ExitCode, PageferryError, from_os_error, usage_erro
 
 # The bases that linux/hooks has patches for.
 BASES = ("6.12",)
-# What a build or a version control system leaves behind in a source directory.
+# Files of a build or a version control system in a source directory.
 _NOT_SOURCE = shutil.ignore_patterns(".git", "*.o", "*.ko", "*.cmd", "*.a")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A tarball or a directory with a kernel, and a hash that names its content."""
+    """A tarball or a directory with a kernel, and a hash of its content."""
 
     base: str
     path: Path
@@ -36,7 +36,7 @@ class Source:
 
 
 def locate(base: str, path: Path) -> Source:
-    """Work out the identity of the source of a base release."""
+    """Return the source at a path, with its identity."""
     if base not in BASES:
         raise usage_error("unknown base", base, f"there is: {', '.join(BASES)}")
     path = path.expanduser().resolve()
@@ -55,7 +55,7 @@ def locate(base: str, path: Path) -> Source:
 
 
 def _directory_identity(path: Path) -> str:
-    """Hash names, sizes and times; reading 1.5 GB each time would be too slow."""
+    """Hash names, sizes and times, because hashing 1.5 GB would take too long."""
     digest = hashlib.sha256(str(path).encode())
     for parent, directories, names in os.walk(path):
         directories[:] = sorted(d for d in directories if d != ".git")
@@ -67,7 +67,7 @@ def _directory_identity(path: Path) -> str:
 
 
 def _tarball_identity(path: Path) -> str:
-    """Hash the content, remembered for as long as the file is not touched."""
+    """Hash the content, and cache the hash until the file changes."""
     status = path.stat()
     touched = f"{path}:{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
     memory = paths.cache_dir() / "kernel" / "tarballs.json"
@@ -86,7 +86,7 @@ def _tarball_identity(path: Path) -> str:
         scratch.write_text(json.dumps({**known, touched: identity}, indent=1))
         scratch.replace(memory)
     except OSError:
-        pass  # It only costs the next call half a second.
+        pass  # Without the cache the next call takes half a second longer.
     return identity
 
 
@@ -100,7 +100,7 @@ def unpack(source: Source, target: Path) -> None:
 
 
 def checked_version(source: Source, tree: Path) -> str:
-    """Read the version of a tree that was made from a source of a base."""
+    """Read the version of an unpacked source; it must belong to the base."""
     found = read_version(tree)
     if found is None or not found.startswith(f"{source.base}."):
         raise PageferryError(
@@ -119,7 +119,7 @@ def _copy_tree(path: Path, target: Path) -> None:
         raise usage_error("not a kernel source tree", path, "it has no Makefile")
     shutil.copytree(path, target, symlinks=True, dirs_exist_ok=True, ignore=_NOT_SOURCE)
     if (target / ".config").exists() or (target / "include/config").exists():
-        # kbuild refuses to build elsewhere from a tree that was built in.
+        # kbuild refuses an output directory for a tree with an in-tree build.
         cleaned = proc.capture(["make", "-C", target, "mrproper"])
         if cleaned.returncode != 0:
             raise PageferryError(
@@ -131,13 +131,13 @@ def _copy_tree(path: Path, target: Path) -> None:
 
 
 def extract_some(path: Path, target: Path, names: Sequence[str]) -> None:
-    """Extract a few files of a tarball, where it has them."""
+    """Extract a few files of a tarball; missing ones are no error."""
     patterns = [f"*/{name}" for name in names]
     options = ["--wildcards", "--no-wildcards-match-slash"]
     _extract(path, target, *options, *patterns)
 
 
-# All that tar says when the rest is well, but it did not find some files.
+# tar's messages if its only problem is that some files are missing.
 _NOT_FOUND = ("Not found in archive", "Exiting with failure status due to previous")
 
 
@@ -153,7 +153,7 @@ def _extract(path: Path, target: Path, *options: str) -> None:
     absent = all(any(sign in line for sign in _NOT_FOUND) for line in lines)
     if code == 0 or (options and lines and absent):
         return
-    # "Wrote only 6144 of 10240 bytes" is how tar may say that a disk is full.
+    # On a full disk tar may print "Wrote only 6144 of 10240 bytes".
     full = any(sign in said for sign in ("No space left", "Disk quota", "Wrote only"))
     raise PageferryError(
         "no space to unpack the kernel source" if full else "cannot unpack",

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Source trees in the cache: unpacked once, then kept in step by content.
+"""Source trees in the cache: unpacked once, then updated file by file.
 
-A tree is ours when it has our marker file; nothing else is ever changed. Only
-files whose content differs are written, so that their neighbours keep their
-times and make has little to do.
+The tool changes only trees with its marker file. It writes only files whose content
+differs, so that other files keep their times and make stays incremental.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Tree:
 
 
 def tree_path(source: Source, vanilla: bool) -> Path:
-    """Name the tree of a source and a flavour."""
+    """Return the path of the tree of a source, patched or vanilla."""
     flavour = "vanilla" if vanilla else "patched"
     name = f"{source.base}-{source.identity[:10]}-{flavour}"
     return paths.cache_dir() / "kernel" / name
@@ -45,7 +44,7 @@ def tree_path(source: Source, vanilla: bool) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Hold the lock of a tree; gives its descriptor, for children to hold too."""
+    """Hold the lock of a tree; yields its descriptor, which children may inherit."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -60,7 +59,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def prepare(source: Source, vanilla: bool) -> Tree:
-    """Return the tree of a source, unpacking it the first time."""
+    """Return the tree of a source, and unpack it first if needed."""
     path = tree_path(source, vanilla)
     if not path.exists():
         _unpack_whole(source, path)
@@ -87,16 +86,16 @@ def _foreign(path: Path) -> PageferryError:
     return PageferryError(
         "a directory is in the way",
         value=path,
-        reason="pageferry did not make it, so it will not touch it",
+        reason="pageferry did not make it, and does not change it",
         hint="move it away",
         code=ExitCode.NOT_STARTED,
     )
 
 
 def _unpack_whole(source: Source, path: Path) -> None:
-    """Unpack under another name first: a tree that exists is whole."""
+    """Unpack under another name first, so that an existing tree is complete."""
     partial = path.with_name(f"{path.name}.partial")
-    # Under the tree's lock, so an existing one was left by a run cut short.
+    # The caller holds the lock, so an existing one is from an interrupted run.
     shutil.rmtree(partial, ignore_errors=True)
     output.talk(f"unpacking {source.path}")
     try:
@@ -114,7 +113,7 @@ def _unpack_whole(source: Source, path: Path) -> None:
 
 
 def sync(tree: Tree, changes: Changes) -> int:
-    """Bring the tree to the wanted state; returns how many files changed."""
+    """Update the tree; returns the number of changed files."""
 
     def pristine(name: str) -> Path | None:
         saved = tree.path / _PRISTINE / name
@@ -133,7 +132,7 @@ def sync(tree: Tree, changes: Changes) -> int:
 
 
 def _read_added(tree: Tree) -> set[str]:
-    """Read which files of the tree the base release does not have."""
+    """Read the list of files that the tool has added to the base release."""
     try:
         return set(json.loads((tree.path / _ADDED).read_text()))
     except FileNotFoundError:
@@ -161,8 +160,8 @@ def _write(tree: Tree, wanted: dict[str, WantedFile], added_before: set[str]) ->
         if name not in added_before and (tree.path / name).exists()
     }
     added = {name for name in wanted if name not in in_base | changed_before}
-    # Written before the files are: a run that is cut short must not leave one
-    # that nobody knows to be ours.
+    # Write the list before the files, so that an interrupted run leaves no added
+    # file without an entry.
     _replace(tree.path / _ADDED, json.dumps(sorted(added | added_before)).encode())
     for name in sorted(in_base - changed_before):
         _replace(saved / name, (tree.path / name).read_bytes(), tree.path / name)
@@ -183,7 +182,7 @@ def _write(tree: Tree, wanted: dict[str, WantedFile], added_before: set[str]) ->
 
 
 def _put(path: Path, file: WantedFile) -> int:
-    """Write a file when its content or its mode is not the wanted one."""
+    """Write a file if its content or its mode differs."""
     try:
         mode = bool(path.stat().st_mode & 0o100)
         if path.read_bytes() == file.content and mode == file.executable:
@@ -196,7 +195,7 @@ def _put(path: Path, file: WantedFile) -> int:
 
 
 def _replace(path: Path, content: bytes, like: Path | None = None) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".pageferry-new")
     try:
@@ -210,7 +209,7 @@ def _replace(path: Path, content: bytes, like: Path | None = None) -> None:
 
 
 def _prune_empty(top: Path, directory: Path) -> None:
-    """Remove directories that only held files of ours."""
+    """Remove directories that are empty now."""
     while directory != top:
         try:
             directory.rmdir()
