@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Does KVM work here? Found out by running a guest, not by looking at a file."""
+"""Choose between KVM and TCG: a test guest shows whether KVM works."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from pageferry.kernel.arch import X86_64, Architecture
 
 KVM = "kvm"
 TCG = "tcg"
-# All CPUs of the guest take turns in one thread. QEMU before 8.1 may otherwise
-# run code that the guest has just changed, as it was in the middle of that.
+# All guest CPUs share one host thread. With a thread each, QEMU before 8.1 may run
+# a half-changed instruction while Linux patches its code.
 TCG_ONE_THREAD = "tcg,thread=single"
-# The clock of instructions makes Linux distrust the local APIC's timer, after it
-# has spent 400 million of them on finding that out.
+# With a clock of instructions, Linux rejects the local APIC timer, after a check
+# that takes 400 million instructions. This word skips the check.
 _ICOUNT_WORDS = {X86_64: ("nolapic_timer",)}
 _DEADLINE_S = 20.0
 
 
 def find_qemu(arch: Architecture = X86_64) -> str:
-    """Find QEMU, or say how to get it."""
+    """Return the path of QEMU, or raise an error with its package."""
     return proc.find_tool(arch.qemu, arch.qemu_package, paths.venv_path())
 
 
 def cpu_args(
     accel: str, *, icount: bool = False, arch: Architecture = X86_64
 ) -> list[str]:
-    """Choose the accelerator and the processor."""
+    """Return QEMU's arguments for the accelerator and the processor."""
     if accel == KVM:
         return ["-accel", "kvm", "-cpu", "host"]
-    # TCG runs "rep movsb" a byte at a time: with ERMS or FSRM every copy in the
-    # guest would be ten times slower than the same copy in a loop. A machine of
-    # another architecture comes with its processor.
+    # TCG runs "rep movsb" a byte at a time. With ERMS or FSRM, Linux would use it,
+    # and copies would take ten times as long. Machines of other architectures
+    # choose their processor.
     processor = ["-cpu", "max,erms=off,fsrm=off"] if arch is X86_64 else []
     if icount:
-        # Randomness would be the one thing left that differs between two runs.
+        # Random numbers would differ between runs.
         if processor:
             processor[1] += ",rdrand=off,rdseed=off"
         clock = ["-icount", "shift=0,sleep=off", "-seed", "1"]
@@ -48,12 +48,12 @@ def cpu_args(
 
 
 def icount_words(arch: Architecture) -> tuple[str, ...]:
-    """Say what the kernel has to hear when its clock counts instructions."""
+    """Return the kernel parameters for a clock that counts instructions."""
     return _ICOUNT_WORDS.get(arch, ())
 
 
 def choose(image: Path, arch: Architecture = X86_64) -> str:
-    """Return kvm where a guest really runs, else tcg; asked once per boot."""
+    """Return kvm if a test guest runs, otherwise tcg; tried once per host boot."""
     if arch is not X86_64:
         return TCG
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -70,7 +70,7 @@ def choose(image: Path, arch: Architecture = X86_64) -> str:
 
 
 def known() -> str | None:
-    """Return what was found out since this machine booted."""
+    """Return the result of an earlier test since the host booted."""
     memory = paths.cache_dir() / "vm" / "kvm.json"
     try:
         answer = json.loads(memory.read_text())
@@ -82,14 +82,14 @@ def known() -> str | None:
 
 
 def remember(accel: str) -> None:
-    """Keep the answer until the next boot of this machine."""
+    """Store the result until the next boot of the host."""
     try:
         memory = paths.make_cache_dir("vm") / "kvm.json"
         scratch = memory.with_suffix(f".{os.getpid()}")
         scratch.write_text(json.dumps({"identity": _identity(), "accel": accel}))
         scratch.replace(memory)
     except OSError:
-        pass  # It is only asked again.
+        pass  # The next run tests again.
 
 
 def _identity() -> str:
@@ -102,10 +102,10 @@ def _identity() -> str:
 
 
 def _try_kvm(image: Path) -> str | None:
-    """Boot the image until it looks for a root file system; None when it did.
+    """Boot the image until it looks for a root file system; None on success.
 
-    A few instructions in real mode are not enough: there are machines on which
-    those work and a kernel hangs.
+    Running a few instructions is not enough. On some hosts these work, but a kernel
+    hangs.
     """
     argv = [find_qemu(), *cpu_args(KVM), "-machine", "q35", "-m", "256M"]
     argv += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]

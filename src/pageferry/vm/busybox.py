@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A shell for guests of another architecture: Debian's static busybox.
 
-apt can fetch and verify packages of any architecture when it is given lists of
-its own, so the architectures that dpkg knows stay as they are, and no root is
-needed. The result is kept in the cache.
+apt downloads and verifies the package with package lists of its own in a scratch
+directory. That needs no root, and leaves dpkg's architectures alone. The cache keeps
+the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGE = "busybox-static"
 
 
 def find(arch: Architecture) -> Path:
-    """Return the program, fetching it the first time."""
+    """Return the program, and download it first if needed."""
     place = paths.make_cache_dir("guest", arch.name)
     ready = place / "busybox"
     if not ready.is_file():
@@ -36,7 +36,7 @@ def find(arch: Architecture) -> Path:
 def _fetch(arch: Architecture, scratch: Path) -> Path:
     for name in ("lists/partial", "cache/archives/partial", "root"):
         (scratch / name).mkdir(parents=True)
-    # Without a list of the languages and the like only the packages come.
+    # Acquire::Languages=none skips translations.
     settings = {
         "Dir::State::Lists": scratch / "lists",
         "Dir::Cache": scratch / "cache",
@@ -46,14 +46,14 @@ def _fetch(arch: Architecture, scratch: Path) -> Path:
         "Acquire::Languages": "none",
     }
     apt = ["apt-get", "-q", *(f"-o{key}={value}" for key, value in settings.items())]
-    # An archive that lacks this architecture is no reason to stop.
+    # `update` fails if one of the archives lacks this architecture. Go on then.
     said = proc.capture([*apt, "update"]).stderr
     got = proc.capture([*apt, "download", f"{_PACKAGE}:{arch.name}"], cwd=scratch)
     packages = list(scratch.glob("*.deb"))
     if got.returncode or len(packages) != 1:
         raise _failed(arch, said + got.stderr, " ".join([*apt, "update"]))
     done = proc.capture(["dpkg-deb", "-x", packages[0], scratch / "root"])
-    # /bin, or /usr/bin where that is the same.
+    # The program is in /bin or /usr/bin.
     found = [p for p in (scratch / "root").rglob("busybox") if p.parent.name == "bin"]
     if done.returncode or len(found) != 1:
         raise _failed(arch, done.stderr, f"dpkg-deb -x {packages[0].name}")
@@ -73,7 +73,7 @@ def _failed(arch: Architecture, said: str, command: str) -> PageferryError:
 
 @cache
 def applets(arch: Architecture) -> frozenset[str]:
-    """List the programs that it stands for: a table of names, in order."""
+    """List busybox's applets, from the table of names in its binary."""
     content = find(arch).read_bytes()
     table = re.search(rb"\0(\[\0\[\[\0(?:[\w.+-]+\0)+)", content)
     names = table[1].split(b"\0") if table is not None else []

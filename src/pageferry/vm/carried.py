@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Machines of another architecture: all that the guest needs is in an initramfs.
+"""Machines of another architecture: the guest runs from an initramfs.
 
-The host's programs are of no use there. The guest gets busybox, the kernel's
-modules, and the files that a request carries, each at its path on the host, so
-that a command line means the same on both sides.
+Such a guest cannot run the host's programs. The initramfs contains busybox, the
+kernel's modules and the files of the request. Each file has its path on the host, so
+that command lines are the same on both sides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pageferry.vm.run import VmRequest
 
 _ELF = b"\x7fELF"
-_INTERPRETER = 3  # PT_INTERP: a program that wants a dynamic linker
+_INTERPRETER = 3  # PT_INTERP: the program needs a dynamic linker
 _SHELL = (b"#!/bin/sh", b"#!/bin/busybox")
 _SCRIPT = "/pageferry-run.sh"
 _FIRST_INIT = f"""#!/bin/busybox sh
@@ -38,7 +38,7 @@ exec /bin/busybox sh /guest-init.sh
 
 
 def program_obstacle(content: bytes, arch: Architecture) -> str | None:
-    """Say why a file is no program for a guest without the host's root."""
+    """Return the reason why a file cannot run in the guest; None if it can."""
     if content.startswith(_SHELL):
         return None
     if not content.startswith(_ELF) or len(content) < 64:
@@ -54,7 +54,7 @@ def program_obstacle(content: bytes, arch: Architecture) -> str | None:
 
 
 def check(request: VmRequest, machine: Topology) -> VmRequest:
-    """Refuse what the guest cannot have; returns the request with CMD carried."""
+    """Reject files that the guest cannot use; returns the request with CMD added."""
     arch = machine.architecture
     if request.rw:
         raise usage_error(
@@ -101,7 +101,7 @@ def archive(request: VmRequest, machine: Topology, script: Path) -> bytes:
     packed = _Tree()
     for name in ("dev", "proc", "sys", "run", "tmp", "var/tmp", "root", "sbin"):
         packed.directory(Path("/", name))
-    # Opened by the kernel before anything runs.
+    # The kernel opens /dev/console before it starts init.
     packed.archive.character_device("dev/console", 5, 1)
     packed.file(
         Path("/bin/busybox"), busybox.find(machine.architecture).read_bytes(), 0o755
@@ -114,7 +114,7 @@ def archive(request: VmRequest, machine: Topology, script: Path) -> bytes:
         for path in sorted(request.modules.rglob("*")):
             if path.is_file():
                 packed.file(path, path.read_bytes(), 0o644)
-        # modprobe looks there, and is not the one that takes -d.
+        # busybox's modprobe looks there, and has no option -d.
         packed.directory(Path("/lib/modules"))
         packed.archive.symbolic_link(
             f"lib/modules/{request.modules.name}", str(request.modules)
@@ -125,7 +125,7 @@ def archive(request: VmRequest, machine: Topology, script: Path) -> bytes:
 
 
 class _Tree:
-    """An archive in which a file brings the directories above it along."""
+    """An archive that adds the parent directories of each file."""
 
     def __init__(self) -> None:
         self.archive = Archive()
@@ -143,7 +143,7 @@ class _Tree:
 
 
 def environment(request: VmRequest) -> dict[str, str]:
-    """Give the variables that differ: programs are where they were carried to."""
+    """Return variables for the guest: PATH includes the carried programs."""
     places = [str(path.parent) for path in request.carry if os.access(path, os.X_OK)]
     return {"PATH": ":".join([*dict.fromkeys(places), "/bin", "/sbin"])}
 
@@ -157,7 +157,7 @@ def command_line(
     script: Path,
     ports: Mapping[str, int],
 ) -> list[str]:
-    """Give the command that boots; its stdout is the guest's, stderr the serial."""
+    """Return the boot command; its stdout is the guest's, its stderr the serial line."""
     initrd = script.with_name("initramfs.cpio")
     initrd.write_bytes(archive(request, machine, script))
     arch = machine.architecture

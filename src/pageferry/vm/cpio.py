@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An initramfs, written byte for byte the same from the same input.
+"""A writer of cpio archives ("newc"): the same input gives the same bytes.
 
-A cpio archive in the "newc" format is simple enough to write, needs no root
-for its device node this way, and holds no times or inode numbers of the host.
+Writing the archive here needs no root for its device node. The archive contains no
+times or inode numbers of the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TRAILER = "TRAILER!!!"
 
 @dataclass
 class Archive:
-    """Collects entries; bytes() is the archive."""
+    """Collects entries; bytes() returns the archive."""
 
     _parts: list[bytes] = field(default_factory=list)
     _inode: int = 1
@@ -34,7 +34,7 @@ class Archive:
         self._add(name, stat.S_IFLNK | 0o777, target.encode())
 
     def character_device(self, name: str, major: int, minor: int) -> None:
-        """Add a device node: the kernel opens /dev/console before init runs."""
+        """Add a character device node."""
         self._add(name, stat.S_IFCHR | 0o600, device=(major, minor))
 
     def _add(
@@ -54,7 +54,7 @@ class Archive:
         self._inode += 1
 
     def bytes(self) -> bytes:
-        """Give the whole archive."""
+        """Return the whole archive."""
         end = Archive()
         end._add(_TRAILER, 0)
         return _pad(b"".join([*self._parts, *end._parts]), _BLOCK)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU's own device tree with a word added: controllers that are coherent.
+"""Add "dma-coherent" to controllers in QEMU's device tree.
 
-QEMU has no caches, so any device of it is coherent with the CPUs, but its
-machines say so of some only. For the others Linux cleans and invalidates every
-cache line of a transfer, which takes as many instructions as a copy.
+QEMU has no caches, so all of its devices are coherent. Its device trees mark only
+some. For the others Linux cleans and invalidates every cache line of a transfer, which
+takes as many instructions as a copy.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _COHERENT = b"dma-coherent\0"
 
 
 def of_machine(argv: Sequence[str], machine: str, compatible: str) -> Path:
-    """Ask QEMU for a machine's tree, and return a file with it, changed.
+    """Dump a machine's device tree, and return a file with the changed tree.
 
-    argv is what QEMU is told about processors and memory.
+    argv: QEMU's arguments for processors and memory.
     """
     place = paths.make_cache_dir("vm", "devicetrees")
     with tempfile.TemporaryDirectory(dir=place) as name:
@@ -47,7 +47,7 @@ def of_machine(argv: Sequence[str], machine: str, compatible: str) -> Path:
 
 
 def make_coherent(tree: bytes, compatible: str) -> bytes:
-    """Mark the devices of one kind; leave out memory, which QEMU adds again."""
+    """Mark the devices of one kind; drop memory nodes, because QEMU adds them."""
     header = _HEADER.unpack_from(tree)
     if header[0] != _MAGIC:
         raise ValueError("not a device tree")
@@ -66,7 +66,7 @@ def make_coherent(tree: bytes, compatible: str) -> bytes:
                 body += added
         elif depth < skipping:
             skipping = 0
-    # Reserved memory ends with a pair of zeros.
+    # Two zeros end the list of reserved memory.
     end = reserved_at
     while tree[end : end + 16] != b"\0" * 16:
         end += 16
@@ -82,7 +82,7 @@ def make_coherent(tree: bytes, compatible: str) -> bytes:
 
 
 def _tokens(tree: bytes, at: int, strings: bytes) -> Iterator[tuple[int, str, bytes]]:
-    """Walk the tree: each token with its name and all of its bytes."""
+    """Yield each token of the tree with its name and its bytes."""
     token = 0
     while token != _LAST:
         (token,) = struct.unpack_from(">I", tree, at)

@@ -1,11 +1,11 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Process 1 of the guest. The host's root is mounted read-only over 9P, or, where
-# $pageferry_carried is set, the root is an initramfs. This adds what a command
-# expects and runs $pageferry_run. virtme-ng's own init wants udev and runs
-# systemd-tmpfiles, which takes longer than all the rest.
+# Process 1 of the guest. The root is the host's, read-only over 9P, or an initramfs if
+# $pageferry_carried is set. This script mounts file systems and runs $pageferry_run.
+# virtme-ng's own init needs udev, and runs systemd-tmpfiles, which takes longer than
+# all the rest.
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
-# busybox runs its other halves by /proc/self/exe, which over 9P is QEMU's.
+# busybox starts applets through /proc/self/exe. On the host's /proc, over 9P, that is QEMU.
 /bin/busybox mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t tmpfs run /run
 mkdir -p /dev/pts /dev/shm /dev/virtio-ports
 for m in devpts:/dev/pts tmpfs:/dev/shm debugfs:/sys/kernel/debug tracefs:/sys/kernel/tracing configfs:/sys/kernel/config cgroup2:/sys/fs/cgroup; do
@@ -21,12 +21,12 @@ done
 for p in /sys/class/virtio-ports/vport*; do ln -s "/dev/${p##*/}" "/dev/virtio-ports/$(cat "$p/name")"; done
 for l in fd:fd stdin:fd/0 stdout:fd/1 stderr:fd/2; do ln -sf "/proc/self/${l#*:}" "/dev/${l%%:*}"; done
 mkfifo /run/out /run/err
-# Ports take one writer, so /dev/stdout must not be one. A daemon left behind
-# may hold a pipe open for ever; three seconds are enough for what is in it.
+# A port accepts one writer, so /dev/stdout is a pipe. A daemon of the command may keep
+# the pipe open for ever, so kill the readers three seconds after the command's end.
 cat /run/out >/dev/virtio-ports/virtme.stdout & cat /run/err >/dev/virtio-ports/pageferry.stderr &
 setsid sh "$pageferry_run" </dev/null >/run/out 2>/run/err; code=$?
 (sleep 3; killall -9 cat) & wait %1 %2
-# On the port the second line waits until the host has the first. The console may
-# lose its last ones: another CPU may be about to print them when the power goes.
-# Until it does, stay, without a program: they can no longer be read.
+# The second write to the port waits until the host has read the first. The console may
+# lose its last lines at power-off. Loop in the shell until then: other programs can no
+# longer be read.
 echo "<0>pageferry: command ended with $code" >/dev/kmsg; { echo "ended $code"; echo; } >/dev/virtio-ports/pageferry.state; echo o >/proc/sysrq-trigger; while :; do :; done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What runs in the guest: our init, and the script that it starts."""
+"""The guest's init, and the script that it starts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 from pageferry.errors import PageferryError, usage_error
 
 INIT = Path(__file__).parent / "guest-init.sh"
-# What the guest says on the port of this name: "started SECONDS", "ended CODE"; and
-# what is said for QEMU there: "killed SIGNAL".
+# The guest writes "started SECONDS" and "ended CODE" to this port; qemu.sh writes
+# "killed SIGNAL".
 STATE_PORT = "state"
 PORTS = ("stderr", STATE_PORT)
 STARTED = "started"
 ENDED = "ended"
 KILLED = "killed"
-# The port of the command's stdout: virtme-ng's name for it.
+# virtme-ng's name for the port of the command's stdout.
 STDOUT_PORT = "virtme.stdout"
 KERNEL_WORDS = ("loglevel=7", "printk.devkmsg=on", "nokaslr")
-# The guest mounts file systems of its own over these.
+# The guest mounts other file systems over these directories.
 _HIDDEN = ("/run", "/dev", "/proc", "/sys")
 _PASSED_ON = ("HOME", "LANG", "PATH", "PYTHONPATH", "TERM", "XDG_CACHE_HOME")
 
 
 def is_hidden(path: Path) -> bool:
-    """Say whether the guest would not see a directory of the host."""
+    """Say whether another file system hides a host directory in the guest."""
     return any(path == Path(top) or Path(top) in path.parents for top in _HIDDEN)
 
 
 def module_files(modules: Path, names: Sequence[str]) -> list[Path]:
-    """Find modules and, before each, what it depends on."""
+    """Return the files of modules, each after its dependencies."""
     try:
         text = (modules / "modules.dep").read_text()
     except OSError as error:
@@ -53,7 +53,7 @@ def module_files(modules: Path, names: Sequence[str]) -> list[Path]:
         if not file:
             known = ", ".join(sorted(by_name)) or "none"
             raise usage_error("unknown module", name, f"this kernel has: {known}")
-        # depmod lists the direct need first and the deepest one last.
+        # depmod lists direct dependencies first and the deepest one last.
         for needed in [*reversed(needs[file]), file]:
             if modules / needed not in ordered:
                 ordered.append(modules / needed)
@@ -72,16 +72,16 @@ def run_script(
     insert: Sequence[Path],
     environment: Mapping[str, str],
 ) -> str:
-    """Write the script that prepares the guest and runs the command."""
+    """Return the script that prepares the guest and runs the command."""
     variables = {k: v for k in _PASSED_ON if (v := os.environ.get(k)) is not None}
     if modules is not None:
-        # modules is DIR/lib/modules/RELEASE; modprobe wants to hear DIR.
+        # modules is DIR/lib/modules/RELEASE; modprobe -d takes DIR.
         variables["MODPROBE_OPTIONS"] = f"-d {modules.parents[2]}"
     variables.update(environment)
     lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
     lines += [f"insmod {shlex.quote(str(file))} || exit 1" for file in insert]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
-    # For who reads the log; <0>: whatever level of messages the console shows.
+    # A mark in the log. <0> makes it appear with any console log level.
     lines.append("echo '<0>pageferry: command starts' >/dev/kmsg")
     lines.append("read -r now _ </proc/uptime")
     lines.append(f'echo "{STARTED} $now" >/dev/virtio-ports/pageferry.{STATE_PORT}')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boot a kernel with an initramfs and nothing else, for exact measurements.
+"""Boot a kernel with only an initramfs, for exact measurements.
 
-No 9P, no virtio, no host directory: what the guest executes depends on the
-image, the archive and the command line alone.
+Without 9P, virtio and host directories, the guest's execution depends only on the
+image, the archive and the command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pageferry.vm.run import new_log
 
 @dataclass(frozen=True)
 class SerialOutput:
-    """All that the guest wrote to its serial line."""
+    """The guest's output on its serial line."""
 
     lines: tuple[str, ...]
     log: Path
@@ -53,7 +53,7 @@ def boot_initramfs(
     chosen = accel.TCG if machine.icount else accel.choose(image, arch)
     argv = bare_machine(machine, chosen, icount=machine.icount)
     argv += machine.qemu_args(preallocate=preallocate)
-    # The clock must not tell the guest what time it is outside.
+    # A fixed clock keeps the host's time out of the guest.
     argv += ["-rtc", "base=2000-01-01,clock=vm"] if machine.icount else []
     argv += ["-serial", f"file:{log}"]
     words = [f"console={arch.console}", "panic=-1", "nokaslr", "rdinit=/init"]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a kernel log must not hold after a test."""
+"""Search a kernel log for messages that make a test fail."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-# A test that "passed" while the kernel complained has failed.
+# Each of these messages makes a test fail.
 _SYMPTOMS = re.compile(
     r"BUG:|kernel BUG at|WARNING:|Oops:|Kernel panic|general protection fault"
     r"|KASAN:|UBSAN:|KFENCE:|KCSAN:|Bad page (?:state|map|cache)|BUG: Bad rss"
@@ -24,7 +24,7 @@ _PANIC = re.compile(r"Kernel panic - not syncing")
 
 
 def findings(lines: Iterable[str], allowed: Sequence[str] = ()) -> list[str]:
-    """List the complaints in a log, without those that a test expects."""
+    """List the messages in a log that no allowed pattern matches."""
     expected = [re.compile(pattern) for pattern in allowed]
     found: list[str] = []
     for line in lines:
@@ -39,7 +39,7 @@ def findings(lines: Iterable[str], allowed: Sequence[str] = ()) -> list[str]:
 
 
 def is_panic(line: str) -> bool:
-    """Say whether a line is the last words of a kernel."""
+    """Say whether a line is a kernel panic."""
     return _PANIC.search(line) is not None
 
 

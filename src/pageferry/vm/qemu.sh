@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# QEMU, for virtme-run, which does not tell how it ended: says on our port `state`
-# which signal killed it.
+# Runs QEMU for virtme-run, and writes the signal that killed QEMU to our port `state`.
+# virtme-run does not report it.
 "$PAGEFERRY_QEMU" "$@"
 status=$?
 if [ $status -gt 128 ] && [ -n "$PAGEFERRY_STATE" ]; then

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Boot a kernel and run one command in it.
 
-Our own init runs the command, on the host's root (virtme.py) or in an initramfs
-(carried.py). Its output comes back on ports of its own, so that the serial
-console holds the kernel log and nothing else.
+Our init runs the command, on the host's root (virtme.py) or in an initramfs
+(carried.py). Virtual serial ports carry the command's output, so that the serial
+console contains only the kernel log.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from pageferry import output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, unsupported
 from pageferry.vm import accel, carried, guest, klog, topology, virtme
 
-# Boots take seconds; a busy machine may make minutes of them.
+# Boots take seconds, or minutes on a busy host.
 BOOT_TIMEOUT_S = 300.0
-# `make test` makes more than a hundred, and looks at the first ones in the end.
+# `make test` writes more than a hundred logs, and reads the first ones at its end.
 _KEEP_LOGS = 400
 _TAIL_LINES = 40
-# From the last words of a kernel, or of the command, to the end of QEMU.
+# Time for QEMU to end after a panic, or after the command.
 _GRACE_S = 10.0
-# QEMU before 8.1 may run code of the guest that another of its CPUs has just put
-# back, after an int3 that stood there for a moment. A kernel changes its code
-# while it boots more often than ever after.
+# Linux patches code with a temporary int3. QEMU before 8.1 may run that int3 after
+# another guest CPU has replaced it. Most patching happens during boot.
 _STALE_CODE = "Oops: int3"
-# QEMU 7.2 with a thread for each CPU has also crashed while a guest looked for PCI
-# devices. Nothing that a guest does may have it end by one of these.
+# QEMU 7.2 with a thread for each CPU has also crashed during the guest's PCI scan.
+# One of these signals is QEMU's fault, whatever the guest did.
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
 _CRASHED = "QEMU crashed"
 _BOOTS = 3
@@ -55,22 +54,22 @@ class VmRequest:
     insert: tuple[str, ...] = ()
     append: tuple[str, ...] = ()
     rw: tuple[Path, ...] = ()
-    # What a guest that does not see the host's root gets of it.
+    # Files for a guest that does not mount the host's root.
     carry: tuple[Path, ...] = ()
     allow_klog: tuple[str, ...] = ()
     accel: str | None = None
     preallocate: bool = False
     cwd: Path = field(default_factory=Path.cwd)
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Pass the command's output on as it comes, besides keeping it.
+    # Print the command's output as it comes, and keep it.
     stream: bool = False
-    # Or hand it over: bytes of its stdout, as they come.
+    # Called with the bytes of stdout as they come.
     on_stdout: Callable[[bytes], None] | None = None
 
 
 @dataclass(frozen=True)
 class VmOutcome:
-    """How it went. exit_code is the command's own, None if it never ended."""
+    """The result of a run. exit_code is the command's; None if it did not end."""
 
     exit_code: int | None
     timed_out: bool
@@ -85,7 +84,7 @@ class VmOutcome:
 
     @property
     def status(self) -> int:
-        """Work out the exit code that stands for all of it."""
+        """Return the exit code of the whole run."""
         if self.timed_out:
             return int(ExitCode.TIMEOUT)
         if self.findings or self.exit_code is None:
@@ -94,9 +93,9 @@ class VmOutcome:
 
     @property
     def broken_by_qemu(self) -> bool:
-        """Say whether the emulator crashed, or did not run the code that was there.
+        """Say whether QEMU crashed, or ran stale code.
 
-        Elsewhere, and with all CPUs in one thread, the latter is the kernel's fault.
+        Under KVM, and with all CPUs in one thread, an int3 is the kernel's fault.
         """
         if self.exit_code is not None:
             return False
@@ -104,11 +103,11 @@ class VmOutcome:
         return any(fault in found for fault in faults for found in self.findings)
 
     def serial_tail(self, lines: int = _TAIL_LINES) -> str:
-        """Give the end of the kernel log."""
+        """Return the end of the kernel log."""
         return proc.tail(self.serial_log, lines)
 
     def as_json(self) -> dict[str, object]:
-        """Give the document of `vm run --json`."""
+        """Return the document of `vm run --json`."""
         return {
             "exit_code": self.exit_code,
             "timed_out": self.timed_out,
@@ -124,7 +123,7 @@ class VmOutcome:
 
 
 def run_vm(request: VmRequest) -> VmOutcome:
-    """Boot, run the command, look at the kernel log."""
+    """Boot, run the command, search the kernel log."""
     machine = topology.load(request.topology)
     if not request.image.is_file():
         raise PageferryError(
@@ -153,7 +152,7 @@ def run_vm(request: VmRequest) -> VmOutcome:
             )
             chosen = accel.TCG
         except _EmulatorFaultError as error:
-            # The command has not run yet, so there is nothing to do twice.
+            # The command has not started, so a second boot repeats nothing.
             if not left:
                 raise
             output.talk(f"{error.reason}: booting again (see {error.value})")
@@ -161,15 +160,15 @@ def run_vm(request: VmRequest) -> VmOutcome:
 
 
 class _NoSignOfLifeError(PageferryError):
-    """The guest did not print a single line of a kernel log."""
+    """The guest printed no kernel log."""
 
 
 class _EmulatorFaultError(PageferryError):
-    """The guest fell over a fault of the emulator before the command ran."""
+    """A fault of QEMU stopped the guest before the command ran."""
 
 
 def new_log() -> Path:
-    """Name a log that does not exist yet, and forget the oldest ones."""
+    """Create a new log file, and remove the oldest ones."""
     directory = paths.make_cache_dir("vm", "logs")
     for old in sorted(directory.glob("*.log"))[:-_KEEP_LOGS]:
         old.unlink(missing_ok=True)
@@ -209,7 +208,7 @@ class _Run:
         self.boot_deadline = time.monotonic() + request.boot_timeout_s
 
     def outcome(self) -> VmOutcome:
-        """Run it to its end."""
+        """Boot the machine, and return the result."""
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(
             prefix="run-", dir=paths.make_cache_dir("vm"), ignore_cleanup_errors=True
@@ -348,7 +347,7 @@ class _Run:
                 self.exit_code = int(number)
                 self.ended_at = self.last_words_at = time.monotonic()
             elif what != guest.KILLED or self.ended_at is not None:
-                # What happens to QEMU after the command is no fault of anything.
+                # A signal after the end of the command does not matter.
                 continue
             elif int(number) in _CRASHES:
                 self.crash = f"{_CRASHED} ({signal.Signals(int(number)).name})"
@@ -389,7 +388,7 @@ class _Pipe:
         stack.callback(self.close_write)
 
     def close_write(self) -> None:
-        """Leave the writing end to QEMU alone, so that its end ends the stream."""
+        """Close our writing end, so that QEMU's exit ends the stream."""
         if self.write >= 0:
             os.close(self.write)
         self.write = -1

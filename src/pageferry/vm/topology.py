@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Machines to boot: small named files, and QEMU's words for them."""
+"""Topologies: the machines to boot, read from topologies/*.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIRECTORY = Path(__file__).parent / "topologies"
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A NUMA node; without cpus it is memory alone."""
+    """A NUMA node; without `cpus` it has only memory."""
 
     memory: str
     cpus: str | None = None
@@ -34,26 +34,26 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     icount: bool = False
     arch: str = X86_64.name
     machine: str = "q35"
-    # What QEMU has to hear where it counts processors that Linux cannot use.
+    # QEMU's number of CPUs, if it includes some that Linux cannot use.
     qemu_cpus: int | None = None
-    # The machine cannot have nodes, so the kernel divides its memory: all have
-    # the same size and every CPU.
+    # QEMU's machine has no nodes, so the kernel makes some (numa=fake). They have
+    # the same size, and each has every CPU.
     fake_nodes: bool = False
-    # Channels of a DMA controller; where there is none, one is simulated.
+    # Channels of the machine's DMA controller; 0: dmasim simulates one.
     dma_channels: int = 0
-    # Devices that the device tree is to call coherent: see devicetree.py.
+    # Devices to mark as coherent in the device tree: see devicetree.py.
     dma_coherent: str | None = None
-    # More words for the kernel's command line.
+    # More kernel parameters.
     append: list[str] = []
 
     @property
     def architecture(self) -> Architecture:
-        """Say which kernels and programs it runs."""
+        """Return the architecture of its kernels and programs."""
         return find(self.arch)
 
     @property
     def sees_host(self) -> bool:
-        """Say whether programs of the host can run in it."""
+        """Say whether the guest mounts the host's root and runs its programs."""
         return self.architecture is X86_64
 
     @property
@@ -62,7 +62,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return sum(parse_size(node.memory) for node in self.node)
 
     def kernel_words(self, *, icount: bool | None = None) -> list[str]:
-        """Say it to the kernel."""
+        """Return the kernel parameters of this machine."""
         words = [f"numa=fake={len(self.node)}"] if self.fake_nodes else []
         words += [f"nr_cpus={self.cpus}"] if self.qemu_cpus is not None else []
         counted = self.icount if icount is None else icount
@@ -70,7 +70,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [*words, *self.append]
 
     def qemu_args(self, *, preallocate: bool = False) -> list[str]:
-        """Say it to QEMU."""
+        """Return QEMU's arguments for CPUs, memory and nodes."""
         if self.fake_nodes:
             return self._one_memory_args(preallocate=preallocate)
         hmat = any(node.latency_ns is not None for node in self.node)
@@ -79,8 +79,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for index, node in enumerate(self.node):
             size = parse_size(node.memory)
             backend = f"memory-backend-ram,id=ram{index},size={size}"
-            # Without it, the guest's first touch of a page is the host's page
-            # fault, and a measurement measures the host.
+            # Otherwise the guest's first touch of a page causes a page fault of the
+            # host, which a measurement would include.
             backend += ",prealloc=on" if preallocate else ""
             numa = f"node,nodeid={index},memdev=ram{index}"
             numa += f",cpus={node.cpus}" if node.cpus is not None else ""
@@ -111,7 +111,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def available() -> dict[str, Topology]:
-    """Read every topology there is."""
+    """Read all topologies."""
     return {path.stem: _read(path) for path in sorted(_DIRECTORY.glob("*.toml"))}
 
 

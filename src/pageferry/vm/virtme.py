@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Machines that see the host's root: put together by virtme-run, over 9P."""
+"""Machines that mount the host's root over 9P, started with virtme-run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pageferry.vm.topology import Topology
 if TYPE_CHECKING:
     from pageferry.vm.run import VmRequest
 
-# Says how QEMU ended, which virtme-run does not.
+# Reports how QEMU ended; virtme-run does not.
 _QEMU = Path(__file__).parent / "qemu.sh"
-# Of a virtio console: the first is set apart, and ours has two.
+# Ports of a virtio console. The first is reserved, and ours uses two more.
 _MAX_PORTS = 4
 
 
@@ -30,7 +30,7 @@ def command_line(
     script: Path,
     ports: Mapping[str, int],
 ) -> list[str]:
-    """Give the command that boots; its stdout is the guest's, stderr the serial."""
+    """Return the boot command; its stdout is the guest's, its stderr the serial line."""
     virtme = paths.venv_bin() / "virtme-run"
     if not virtme.is_file():
         raise unsupported(
@@ -49,8 +49,8 @@ def command_line(
         "--script-sh",
         "true",
     ]
-    # QEMU takes "-machine accel=", which virtme-ng would add, or "-accel",
-    # which says more; not both.
+    # QEMU accepts "-machine accel=" or "-accel", not both. virtme-ng would add the
+    # first; we need the second.
     argv.append("--disable-kvm")
     for directory in request.rw:
         argv += ["--rwdir", str(directory.resolve())]
@@ -61,11 +61,11 @@ def command_line(
         argv.append(f"--kopt={word}")
     qemu = accel.cpu_args(accelerator, icount=icount)
     qemu += machine.qemu_args(preallocate=request.preallocate)
-    # A port for the command's stderr; virtme-ng's own ends up in our serial
-    # log, where the kernel's messages are. And one for when it started and
-    # how it ended: the console's last lines may be lost at power-off.
-    # Each device has room for 31 unless told otherwise. QEMU would look at some
-    # 450 queues, with virtme-ng's six, whenever it has anything to do.
+    # One port carries the command's stderr: virtme-ng would mix it into our serial
+    # log. The other carries the start and the exit code, because the console may lose
+    # its last lines at power-off.
+    # max_ports is 31 by default. With virtme-ng's six devices QEMU would check some
+    # 450 queues at each event.
     qemu += ["-global", f"virtio-serial-device.max_ports={_MAX_PORTS}"]
     qemu += ["-device", "virtio-serial-pci"]
     for name, number in ports.items():
@@ -76,7 +76,7 @@ def command_line(
 
 
 def environment(ports: Mapping[str, int]) -> dict[str, str]:
-    """Give what qemu.sh needs to know."""
+    """Return the variables of qemu.sh."""
     return {
         "PAGEFERRY_QEMU": accel.find_qemu(),
         "PAGEFERRY_STATE": f"/proc/self/fd/{ports[guest.STATE_PORT]}",
@@ -97,11 +97,11 @@ def _hidden_directories(request: VmRequest, scratch: Path) -> list[Path]:
 
 def _kernel_words(more: list[str], script: Path) -> list[str]:
     words = list(guest.KERNEL_WORDS)
-    # The root is read-only for the guest, so what it has read once is good.
+    # The guest's root is read-only, so the guest may cache it.
     words.append(
         "rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose"
     )
-    # The kernel stops reading at "--", and so does not see the init that
-    # virtme-ng names after it. The tab ends a word for the kernel, but not
-    # for the option parser in between, which swallows a lone "--".
+    # The kernel stops parsing at "--", and so ignores the init= that virtme-ng adds
+    # after it. The tab separates words for the kernel, but not for virtme-ng's
+    # option parser, which would drop a separate "--".
     return [*words, *more, f"pageferry_run={script}", f"init={guest.INIT}\t--"]
