@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A model of page migration: what a machine's constants say about a design."""
+"""A model of page migration, which predicts designs from a machine's constants."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The constants of a machine, and where on it a channel sits."""
+"""The constants of a machine."""
 
 from __future__ import annotations
 
@@ -18,65 +18,65 @@ _PS = 1000.0
 
 @dataclass(frozen=True)
 class Machine:
-    """All that the simulation knows. Times in picoseconds: some are below 1 ns."""
+    """The inputs of a simulation. Times are in picoseconds: some are below 1 ns."""
 
-    # CPU, for each folio: unmap it (with its share of the flush), tell the
-    # engine about it, and all else (isolate, remap, free) by size.
+    # CPU time for each folio: unmap it (with its share of the flush), describe it to
+    # the engine, and all other steps (isolate, remap, free) by size.
     unmap_ps: int
     describe_ps: int
     move_4k_ps: int
     move_2m_ps: int
-    # CPU, for each batch: flush and hand over to the engine; after the last move.
+    # CPU time for each batch: flush and submit; steps after the last move.
     setup_ps: int
     finish_ps: int
-    # The copy of a folio by the CPU.
+    # CPU time to copy a folio.
     copy_4k_ps: int
     copy_2m_ps: int
-    # A transfer costs a channel this much before its bytes flow.
+    # The time of a channel before the bytes of a transfer flow.
     descriptor_ps: int
     channel_bytes_per_s: int
-    # Channels of one controller share its rate, all controllers the memory's.
+    # Channels share the rate of their controller; controllers share the memory's rate.
     channels_per_controller: int
     controller_bytes_per_s: int
     memory_bytes_per_s: int
 
     def move_ns(self, folio_bytes: int) -> float:
-        """Time of the CPU to isolate, remap and free one folio."""
+        """CPU time to isolate, remap and free one folio."""
         ps = self.move_4k_ps if folio_bytes == SMALL else self.move_2m_ps
         return ps / _PS
 
     def copy_ns(self, folio_bytes: int) -> float:
-        """Time of the CPU to copy one folio."""
+        """CPU time to copy one folio."""
         ps = self.copy_4k_ps if folio_bytes == SMALL else self.copy_2m_ps
         return ps / _PS
 
     @property
     def unmap_ns(self) -> float:
-        """Time of the CPU to unmap one folio."""
+        """CPU time to unmap one folio."""
         return self.unmap_ps / _PS
 
     @property
     def describe_ns(self) -> float:
-        """Time of the CPU to tell an engine about one folio."""
+        """CPU time to describe one folio to an engine."""
         return self.describe_ps / _PS
 
     @property
     def setup_ns(self) -> float:
-        """Time of the CPU to flush and to hand a batch over."""
+        """CPU time to flush and submit a batch."""
         return self.setup_ps / _PS
 
     @property
     def finish_ns(self) -> float:
-        """Time of the CPU after the last move of a batch."""
+        """CPU time after the last move of a batch."""
         return self.finish_ps / _PS
 
     def alone_bytes_per_ns(self, transfer_bytes: int) -> float:
-        """Rate of a channel that nobody disturbs, with transfers of this size."""
+        """Rate of a channel without contention, with transfers of this size."""
         flow_ns = transfer_bytes * 1e9 / self.channel_bytes_per_s
         return transfer_bytes / (self.descriptor_ps / _PS + flow_ns)
 
     def as_json(self) -> dict[str, int]:
-        """Give the constants, as --constants reads them."""
+        """Return the constants in the format of --constants."""
         return asdict(self)
 
 
@@ -90,7 +90,7 @@ def load(path: Path) -> Machine:
         ) from error
     except ValueError as error:
         raise usage_error("constants are not JSON", path) from error
-    hint = "start from what `pageferry model --json` prints as constants"
+    hint = "start from the constants that `pageferry model --json` prints"
     if isinstance(document, dict) and isinstance(document.get("constants"), dict):
         document = document["constants"]
     names = {field.name for field in fields(Machine)}

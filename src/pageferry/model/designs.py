@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The designs, what the model says of each, and how far off it is."""
+"""The designs, their predictions, and the errors of the model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pageferry.units import MIB
 STOCK_CAP_PAGES = 512
 WINDOWS = {SMALL: (32, 64, 128, 256, 512, 1024), LARGE: (1, 2, 4, 8, 16, 32)}
 DEPTHS = (1, 2, 3, 4)
-# Enough windows for the fill and the drain to be a small share.
+# Enough windows that filling and draining the pipeline take a small share.
 WINDOW_TOTAL = {SMALL: 32 * MIB, LARGE: 512 * MIB}
 GOOD_SHARE = 0.95
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of one design with one setting."""
+    """The prediction for one design with one setting."""
 
     design: str
     channels: int
@@ -40,7 +40,7 @@ class Prediction:
     cpu_permille: int
 
     def as_json(self) -> dict[str, object]:
-        """Give it as a document that says what it is."""
+        """Return the prediction for --json, marked as one."""
         return {
             "prediction": True,
             "design": self.design,
@@ -62,7 +62,7 @@ class Prediction:
 
 
 def summarize(design: str, plan: Plan, outcome: Outcome) -> Prediction:
-    """Turn a run into figures. first and last: the shortest and the longest."""
+    """Summarize a run; first and last are the shortest and longest unmapped times."""
     times = sorted(ns for reach in outcome.reach for ns in reach.times())
     p99 = times[math.ceil(0.99 * len(times)) - 1]
     return Prediction(
@@ -92,7 +92,7 @@ def stock(machine: Machine, folio_bytes: int) -> Prediction:
 def posted(
     machine: Machine, folio_bytes: int, channels: int, cap_pages: int
 ) -> Prediction:
-    """The posted design: its batches do not overlap, so one tells all."""
+    """The posted design: batches do not overlap, so the model runs one."""
     folios = cap_pages * SMALL // folio_bytes
     plan = Plan(folio_bytes, folios, channels, folios)
     return summarize("posted", plan, simulate(machine, plan))
@@ -117,7 +117,7 @@ def windows(
 
 @dataclass(frozen=True)
 class Point:
-    """One published point, and what the model says of it."""
+    """One published point, and its prediction."""
 
     cell: Cell
     model: Prediction
@@ -134,7 +134,7 @@ class Point:
         return self.model.first_folio_ns / self.cell.first_ns - 1
 
     def as_json(self) -> dict[str, object]:
-        """Give both figures; the published one is marked as others'."""
+        """Return both figures for --json; "measured_by" marks the published one."""
         return {
             "channels": self.cell.channels,
             "folio_bytes": self.cell.folio_bytes,
@@ -172,7 +172,7 @@ def median_error(points: Sequence[Point]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Choice:
-    """The window that the model would choose, and what it was chosen from."""
+    """The window that the model chooses, and the candidates."""
 
     limit_ns: int
     goal_bytes_per_s: int
@@ -181,10 +181,10 @@ class Choice:
 
 
 def choose(machine: Machine, folio_bytes: int, channels: int, cap_pages: int) -> Choice:
-    """Of what keeps the limit: near the posted design's best rate, shortest p99.
+    """Choose the window with the shortest p99 among those near the posted best rate.
 
-    The limit is what a folio of 2M is out of reach on stock Linux. Where no
-    window reaches the rate, the fastest that keeps the limit.
+    All candidates keep the limit: the time that a 2M folio is unmapped on stock
+    Linux. If no window reaches the rate, choose the fastest that keeps the limit.
     """
     limit = stock(machine, LARGE).last_ns
     best = posted(machine, folio_bytes, channels, cap_pages).bytes_per_s

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The constants of the published machine, from the ends of the published sweeps.
 
-Nothing is fitted to the points between: each constant is solved for in one cell.
-SOURCES says which, and docs/background/model.md how.
+Each constant is solved for in one cell; no value is fitted to the points between the
+ends. SOURCES lists the cells, and docs/background/model.md explains them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pageferry.units import GIB
 CAPS = "first_folio_latency_batch_cap"
 STOCK = "first_folio_latency_vanilla"
 TOTAL_BYTES = GIB
-# "GB/s" of these tables is 2^30 bytes: only then does the CPU take as long for
-# what follows the first folio with 1, 4 and 16 channels (2M, cap 262144).
+# A GB of these tables is 2^30 bytes. Only then is the CPU time after the first folio
+# the same with 1, 4 and 16 channels (2M, cap 262144).
 TABLE_GB = GIB
 FIRST_CAP = 512
 LAST_CAP = TOTAL_BYTES // SMALL
@@ -55,12 +55,12 @@ class Cell:
 
     @property
     def batch_folios(self) -> int:
-        """Folios of one batch."""
+        """Number of folios in a batch."""
         return self.cap_pages * SMALL // self.folio_bytes
 
     @property
     def batch_ns(self) -> float:
-        """Time of one batch, all told."""
+        """Total time of a batch."""
         return self.batch_folios * self.folio_bytes / self.bytes_per_s * 1e9
 
 
@@ -93,7 +93,7 @@ def stock_cells(rows: Rows | None = None) -> list[Cell]:
     return found
 
 
-# The cells that give constants: channels, folio size, cap or length.
+# The cells that give constants: channels, folio size, cap or total.
 ENDS = frozenset(
     {
         (1, LARGE, FIRST_CAP),
@@ -109,17 +109,17 @@ ENDS = frozenset(
 
 
 def is_end(cell: Cell) -> bool:
-    """Say whether a constant comes from this cell."""
+    """Say whether this cell gives a constant."""
     return (cell.channels, cell.folio_bytes, cell.cap_pages) in ENDS
 
 
 def _per_folio(cell: Cell, setup_ns: float, move_ns: float) -> float:
-    """Unmap, describe and copy of one folio."""
+    """Time to unmap, describe and copy one folio."""
     return (cell.first_ns - setup_ns - move_ns) / cell.batch_folios
 
 
 def _move(cell: Cell, finish_ns: float) -> float:
-    """What follows the first folio, for each of the others."""
+    """Time after the first folio, for each of the other folios."""
     return (cell.batch_ns - cell.first_ns - finish_ns) / (cell.batch_folios - 1)
 
 
@@ -142,8 +142,8 @@ def fit(caps: Sequence[Cell], stock: Sequence[Cell]) -> Machine:
     per_2m = (one_last.first_ns - one.first_ns) / (one_last.batch_folios - 1)
     setup = one.first_ns - per_2m - move_2m
 
-    # What the CPU does before the copy, and the copy, add up; with 16 channels
-    # the copy of a 4K folio is bound by the channels or by memory.
+    # The CPU time before the copy and the copy time add up. With 16 channels, the
+    # channels or memory bound the copy of a 4K folio.
     per_4k = _per_folio(small_one, setup, move_4k)
     per_4k_all = _per_folio(small_all, setup, move_4k)
     per_2m_all = _per_folio(all_last, setup, move_2m)
@@ -158,7 +158,7 @@ def fit(caps: Sequence[Cell], stock: Sequence[Cell]) -> Machine:
     controller = LARGE / (per_2m_four - before) / controllers
 
     stock_4k, stock_2m = found[0, SMALL, LAST_CAP], found[0, LARGE, LAST_CAP]
-    # first = 512 unmaps, a copy and a move; each = an unmap, a copy and a move.
+    # first is 512 unmaps, a copy and a move; each is an unmap, a copy and a move.
     each = stock_4k.batch_ns / stock_4k.batch_folios - finish / FIRST_CAP
     unmap = (stock_4k.first_ns - each) / (FIRST_CAP - 1)
     stock_folio = stock_2m.batch_ns / stock_2m.batch_folios

@@ -19,7 +19,7 @@ def document(
     designs: Sequence[Prediction],
     choices: Sequence[Choice],
 ) -> dict[str, object]:
-    """Give everything, integers with the unit in the key."""
+    """Return everything for --json: integers, with units in the keys."""
     found: dict[str, object] = {
         "schema": "pageferry/model",
         "schema_version": 1,
@@ -67,13 +67,13 @@ def render(
     designs: Sequence[Prediction],
     choices: Sequence[Choice],
 ) -> str:
-    """Write it for people."""
+    """Format everything as text."""
     parts = [_constants(machine, fitted=bool(points))]
     if points:
         parts.append(_points(points))
         parts.append(_errors(points))
     parts.append(
-        "PREDICTION, nothing here was measured; us out of reach, of each folio:\n"
+        "PREDICTION, nobody has measured this; unmapped times of folios in us:\n"
         + _predictions(designs)
     )
     parts += [_sentence(choice) for choice in choices]

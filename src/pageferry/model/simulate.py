@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The pipeline, event by event: one CPU, and the channels of the engines.
 
-A migration is a sequence of windows. The CPU unmaps a window and hands it to the
-channels, which copy; the CPU moves what has been copied. Two kinds of event
-exist: the CPU has finished a piece of work, and a channel has finished a job.
-Between two events every rate is constant.
+A migration is a sequence of windows. The CPU unmaps a window and submits it to the
+channels, which copy. The CPU then moves the copied folios. There are two kinds of
+events: the CPU finishes a step, or a channel finishes a job. Between two events every
+rate is constant.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Plan:
     folios: int
     channels: int  # 0: the CPU copies, folio by folio
     window_folios: int
-    depth: int = 1  # windows that may be out of reach at once
+    depth: int = 1  # windows that may be unmapped at once
     streaming: bool = False  # move each folio when its own copy is complete
     split: bool = False  # spread one folio over all channels
 
@@ -37,16 +37,16 @@ class Reach(NamedTuple):
     folios: int
 
     def times(self) -> list[float]:
-        """Write them out."""
+        """Return the time of each folio."""
         return [self.first_ns + self.step_ns * i for i in range(self.folios)]
 
 
 @dataclass
 class Outcome:
-    """What a run gave."""
+    """The result of a run."""
 
     total_ns: float = 0.0
-    first_folio_ns: float = 0.0  # from the start of a batch, as published
+    first_folio_ns: float = 0.0  # since the start of its batch, as published
     copied_bytes: int = 0
     moved_folios: int = 0
     cpu_busy_ns: float = 0.0
@@ -55,7 +55,7 @@ class Outcome:
 
 
 class Job:
-    """What one channel copies of one or several folios of a window."""
+    """The part of one or several folios of a window that one channel copies."""
 
     def __init__(
         self, window: Window, first: int, folios: int, size: int, alone: float
@@ -75,13 +75,13 @@ class Window:
     folios: int
     start_ns: float
     jobs_left: int = 0
-    # Where folios stream: jobs to come, for each.
+    # With streaming: the remaining jobs of each folio.
     folio_jobs_left: dict[int, int] = field(default_factory=dict)
     moved: int = 0
 
 
 class Channels:
-    """The channels, their queues, and who shares what."""
+    """The channels with their queues and rates."""
 
     def __init__(self, machine: Machine, count: int) -> None:
         self.machine = machine
@@ -90,11 +90,11 @@ class Channels:
         self.copied_bytes = 0
 
     def submit(self, channel: int, job: Job) -> None:
-        """Queue a job; share() must follow."""
+        """Queue a job; the caller calls share() afterwards."""
         self.queues[channel].append(job)
 
     def share(self) -> None:
-        """Work out the rate of each channel, in bytes per ns."""
+        """Compute the rate of each channel, in bytes per ns."""
         per = self.machine.channels_per_controller
         count = len(self.queues)
         for low in range(0, count, per):
@@ -110,7 +110,7 @@ class Channels:
             self.rates = [rate * memory / total for rate in self.rates]
 
     def next_ns(self) -> float | None:
-        """Time until a job ends, None when all are idle."""
+        """Time until a job ends; None if all channels are idle."""
         waits = [
             queue[0].left / rate
             for queue, rate in zip(self.queues, self.rates, strict=True)
@@ -119,14 +119,14 @@ class Channels:
         return min(waits, default=None)
 
     def advance(self, ns: float) -> list[Job]:
-        """Copy for that long, and return the jobs that ended."""
+        """Copy for `ns`, and return the jobs that ended."""
         ended = []
         for queue, rate in zip(self.queues, self.rates, strict=True):
             if not queue:
                 continue
             job = queue[0]
             job.left -= ns * rate
-            # A millionth of a byte is the error of the arithmetic.
+            # Rounding may leave a millionth of the job.
             if job.left <= 1e-6 * max(job.size, 1):
                 self.copied_bytes += job.size
                 ended.append(queue.popleft())
@@ -192,7 +192,7 @@ class Pipeline:
         return out
 
     def _pass(self, ns: float) -> None:
-        """Let time pass, and take note of each job that ends meanwhile."""
+        """Advance the time, and handle each job that ends meanwhile."""
         end = self.now + ns
         while True:
             wait = self.channels.next_ns()
