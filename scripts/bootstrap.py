@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make what pageferry needs on this machine: Debian packages and a venv.
+"""Install Debian packages, and make the Python environment (venv) of pageferry.
 
-Only the standard library, because it runs before anything is installed.
+This script uses only the standard library, because it runs before any installation.
 
-    bootstrap.py launch ARGS...   make the venv if need be, then run the tool
+    bootstrap.py launch ARGS...   make the venv if needed, then run the tool
     bootstrap.py setup            packages and the venv with the test tools
     bootstrap.py python           print the venv's interpreter
 """
@@ -28,13 +28,13 @@ EXIT_INTERRUPTED = 130
 
 
 def fail(message: str, hint: str, code: int = EXIT_UNSUPPORTED) -> NoReturn:
-    """Say what is wrong and what to do about it, and stop."""
+    """Print an error and a hint, and exit."""
     print(f"pageferry: {message}\n  try: {hint}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def cache_dir() -> Path:
-    """Where the project keeps what it makes; the same rule as pageferry.paths."""
+    """Return the cache directory, like pageferry.paths."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return root / "pageferry"
@@ -47,7 +47,7 @@ def wanted_packages() -> list[str]:
 
 
 def missing_packages(wanted: list[str]) -> list[str]:
-    """Ask dpkg which of the packages are not installed."""
+    """List the packages that dpkg does not know as installed."""
     query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *wanted]
     answer = subprocess.run(query, capture_output=True, text=True, check=False)
     installed = {
@@ -59,11 +59,11 @@ def missing_packages(wanted: list[str]) -> list[str]:
 
 
 def install_packages(wanted: list[str]) -> None:
-    """Install what is missing with apt-get, or print the line that would."""
+    """Install missing packages as root; other users get the command to run."""
     if shutil.which("dpkg-query") is None:
         fail(
             "this is not a Debian system, so its packages have other names",
-            f"install what these Debian packages hold: {' '.join(wanted)}",
+            f"install the content of these Debian packages: {' '.join(wanted)}",
         )
     missing = missing_packages(wanted)
     if not missing:
@@ -74,7 +74,7 @@ def install_packages(wanted: list[str]) -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     print(f"installing: {' '.join(missing)}", file=sys.stderr)
     for command in (["apt-get", "update", "-qq"], [*install, "-qq"]):
-        # apt talks on stdout; ours is for answers.
+        # Our stdout is for answers, so apt writes to stderr.
         done = subprocess.run(command, env=env, stdout=sys.stderr, check=False)
         if done.returncode != 0 and command[1] == "install":
             fail(
@@ -86,7 +86,7 @@ def install_packages(wanted: list[str]) -> None:
 
 
 def venv_dir() -> Path:
-    """One venv for each interpreter and each set of pinned versions."""
+    """Return the venv of this interpreter and these pinned versions."""
     pins = (REQUIREMENTS / "run.txt").read_bytes()
     pins += (REQUIREMENTS / "dev.txt").read_bytes()
     identity = f"{sys.version}\0{sys.base_prefix}\0".encode() + pins
@@ -95,7 +95,7 @@ def venv_dir() -> Path:
 
 
 def make_venv(venv: Path) -> None:
-    """Create an empty venv, installing Debian's half of it when that is gone."""
+    """Create an empty venv, and install python3-venv first if it is missing."""
     try:
         import ensurepip  # noqa: F401
     except ImportError:
@@ -112,7 +112,7 @@ def make_venv(venv: Path) -> None:
 
 
 def install_requirements(venv: Path, name: str) -> None:
-    """Install one pinned list into the venv, once."""
+    """Install a pinned list into the venv, unless that is done."""
     stamp = venv / f".{name}.done"
     if stamp.exists():
         return
@@ -131,7 +131,7 @@ def install_requirements(venv: Path, name: str) -> None:
 
 
 def ensure_venv(*names: str) -> Path:
-    """Return a venv that has the pinned lists; quick when it is there."""
+    """Return a venv with the pinned lists, and make it if needed."""
     venv = venv_dir()
     if all((venv / f".{name}.done").exists() for name in names):
         return venv
@@ -139,7 +139,7 @@ def ensure_venv(*names: str) -> Path:
         venv.parent.mkdir(parents=True, exist_ok=True)
         with (venv.parent / "venv.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Without the first stamp an earlier run was cut short.
+            # Without the stamp of run.txt the venv is missing or incomplete.
             if not (venv / ".run.done").exists():
                 make_venv(venv)
             for name in names:
@@ -147,14 +147,14 @@ def ensure_venv(*names: str) -> Path:
     except OSError as error:
         fail(
             f"cannot make {venv}: {error.strerror}",
-            "free some space, or set XDG_CACHE_HOME to a directory you may write",
+            "free some space, or set XDG_CACHE_HOME to a writable directory",
             EXIT_NOT_STARTED,
         )
     return venv
 
 
 def launch(arguments: list[str]) -> NoReturn:
-    """Become the tool."""
+    """Replace this process by the tool."""
     python = ensure_venv("run") / "bin/python"
     path = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
@@ -162,9 +162,9 @@ def launch(arguments: list[str]) -> NoReturn:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the first argument says."""
+    """Run the command in the first argument."""
     verb = arguments[0] if arguments else ""
-    if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs it may be older
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python may run this
         fail("Python 3.11 or newer is needed", "use Debian 12 or newer")
     if verb == "launch":
         launch(arguments[1:])

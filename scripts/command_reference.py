@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Print docs/reference/commands.md, made from the parser itself.
+"""Print docs/reference/commands.md, made from the parser.
 
-A test compares the file with what this prints, so the page cannot fall behind:
+A test compares the page with this output, so the page cannot fall behind:
     PYTHONPATH=src python3 scripts/command_reference.py > docs/reference/commands.md
 """
 
@@ -15,18 +15,19 @@ from collections.abc import Iterator
 HEAD = """\
 # Commands
 
-Made from the parser by `scripts/command_reference.py`; a test keeps it current.
+Made from the parser by `scripts/command_reference.py`; a test keeps it current. To
+change a text, edit the command in `src/pageferry/commands/`.
 
 stdout is the answer, stderr the talk. `--json` prints one document on stdout,
-on failure too: `{"error": {...}}`. Sizes take K, M and G as powers of 1024.
-Node lists are written as numactl writes them. Nothing asks on stdin.
+also on failure: `{"error": {...}}`. Sizes take K, M and G as powers of 1024.
+Node lists have numactl's format. No command reads stdin.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done and verified |
 | 1 | ran and failed |
 | 2 | usage |
-| 3 | this kernel or machine lacks something, which is named |
+| 3 | this kernel or machine lacks a feature, which the error names |
 | 4 | skipped |
 | 5 | the build or the virtual machine did not get as far as running |
 | 124 | timeout |
@@ -36,7 +37,7 @@ Node lists are written as numactl writes them. Nothing asks on stdin.
 
 
 def verbs(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Go through the parsers of all verbs, in the order of --help."""
+    """Yield the parsers of all verbs, in the order of --help."""
     groups = [
         action
         for action in parser._actions
@@ -53,7 +54,7 @@ def reference() -> str:
     """Write the whole page."""
     from pageferry.cli import make_parser
 
-    # argparse wraps to the width of the terminal; the page has one width.
+    # argparse wraps to the width of the terminal. Use the same width everywhere.
     os.environ["COLUMNS"] = "80"
     parts = [HEAD]
     for parser in verbs(make_parser()):
