@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A thin front: everything is done by ./pageferry and pytest.
+# Shortcuts for ./pageferry and pytest.
 
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
-# `make test` leaves these out: each has a target of its own.
+# Markers of tests that `make test` leaves out. Each has a target.
 LONG = perf or torture or selftests or builds or kcsan or pressure
 
 .PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check lint
 
 help:
-	@echo "make demo    set up, build the kernel, boot it, move memory, print a table"
-	@echo "make test    set up, then every test (builds kernels, boots machines)"
-	@echo "make campaign  set up, then move 200,000 folios with DMA channels that fail"
-	@echo "make torture   set up, then an hour of memory moving while programs use it"
-	@echo "make selftests  set up, then the kernel's own selftests, on its kernel and on ours"
-	@echo "make builds  set up, then compile ours with many configurations, random ones too"
-	@echo "make kcsan   set up, then look for data races in selftests and torture"
-	@echo "make pressure  set up, then move memory while there is hardly any"
-	@echo "make perf    set up, then how fast it has to be, on a host with nothing else to do"
-	@echo "make check   the tests that need no virtual machine: seconds"
-	@echo "make lint    formatters and checkers alone"
-	@echo "make setup   packages and Python environment alone"
+	@echo "make demo       build the kernel, boot it, move memory, print a table"
+	@echo "make test       run the tests: build kernels, boot machines"
+	@echo "make check      run the tests that need no virtual machine"
+	@echo "make lint       run formatters and checkers"
+	@echo "make setup      install packages and the Python environment"
+	@echo "make campaign   move 200,000 folios with DMA channels that fail"
+	@echo "make torture    move memory for an hour while programs use it"
+	@echo "make selftests  run the kernel's selftests on stock Linux and on ours"
+	@echo "make builds     compile many kernel configurations, some of them random"
+	@echo "make kcsan      search for data races in selftests and torture"
+	@echo "make pressure   move memory while it is short"
+	@echo "make perf       check the speed, on an idle host"
+	@echo "All targets but help run setup first."
 
 setup:
 	@command -v python3 >/dev/null || { apt-get update && apt-get install -y python3; }
