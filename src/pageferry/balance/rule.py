@@ -33,7 +33,7 @@ def throughput(weights: Weights, available: Mapping[int, float]) -> float:
 def own_traffic(weights: Weights, use: Mapping[int, float]) -> float:
     """Return the largest traffic of memory with these weights that fits the use.
 
-    That memory has its share on each of its nodes. Other programs cause the rest.
+    The memory has its share on each of its nodes. Other programs cause the rest.
     """
     return min(use.get(node, 0.0) / weights.share(node) for node in weights.targets)
 

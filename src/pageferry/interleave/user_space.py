@@ -119,8 +119,8 @@ class Pass:
     def run(self, pids: Sequence[int]) -> Report:
         """Move misplaced folios, until nothing more moves.
 
-        That takes several walks if nodes are full, or if Linux splits large folios:
-        the small folios of a split one have places of their own.
+        Full nodes take several walks. So do large folios that Linux splits, because the
+        resulting small folios have places of their own.
         """
         moved = 0
         for _ in range(_ROUNDS):

@@ -21,7 +21,7 @@ class Machine:
     """The inputs of a simulation. Times are in picoseconds: some are below 1 ns."""
 
     # CPU time for each folio: unmap it (with its share of the flush), describe it to
-    # the engine, and all other steps (isolate, remap, free) by size.
+    # the engine. All other steps (isolate, remap, free) are the move, by size.
     unmap_ps: int
     describe_ps: int
     move_4k_ps: int

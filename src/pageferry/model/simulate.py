@@ -253,7 +253,7 @@ class Pipeline:
         first = 0
         for channel in range(count):
             run = window.folios // count + (channel < window.folios % count)
-            # What streams completes folio by folio, else only the end counts.
+            # With streaming each folio completes alone, otherwise all at the end.
             step = 1 if self.plan.streaming else max(run, 1)
             for start in range(first, first + run, step):
                 job = Job(window, start, step, step * size, alone)

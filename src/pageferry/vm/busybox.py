@@ -2,8 +2,8 @@
 """A shell for guests of another architecture: Debian's static busybox.
 
 apt downloads and verifies the package with package lists of its own in a scratch
-directory. That needs no root, and leaves dpkg's architectures alone. The cache keeps
-the program.
+directory. The download needs no root, and leaves dpkg's architectures alone. The cache
+keeps the program.
 """
 
 from __future__ import annotations
