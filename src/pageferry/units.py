@@ -73,7 +73,7 @@ def parse_nodes(text: str, present: Iterable[int] | None = None) -> list[int]:
     if inverted:
         body = body[1:]
     if (inverted or body == "all") and here is None:
-        raise usage_error("node list needs to know the nodes", text)
+        raise usage_error("node list with `all` or `!` is not possible here", text)
     nodes = set(here or []) if body == "all" else _parse_ranges(body, text)
     if here is not None:
         absent = sorted(nodes - set(here))

@@ -61,7 +61,7 @@ COMPACTION = ["bench", "compaction"]
         ([*LATENCY, "--check", "speed"], "speed"),
         ([*LATENCY, "--check", "limit,limit"], "twice"),
         ([*LATENCY, "--check", "--caps", "512"], "says itself"),
-        ([*LATENCY, "--check", "--published", "caps"], "two runs"),
+        ([*LATENCY, "--check", "--published", "caps"], "exclude each other"),
         ([*LATENCY, "--published", "all"], "all"),
         ([*LATENCY, "--published", "caps", "--sizes", "4K"], "says itself"),
         ([*LATENCY, "--published", "caps", "--total", "3M"], "multiple of 2M"),

@@ -208,7 +208,7 @@ def _serve(args: argparse.Namespace, found: Config, files: Files) -> int:
         raise usage_error(f"no such node: {absent[0]}", "[bandwidth]")
     home = bandwidth.first_with_cpus(files) if found.home is None else found.home
     if home not in rates:
-        raise usage_error("home is no node with memory and a bandwidth", str(home))
+        raise usage_error("home is not a node with memory and a bandwidth", str(home))
     balancer = Balancer(rates, home, found.settings)
     source: sources.UseSource
     if found.record is not None:

@@ -183,7 +183,7 @@ def run(args: argparse.Namespace) -> int:
     if refused:
         output.talk(tables.render_cost(result))
         raise PageferryError(
-            "the kernel costs more than it may",
+            "the kernel exceeds a bound of --check",
             value=path,
             reason="; ".join(refused),
         )

@@ -241,7 +241,7 @@ def make_plan(
     given = [name for name in _SWEEPS if getattr(args, name) is not None]
     fixed = "--check" if check else "--published" if args.published else None
     if check and args.published:
-        raise usage_error("--check and --published are two runs", args.check)
+        raise usage_error("--check and --published exclude each other", args.check)
     if fixed and [name for name in given if (fixed, name) != ("--published", "totals")]:
         raise usage_error(f"{fixed} says itself what is varied", ", ".join(given))
     mbps = whole("--channel-mbps", args.channel_mbps, 0, 1_000_000)

@@ -103,7 +103,7 @@ def _machine_checks() -> list[Check]:
             "root",
             os.geteuid() == 0,
             f"uid {os.geteuid()}",
-            hint="only engine set and off need root",
+            hint="engine set, off, interleave and balance need root",
         ),
     ]
 
@@ -164,7 +164,7 @@ def _kernel_checks(files: Files) -> list[Check]:
             "NUMA balancing off",
             balancing in ("", "0"),
             "not in this kernel" if balancing == "" else f"numa_balancing={balancing}",
-            hint="it moves pages by itself while something is measured",
+            hint="NUMA balancing moves pages during measurements",
         ),
     ]
 

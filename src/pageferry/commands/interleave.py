@@ -240,7 +240,7 @@ def _verdict(done: Report | None) -> int:
         "not all of it fits",
         value=report.no_room_text(done),
         reason="the nodes are full",
-        hint="numastat -m, and the same command again when there is room",
+        hint="numastat -m shows free memory; free some, and repeat the command",
     )
     output.report_error(error, as_json=False)
     return int(ExitCode.FAILED)

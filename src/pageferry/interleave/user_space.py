@@ -56,7 +56,9 @@ def parse_quota(text: str) -> Quota:
         raise usage_error("not a quota", text, "write SIZE/TIME: 100M/1s")
     quota = Quota(parse_size(size), parse_seconds(interval))
     if quota.size_bytes < 1 or quota.interval_s < 0.001:
-        raise usage_error("this quota lets nothing move", text)
+        raise usage_error(
+            "quota is too small", text, "at least one byte, and at least 1ms"
+        )
     return quota
 
 

@@ -84,7 +84,7 @@ def _read_marker(path: Path) -> dict[str, object]:
 
 def _foreign(path: Path) -> PageferryError:
     return PageferryError(
-        "a directory is in the way",
+        "a directory of another program has the name of our tree",
         value=path,
         reason="pageferry did not make it, and does not change it",
         hint="move it away",

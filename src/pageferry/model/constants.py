@@ -101,5 +101,5 @@ def load(path: Path) -> Machine:
     for name, value in document.items():
         least = 0 if name.endswith("_ps") else 1
         if type(value) is not int or not least <= value < 1 << 63:
-            raise usage_error(f"not a sensible number: {name}", path, hint)
+            raise usage_error(f"constant is out of range: {name}", path, hint)
     return Machine(**document)

@@ -92,7 +92,7 @@ def _not_a_program(
     known = ", ".join(["busybox's (sh, cat, ...)", *sorted(carried)])
     return usage_error(
         f"{name} cannot run in the guest: {reason}",
-        hint=f"a static {arch.name} program, or one that is carried in: {known}",
+        hint=f"use a static {arch.name} program, or one in the guest: {known}",
     )
 
 

@@ -239,7 +239,7 @@ class _Run:
         if self.request.insert:
             if modules is None:
                 raise PageferryError(
-                    "this kernel's modules are not known",
+                    "the modules of this kernel image were not found",
                     value=self.request.image,
                     hint="build it with pageferry kernel build",
                     code=ExitCode.USAGE,

@@ -149,7 +149,7 @@ def _read(path: Path) -> Topology:
         raise PageferryError(
             "topology makes no sense",
             value=path,
-            reason="nodes that the kernel makes are all alike",
+            reason="with fake_nodes all nodes need the same memory, without latencies",
             code=ExitCode.NOT_STARTED,
         )
     find(topology.arch)
