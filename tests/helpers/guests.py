@@ -73,7 +73,6 @@ def _run(
     accel: str | None,
     timeout_s: float = _TIMEOUT_S,
     arch: Architecture = X86_64,
-    icount: bool = False,
 ) -> VmOutcome:
     folder = programs(kernel, arch)
     # busybox, if that is the first sh, prefers a modprobe of its own.
@@ -87,7 +86,6 @@ def _run(
         topology=topology,
         append=(*_WORDS, *words),
         accel=accel,
-        icount=icount,
         timeout_s=timeout_s,
         # With every check there is, and other work on the machine.
         boot_timeout_s=900,
@@ -134,12 +132,9 @@ def boot(
     topology: str = "debug",
     words: Sequence[str] = (),
     accel: str | None = None,
-    icount: bool = False,
 ) -> VmOutcome:
     """Run a shell script as root; its messages come in the order of its output."""
-    outcome = _run(
-        kernel, script, topology=topology, words=words, accel=accel, icount=icount
-    )
+    outcome = _run(kernel, script, topology=topology, words=words, accel=accel)
     is_well(outcome)
     return outcome
 

@@ -15,16 +15,14 @@ pytestmark = pytest.mark.vm
 _PROGRAMS = {
     "runs": ("./runs -k", 25),
     "notify": ("./notify -k", 10),
-    "whole": ("./whole -v 4k -v 64k -v 2m", 10),
+    "whole": ("./whole -v 16k -v 64k -v 2m_by_ptes", 30),
 }
 
 
 @pytest.fixture(scope="module")
 def arm64_run(kernel_arm64_rules: BuiltKernel) -> guests.Steps:
     steps = {name: command for name, (command, _) in _PROGRAMS.items()}
-    return guests.boot_once(
-        kernel_arm64_rules, steps, topology="versal", arch=ARM64
-    )
+    return guests.boot_once(kernel_arm64_rules, steps, topology="versal", arch=ARM64)
 
 
 @pytest.mark.parametrize("name", _PROGRAMS)
