@@ -43,7 +43,7 @@ _STALLS = (
 _WHOLE = (
     *("stays_so", "stays_so_with_an_engine", "is_split_without"),
     *("stays_so_from_then_on", "stays_so_when_shared", "stays_so_in_two_tables"),
-    *("stays_so_in_many_vmas", "is_split_when_it_is_not"),
+    *("stays_so_in_many_vmas", "stays_so_with_hints", "is_split_when_it_is_not"),
     *("is_seen_to_be_unmapped_meanwhile", "keeps_the_bits_of_each_page"),
 )
 _ALL_SIZES = ("16k", "32k", "64k", "128k", "256k", "512k", "1m", "2m_by_ptes")

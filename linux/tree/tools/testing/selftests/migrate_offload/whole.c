@@ -126,7 +126,8 @@ FIXTURE_SETUP(whole)
 		SKIP(return, "%s", why_not);
 	mo_reset();
 	why_not = mo_map(&self->area, MO_ANON,
-			 variant->folio_bytes == SZ_2M ? 3 * SZ_2M : SZ_2M,
+			 variant->folio_bytes >= SZ_1M ?
+			 3 * variant->folio_bytes : SZ_2M,
 			 variant->folio_bytes);
 	if (why_not)
 		SKIP(return, "%s", why_not);
