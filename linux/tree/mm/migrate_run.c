@@ -209,9 +209,8 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /*
- * Which entries does one flush cover, from the nth on?  Returns how many, and the
- * lowest of their addresses in @addr.  A row that was cut short keeps the span that
- * it was gathered with, which may begin at an entry that is no longer part of it.
+ * Returns how many entries one flush covers from the nth on, and the lowest of their
+ * addresses.  A row that was cut short may begin behind the start of its span.
  */
 static unsigned int migrate_row_piece(const struct migrate_row *row,
 				      unsigned int nth, unsigned long *addr)
@@ -231,10 +230,7 @@ static unsigned int migrate_row_piece(const struct migrate_row *row,
 	return next - nth;
 }
 
-/*
- * Flush entries that are cleared: never those in the gaps, which may be of 30
- * pages each.
- */
+/* Flush entries that are cleared: never those in the gaps, of up to 30 pages each. */
 static void migrate_row_flush(const struct migrate_row *row,
 			      struct vm_area_struct *vma, bool dirty)
 {

@@ -7,7 +7,6 @@
  * write to it, and looks at the content, the node, the counters and the state
  * of the channels.
  */
-#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -331,37 +329,6 @@ static void test_stall_held(void)
 	unload();
 }
 
-/*
- * Windows that go back as a whole, as posted, and a folio that somebody has a reference
- * to: it is to be tried again, but not before the device has stopped or timed out.
- */
-static void test_stall_posted(void)
-{
-	struct iovec page = { .iov_base = large.mem, .iov_len = SZ_4K };
-	long long most = mo_read_number(PATH_OFFLOAD "max_batch_pages");
-	long long start;
-	int fds[2];
-
-	load("bandwidth_mbps=0", "trust_terminate=dmasim");
-	mo_write(PATH_OFFLOAD "streaming", "false");
-	/* Two windows, each of one folio. */
-	mo_set_limit("max_batch_pages", SZ_2M / SZ_4K);
-	fault_everywhere("stall_nth", 1);
-	if (pipe(fds) || vmsplice(fds[1], &page, 1, 0) != SZ_4K)
-		mo_die("cannot splice a page: %m");
-	start = now_ms();
-	mo_move_once(&large, mo_nodes[1]);
-	expect(now_ms() - start < 2 * NR_CHANS * TIMEOUT_MS);
-	expect(dcbm_number("folios_failures") > 0);
-	expect(mo_content_ok(&large));
-	close(fds[0]);
-	close(fds[1]);
-	expect(move_all() == 0);
-	mo_write(PATH_OFFLOAD "streaming", "true");
-	mo_set_limit("max_batch_pages", most);
-	unload();
-}
-
 /* Moves until it is told to stop. */
 static atomic_bool stop_moving;
 static atomic_uint nr_moves;
@@ -576,7 +543,6 @@ static const struct {
 	{ "late", test_late },
 	{ "stall_stopped", test_stall_stopped },
 	{ "stall_held", test_stall_held },
-	{ "stall_posted", test_stall_posted },
 	{ "share", test_share },
 	{ "slow", test_slow },
 	{ "fair", test_fair },
