@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from helpers.plain import AVOIDED, BARE, MAX_WORDS
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Generated from texts that have checks of their own.
 MADE = {"commands.md", "counters.md"}
-MAX_WORDS = 25
-BARE = re.compile(r"(What|Who|That)\b")
-AVOIDED = re.compile(r"\b(for no good|in vain|somebody|whoever)\b", re.IGNORECASE)
 
 
 def prose(text: str) -> str:
@@ -28,7 +27,7 @@ def prose(text: str) -> str:
     text = re.sub(r"^(#.*|\|.*)$", r"\n\1\n", text, flags=re.MULTILINE)
     text = re.sub(r"^ *(?:[-*]|\d+\.) +", "\n\n", text, flags=re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    # What is in code type counts as one word.
+    # Text in code type counts as one word.
     return re.sub(r"`[^`]*`", "CODE", text)
 
 
