@@ -154,8 +154,8 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 		VM_WARN_ON_ONCE_PAGE(pte_write(pte) && anon &&
 				     !(exclusive & BIT(i)), page + i);
 		/*
-		 * Nothing before the first one counts: that is of another chunk, or
-		 * on arm64 had a bit that goes when a block is unfolded.
+		 * Compare the entries of this chunk alone.  On arm64 the first entry
+		 * also loses a bit when it is cleared, as that unfolds its block.
 		 */
 		if (i && !pte_same(pte, expected))
 			alike = false;

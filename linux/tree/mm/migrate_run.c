@@ -209,8 +209,8 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /*
- * Returns how many entries one flush covers from the nth on, and the lowest of their
- * addresses.  A row that was cut short may begin behind the start of its span.
+ * Returns how many entries one flush covers from the nth on, and their lowest address.
+ * A row that was cut short keeps its span: the span may start at an entry cut off.
  */
 static unsigned int migrate_row_piece(const struct migrate_row *row,
 				      unsigned int nth, unsigned long *addr)
@@ -230,7 +230,7 @@ static unsigned int migrate_row_piece(const struct migrate_row *row,
 	return next - nth;
 }
 
-/* Flush entries that are cleared: never those in the gaps, of up to 30 pages each. */
+/* Flush the cleared entries, and none in the gaps: a gap may have 30 entries. */
 static void migrate_row_flush(const struct migrate_row *row,
 			      struct vm_area_struct *vma, bool dirty)
 {

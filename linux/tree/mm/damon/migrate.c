@@ -46,8 +46,8 @@ static bool damos_can_have(unsigned int nid)
 }
 
 /*
- * To ask whether a page is young makes it old.  A second walk would find that of
- * pages that the first one left out for being young, or would have taken.
+ * A filter that asks whether a page is young makes the page old.  A second walk
+ * would then find the page old, and decide differently from the first walk.
  */
 static bool damos_makes_old(const struct damos *s)
 {
