@@ -199,9 +199,37 @@ static void mo_test_nowait(struct kunit *test)
 	mo_test_folio_free(src);
 }
 
+/* A folio is to be tried again: is that done before all of the others are copied? */
+static void mo_test_must_wait(struct kunit *test)
+{
+	struct migrate_windows *w = mo_test_windows(test);
+	struct migrate_part *moved, *flying;
+
+	moved = kunit_kzalloc(test, sizeof(*moved), GFP_KERNEL);
+	flying = kunit_kzalloc(test, sizeof(*flying), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, moved);
+	KUNIT_ASSERT_NOT_NULL(test, flying);
+	INIT_LIST_HEAD(&w->flying);
+	list_add_tail(&moved->node, &w->flying);
+	list_add_tail(&flying->node, &w->flying);
+	moved->copy.nr_pairs = 1;
+	moved->copy.nr_done = 1;
+	moved->nr_collected = 1;
+	moved->nr_retry = 1;
+	flying->copy.nr_pairs = 1;
+
+	KUNIT_EXPECT_FALSE(test, migrate_windows_must_wait(w));
+	/* Windows that go back as a whole leave nothing to do but to wait. */
+	w->plan.streaming = false;
+	KUNIT_EXPECT_TRUE(test, migrate_windows_must_wait(w));
+	flying->copy.nr_done = 1;
+	KUNIT_EXPECT_FALSE(test, migrate_windows_must_wait(w));
+}
+
 static struct kunit_case migrate_window_test_cases[] = {
 	KUNIT_CASE(mo_test_move_now),
 	KUNIT_CASE(mo_test_nowait),
+	KUNIT_CASE(mo_test_must_wait),
 	KUNIT_CASE_PARAM(mo_test_divide, mo_divide_gen_params),
 	KUNIT_CASE(mo_test_divide_not),
 	{}
