@@ -19,25 +19,18 @@
 
 #include "../kselftest.h"
 #include "mo_area.h"
+#include "mo_dcbm.h"
 #include "mo_util.h"
 
 #define PATH_DCBM "/sys/module/dcbm/"
 #define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
-#define NR_CHANS 4
 #define NR_LARGE 4
-/*
- * A busy host may stop what simulates the channels for a while: not for as long
- * as this.
- */
-#define TIMEOUT_MS 4000
-#define LATE_MS 12000
 
-static struct mo_area small, large, other;
+struct mo_area small, large;
+static struct mo_area other;
 static bool failed;
 
-#define expect(ok) expect_at(ok, #ok, __LINE__)
-
-static void expect_at(bool ok, const char *what, int line)
+void expect_at(bool ok, const char *what, int line)
 {
 	if (ok)
 		return;
@@ -45,7 +38,7 @@ static void expect_at(bool ok, const char *what, int line)
 	printf("# line %d: not so: %s\n", line, what);
 }
 
-static long long now_ms(void)
+long long now_ms(void)
 {
 	struct timespec now;
 
@@ -53,7 +46,7 @@ static long long now_ms(void)
 	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-static long long dcbm_number(const char *name)
+long long dcbm_number(const char *name)
 {
 	char path[128];
 
@@ -62,7 +55,7 @@ static long long dcbm_number(const char *name)
 }
 
 /* The name of the nth channel, whatever number its device has got. */
-static const char *chan_file(unsigned int nth, const char *file)
+const char *chan_file(unsigned int nth, const char *file)
 {
 	static char path[160];
 	int dev;
@@ -76,12 +69,12 @@ static const char *chan_file(unsigned int nth, const char *file)
 	mo_die("dcbm has no channel %u", nth);
 }
 
-static long long chan_number(unsigned int nth, const char *file)
+long long chan_number(unsigned int nth, const char *file)
 {
 	return mo_read_number(chan_file(nth, file));
 }
 
-static bool chan_is(unsigned int nth, const char *state)
+bool chan_is(unsigned int nth, const char *state)
 {
 	char now[32];
 
@@ -89,7 +82,7 @@ static bool chan_is(unsigned int nth, const char *state)
 	return !strncmp(now, state, strlen(state));
 }
 
-static void fault(unsigned int chan, const char *name, long long value)
+void fault(unsigned int chan, const char *name, long long value)
 {
 	char path[128];
 
@@ -105,7 +98,7 @@ static void fault_everywhere(const char *name, long long value)
 		fault(i, name, value);
 }
 
-static void load(const char *sim, const char *dcbm)
+void load(const char *sim, const char *dcbm)
 {
 	char text[256];
 	const char *const command[] = { "sh", "-c", text, NULL };
@@ -122,7 +115,7 @@ static void load(const char *sim, const char *dcbm)
 	expect(!strcmp(text, "dcbm\n") || !strcmp(text, "dcbm"));
 }
 
-static void unload(void)
+void unload(void)
 {
 	const char *const remove[] = { "rmmod", "dcbm", "dmasim", NULL };
 
@@ -161,7 +154,7 @@ static bool content_ok(const struct mo_area *area)
 }
 
 /* There and back.  How many pages would not go? */
-static unsigned long move_area(struct mo_area *area)
+unsigned long move_area(struct mo_area *area)
 {
 	unsigned long left;
 
@@ -172,7 +165,7 @@ static unsigned long move_area(struct mo_area *area)
 	return left;
 }
 
-static unsigned long move_all(void)
+unsigned long move_all(void)
 {
 	pthread_t writers[2];
 	unsigned long left;
@@ -258,74 +251,6 @@ static void test_lose_irq(void)
 	expect(move_all() == 0);
 	expect(dcbm_number("held_folios") == 0);
 	expect(chan_is(1, "idle"));
-	unload();
-}
-
-/* A device that writes when nobody expects it any more. */
-static void test_late(void)
-{
-	long long start;
-	int tries;
-
-	load("bandwidth_mbps=0", "");
-	fault(2, "late_ms", LATE_MS);
-	fault(2, "late_nth", 1);
-	start = now_ms();
-	mo_move_once(&large, mo_nodes[1]);
-	expect(now_ms() - start < 2 * TIMEOUT_MS);
-	expect(mo_content_ok(&large));
-	expect(dcbm_number("held_folios") > 0);
-	expect(chan_is(2, "retired"));
-	expect(chan_number(2, "in_doubt") > 0);
-	/* The others go on, and so does what could not be moved, later. */
-	expect(move_area(&small) == 0);
-	/* It is in doubt until all its folios have been let go of. */
-	for (tries = 0; tries < 300 && chan_number(2, "in_doubt"); tries++)
-		usleep(100000);
-	expect(!dcbm_number("held_folios_now") && !chan_number(2, "in_doubt"));
-	expect(chan_is(2, "retired"));
-	mo_write(chan_file(2, "reset"), "1");
-	expect(chan_is(2, "idle"));
-	expect(move_all() == 0);
-	unload();
-}
-
-/* One that can be stopped: the CPU copies, and nothing is kept. */
-static void test_stall_stopped(void)
-{
-	load("bandwidth_mbps=0", "trust_terminate=dmasim");
-	fault(3, "stall_nth", 1);
-	expect(move_all() == 0);
-	expect(dcbm_number("folios_failures") > 0);
-	expect(dcbm_number("held_folios") == 0);
-	expect(chan_number(3, "timeouts") == 1);
-	expect(chan_is(3, "idle"));
-	unload();
-}
-
-/*
- * One that cannot, until an administrator says so.  What it had been given is held,
- * and nothing else: of one window, or of the next, too, if that was quick.
- */
-static void test_stall_held(void)
-{
-	long long held;
-
-	load("bandwidth_mbps=0", "");
-	fault(3, "stall_nth", 1);
-	mo_move_once(&large, mo_nodes[1]);
-	expect(mo_content_ok(&large));
-	held = dcbm_number("held_folios_now");
-	printf("# %lld folios held, %lld transfers in doubt\n", held,
-	       chan_number(3, "in_doubt"));
-	expect(held > 0 && held <= chan_number(3, "in_doubt"));
-	expect(chan_is(3, "retired"));
-	expect(mo_try_write(chan_file(3, "reset"), "1") < 0);
-	mo_write(chan_file(3, "terminate_stops"), "1");
-	mo_write(chan_file(3, "reset"), "1");
-	expect(dcbm_number("held_folios_now") == 0);
-	expect(chan_is(3, "idle"));
-	expect(move_all() == 0);
 	unload();
 }
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm on simulated devices that stall, or that write after dcbm has given them
+ * up.  The test program is dcbm.c.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "mo_area.h"
+#include "mo_dcbm.h"
+#include "mo_util.h"
+
+/* Longer than dcbm waits for a channel. */
+#define LATE_MS 12000
+
+/* A device that writes when nobody expects it any more. */
+void test_late(void)
+{
+	long long start;
+	int tries;
+
+	load("bandwidth_mbps=0", "");
+	fault(2, "late_ms", LATE_MS);
+	fault(2, "late_nth", 1);
+	start = now_ms();
+	mo_move_once(&large, mo_nodes[1]);
+	expect(now_ms() - start < 2 * TIMEOUT_MS);
+	expect(mo_content_ok(&large));
+	expect(dcbm_number("held_folios") > 0);
+	expect(chan_is(2, "retired"));
+	expect(chan_number(2, "in_doubt") > 0);
+	/* The others go on, and so does what could not be moved, later. */
+	expect(move_area(&small) == 0);
+	/* It is in doubt until all its folios have been let go of. */
+	for (tries = 0; tries < 300 && chan_number(2, "in_doubt"); tries++)
+		usleep(100000);
+	expect(!dcbm_number("held_folios_now") && !chan_number(2, "in_doubt"));
+	expect(chan_is(2, "retired"));
+	mo_write(chan_file(2, "reset"), "1");
+	expect(chan_is(2, "idle"));
+	expect(move_all() == 0);
+	unload();
+}
+
+/* One that can be stopped: the CPU copies, and nothing is kept. */
+void test_stall_stopped(void)
+{
+	load("bandwidth_mbps=0", "trust_terminate=dmasim");
+	fault(3, "stall_nth", 1);
+	expect(move_all() == 0);
+	expect(dcbm_number("folios_failures") > 0);
+	expect(dcbm_number("held_folios") == 0);
+	expect(chan_number(3, "timeouts") == 1);
+	expect(chan_is(3, "idle"));
+	unload();
+}
+
+/*
+ * One that cannot, until an administrator says so.  What it had been given is held,
+ * and nothing else: of one window, or of the next, too, if that was quick.
+ */
+void test_stall_held(void)
+{
+	long long held;
+
+	load("bandwidth_mbps=0", "");
+	fault(3, "stall_nth", 1);
+	mo_move_once(&large, mo_nodes[1]);
+	expect(mo_content_ok(&large));
+	held = dcbm_number("held_folios_now");
+	printf("# %lld folios held, %lld transfers in doubt\n", held,
+	       chan_number(3, "in_doubt"));
+	expect(held > 0 && held <= chan_number(3, "in_doubt"));
+	expect(chan_is(3, "retired"));
+	expect(mo_try_write(chan_file(3, "reset"), "1") < 0);
+	mo_write(chan_file(3, "terminate_stops"), "1");
+	mo_write(chan_file(3, "reset"), "1");
+	expect(dcbm_number("held_folios_now") == 0);
+	expect(chan_is(3, "idle"));
+	expect(move_all() == 0);
+	unload();
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the tests of dcbm on the simulated DMA engine share. */
+#ifndef MO_DCBM_H
+#define MO_DCBM_H
+
+#include <stdbool.h>
+
+#include "mo_area.h"
+
+#define NR_CHANS 4
+/*
+ * A busy host may stop what simulates the channels for a while: not for as long
+ * as this.
+ */
+#define TIMEOUT_MS 4000
+
+/* The memory that the tests move: on the first node at the start of each test. */
+extern struct mo_area small, large;
+
+/* Let the running test fail, and print the condition, unless it holds. */
+#define expect(ok) expect_at(ok, #ok, __LINE__)
+void expect_at(bool ok, const char *what, int line);
+
+long long now_ms(void);
+
+/* A number in /sys/module/dcbm. */
+long long dcbm_number(const char *name);
+/*
+ * The path of a file of the nth channel, whatever number its device has.  The
+ * next call overwrites the path.
+ */
+const char *chan_file(unsigned int nth, const char *file);
+long long chan_number(unsigned int nth, const char *file);
+bool chan_is(unsigned int nth, const char *state);
+/* Set a fault of one channel of the simulated device. */
+void fault(unsigned int chan, const char *name, long long value);
+
+/* Load dmasim and dcbm with these parameters, and make dcbm the active engine. */
+void load(const char *sim, const char *dcbm);
+void unload(void);
+
+/*
+ * Move memory to the second node and back, and check its content.  Returns the
+ * number of pages that did not move.
+ */
+unsigned long move_area(struct mo_area *area);
+/* Do so with @small and @large, while threads write to both. */
+unsigned long move_all(void);
+
+/* dcbm_stalls.c */
+void test_late(void);
+void test_stall_stopped(void);
+void test_stall_held(void);
+
+#endif /* MO_DCBM_H */
