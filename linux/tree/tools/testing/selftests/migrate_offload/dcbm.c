@@ -90,7 +90,7 @@ void fault(unsigned int chan, const char *name, long long value)
 	mo_write_number(path, value);
 }
 
-static void fault_everywhere(const char *name, long long value)
+void fault_everywhere(const char *name, long long value)
 {
 	unsigned int i;
 
@@ -468,6 +468,7 @@ static const struct {
 	{ "late", test_late },
 	{ "stall_stopped", test_stall_stopped },
 	{ "stall_held", test_stall_held },
+	{ "stall_posted", test_stall_posted },
 	{ "share", test_share },
 	{ "slow", test_slow },
 	{ "fair", test_fair },

@@ -3,7 +3,9 @@
  * dcbm on simulated devices that stall, or that write after dcbm has given them
  * up.  The test program is dcbm.c.
  */
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "mo_area.h"
@@ -78,5 +80,39 @@ void test_stall_held(void)
 	expect(dcbm_number("held_folios_now") == 0);
 	expect(chan_is(3, "idle"));
 	expect(move_all() == 0);
+	unload();
+}
+
+/*
+ * All channels stall while "streaming" is off.  A pipe refers to one folio, so the
+ * core cannot move this folio and tries again.  Without streaming, the core retries
+ * only after the engine has copied all folios in flight.  Until then the core must
+ * let dcbm wait: a caller that only polls never sees the channels time out.
+ */
+void test_stall_posted(void)
+{
+	struct iovec page = { .iov_base = large.mem, .iov_len = SZ_4K };
+	long long max_batch_pages;
+	long long start;
+	int fds[2];
+
+	load("bandwidth_mbps=0", "trust_terminate=dmasim");
+	max_batch_pages = mo_read_number(PATH_OFFLOAD "max_batch_pages");
+	mo_write(PATH_OFFLOAD "streaming", "false");
+	/* One folio a window: channels copy one while another waits for a retry. */
+	mo_set_limit("max_batch_pages", SZ_2M / SZ_4K);
+	fault_everywhere("stall_nth", 1);
+	if (pipe(fds) || vmsplice(fds[1], &page, 1, 0) != SZ_4K)
+		mo_die("cannot splice a page: %m");
+	start = now_ms();
+	mo_move_once(&large, mo_nodes[1]);
+	expect(now_ms() - start < 2 * NR_CHANS * TIMEOUT_MS);
+	expect(dcbm_number("folios_failures") > 0);
+	expect(mo_content_ok(&large));
+	close(fds[0]);
+	close(fds[1]);
+	expect(move_all() == 0);
+	mo_write(PATH_OFFLOAD "streaming", "true");
+	mo_set_limit("max_batch_pages", max_batch_pages);
 	unload();
 }

@@ -34,6 +34,7 @@ long long chan_number(unsigned int nth, const char *file);
 bool chan_is(unsigned int nth, const char *state);
 /* Set a fault of one channel of the simulated device. */
 void fault(unsigned int chan, const char *name, long long value);
+void fault_everywhere(const char *name, long long value);
 
 /* Load dmasim and dcbm with these parameters, and make dcbm the active engine. */
 void load(const char *sim, const char *dcbm);
@@ -51,5 +52,6 @@ unsigned long move_all(void);
 void test_late(void);
 void test_stall_stopped(void);
 void test_stall_held(void);
+void test_stall_posted(void);
 
 #endif /* MO_DCBM_H */
