@@ -199,6 +199,66 @@ static void mo_test_nowait(struct kunit *test)
 	mo_test_folio_free(src);
 }
 
+#if defined(CONFIG_NUMA) && defined(CONFIG_TRANSPARENT_HUGEPAGE)
+/* Take all free blocks of the size of a huge page that @nid can give without work. */
+static void mo_test_fill(int nid, struct list_head *blocks)
+{
+	gfp_t gfp = (GFP_TRANSHUGE_LIGHT & ~__GFP_COMP) | __GFP_THISNODE;
+	struct page *page;
+
+	while ((page = __alloc_pages_node(nid, gfp, HPAGE_PMD_ORDER)))
+		list_add(&page->lru, blocks);
+}
+
+static void mo_test_free_blocks(struct list_head *blocks)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, blocks, lru)
+		__free_pages(page, HPAGE_PMD_ORDER);
+}
+
+/*
+ * Demotion asks its target, and a lower tier if the target has nothing.  A target
+ * that lacks a huge page has to be compacted first, which takes a caller that waits.
+ */
+static void mo_test_demote_spills(struct kunit *test)
+{
+	struct migration_target_control mtc = {
+		.nid = next_memory_node(first_memory_node),
+		.nmask = &node_states[N_MEMORY],
+		.gfp_mask = GFP_TRANSHUGE_LIGHT,
+		.reason = MR_DEMOTION,
+	};
+	struct folio *src, *dst;
+	LIST_HEAD(blocks);
+
+	if (num_node_state(N_MEMORY) < 2)
+		kunit_skip(test, "one node");
+	src = mo_test_folio(test, HPAGE_PMD_ORDER);
+	mo_test_fill(mtc.nid, &blocks);
+	dst = migrate_new_folio_nowait(alloc_migrate_folio, src,
+				       (unsigned long)&mtc);
+	KUNIT_EXPECT_NULL(test, dst);
+	if (dst)
+		folio_put(dst);
+	/* Another node could have given one. */
+	mtc.gfp_mask &= ~__GFP_THISNODE;
+	dst = migrate_new_folio_nowait(alloc_migration_target, src,
+				       (unsigned long)&mtc);
+	KUNIT_EXPECT_NOT_NULL(test, dst);
+	if (dst)
+		folio_put(dst);
+	mo_test_free_blocks(&blocks);
+	mo_test_folio_free(src);
+}
+#else
+static void mo_test_demote_spills(struct kunit *test)
+{
+	kunit_skip(test, "no second node, or no huge pages");
+}
+#endif
+
 /* A folio is to be tried again: is that done before all of the others are copied? */
 static void mo_test_must_wait(struct kunit *test)
 {
@@ -229,6 +289,7 @@ static void mo_test_must_wait(struct kunit *test)
 static struct kunit_case migrate_window_test_cases[] = {
 	KUNIT_CASE(mo_test_move_now),
 	KUNIT_CASE(mo_test_nowait),
+	KUNIT_CASE(mo_test_demote_spills),
 	KUNIT_CASE(mo_test_must_wait),
 	KUNIT_CASE_PARAM(mo_test_divide, mo_divide_gen_params),
 	KUNIT_CASE(mo_test_divide_not),
