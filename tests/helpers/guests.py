@@ -71,6 +71,7 @@ def _run(
     topology: str,
     words: Sequence[str],
     accel: str | None,
+    icount: bool = False,
     timeout_s: float = _TIMEOUT_S,
     arch: Architecture = X86_64,
 ) -> VmOutcome:
@@ -86,6 +87,7 @@ def _run(
         topology=topology,
         append=(*_WORDS, *words),
         accel=accel,
+        icount=icount,
         timeout_s=timeout_s,
         # With every check there is, and other work on the machine.
         boot_timeout_s=900,
@@ -132,9 +134,12 @@ def boot(
     topology: str = "debug",
     words: Sequence[str] = (),
     accel: str | None = None,
+    icount: bool = False,
 ) -> VmOutcome:
     """Run a shell script as root; its messages come in the order of its output."""
-    outcome = _run(kernel, script, topology=topology, words=words, accel=accel)
+    outcome = _run(
+        kernel, script, topology=topology, words=words, accel=accel, icount=icount
+    )
     is_well(outcome)
     return outcome
 
