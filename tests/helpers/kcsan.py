@@ -7,6 +7,7 @@ import re
 
 from helpers import builds
 
+_COUNTER = re.compile(r"^(\w+): (\d+)$", re.MULTILINE)
 _REPORT = re.compile(r"BUG: KCSAN: data-race in (\S+)(?: / (\S+))?")
 
 
@@ -23,3 +24,8 @@ def ours(log: str) -> list[str]:
         if any(name.partition(".")[0] in functions for name in match.groups("") if name)
     ]
     return list(dict.fromkeys(found))
+
+
+def counters(text: str) -> dict[str, int]:
+    """Read what the file "kcsan" in debugfs says of KCSAN's own work."""
+    return {name: int(value) for name, value in _COUNTER.findall(text)}

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.kcsan
 
 _DCBM = "copies fail refuse lose_irq late stall_stopped share fair vanish"
 _LOAD = "modprobe mtcopy && modprobe migrate_offload_test"
+_COUNTERS = "cat /sys/kernel/debug/kcsan"
 _BOOTS = {
     "debug": {
         "modules": _LOAD,
@@ -24,11 +25,13 @@ _BOOTS = {
         "dcbm": f"./dcbm {_DCBM}",
         "runs": "./runs -k",
         "torture": "./torture --seconds 120",
+        "counters": _COUNTERS,
     },
     "debug-tiered": {
         "modules": _LOAD,
         "promote": "./promote -v 4k",
         "callers": "ENGINE=mtcopy ./callers",
+        "counters": _COUNTERS,
     },
 }
 
@@ -37,8 +40,13 @@ _BOOTS = {
 def test_no_data_race(topology: str) -> None:
     kernel = build_kernel(BuildRequest(configs=("vm", "debug-kcsan", "test")))
     said = guests.boot_once(kernel, _BOOTS[topology], topology=topology)
-    for step in list(_BOOTS[topology])[1:]:
+    for step in list(_BOOTS[topology])[1:-1]:
         guests.passes(said.text(step), at_least=1)
+    counters = kcsan.counters(said.text("counters"))
+    assert counters["enabled"] == 1, said.outcome.serial_log
+    assert counters["setup_watchpoints"] > 100_000, counters
+    # Linux itself has some: none would mean that no race is seen.
+    assert counters["data_races"] > 0, counters
     log = said.outcome.serial_log.read_text(errors="replace")
     assert "kcsan: enabled early" in log
     assert not kcsan.ours(log), said.outcome.serial_log
