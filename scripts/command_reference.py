@@ -16,7 +16,8 @@ HEAD = """\
 # Commands
 
 Made from the parser by `scripts/command_reference.py`; a test keeps it current. To
-change a text, edit the command in `src/pageferry/commands/`.
+change a text, edit the command in `src/pageferry/commands/`, or the `spec.py` of a
+benchmark in `src/pageferry/bench/`.
 
 stdout is the answer, stderr the talk. `--json` prints one document on stdout,
 also on failure: `{"error": {...}}`. Sizes take K, M and G as powers of 1024.

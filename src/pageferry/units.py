@@ -12,6 +12,9 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 TIB = 1024 * GIB
+# Of a page, and of what one entry of a page table's middle level maps.
+BASE_BYTES = 4 * KIB
+PMD_BYTES = 2 * MIB
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _SCALE = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}

@@ -261,6 +261,6 @@ def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*MOVE, "--vm", "--total", "64G"]) == 3
     hint = capsys.readouterr().err.strip().splitlines()[-1]
     size = hint.split("--total ")[1].replace(" ", "")
-    from pageferry.bench.move_pages import parse_total
+    from pageferry.bench.options import parse_total
 
     assert parse_total(size) > 0

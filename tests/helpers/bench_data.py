@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from pageferry.bench.lines import Measurement
+from pageferry.bench.move_pages.spec import Measurement
+from pageferry.bench.spec import Benchmark
+from pageferry.report.tables import render
 from pageferry.results.schema import Kernel, Machine, Result, Row
 
 MIB = 1 << 20
@@ -35,6 +37,14 @@ def measurement(
         engine_bytes=engine_bytes,
         verified=True,
     )
+
+
+def page(bench: Benchmark, shown: Result) -> str:
+    """Give what people read of a result."""
+    text = render(shown, bench.show(shown))
+    if shown.published and bench.show_published is not None:
+        text += "\n\n" + bench.show_published()
+    return text
 
 
 def result(rows: list[Row]) -> Result:

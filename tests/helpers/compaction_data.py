@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pageferry.bench.lines import Compaction
+from pageferry.bench.compaction.rows import Compaction
 
 MIB = 1 << 20
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from pageferry.bench.latency import BENCH, Case
-from pageferry.bench.lines import Latency
+from pageferry.bench.latency.cases import Case
+from pageferry.bench.latency.rows import Latency
 from pageferry.results.schema import Row, Slowed, Spread, Touch, Unmapped
 
 MIB = 1 << 20
@@ -86,7 +86,7 @@ def measured(
 def row(role: str, bytes_per_s: int, **changes: Any) -> Row:  # noqa: ANN401
     """Make a row for a check."""
     base = Row(
-        bench=BENCH,
+        bench="latency",
         engine="dcbm",
         channels=16,
         threads=1,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pageferry.bench.lines import Calls, Demotion, Promotion
+from pageferry.bench.demotion.spec import Calls, Demotion
+from pageferry.bench.promotion.spec import Promotion
 
 MIB = 1 << 20
 

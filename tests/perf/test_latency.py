@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pageferry.bench.disturbance import TOLERABLE
-from pageferry.bench.latency_plans import CHECKS
+from pageferry.bench.latency.plans import CHECKS
 from pageferry.cli import main
 from pageferry.results.schema import decode
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from helpers.bench_data import result
+from helpers.bench_data import page, result
 from helpers.compaction_data import busy, compaction
 from helpers.golden_files import check_golden
-from pageferry.bench import run_compaction
-from pageferry.bench.compaction import (
+from pageferry.bench.compaction.rows import Compaction, make_rows, warn_of_few
+from pageferry.bench.compaction.spec import (
+    SPEC,
     CompactionPlan,
-    make_rows,
     parse_states,
     parse_total,
 )
-from pageferry.bench.lines import Compaction, Line, parse_line
-from pageferry.bench.run_compaction import warn_of_few
+from pageferry.bench.job import Job
+from pageferry.bench.lines import Line, parse_line
 from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest
-from pageferry.report.compaction import render, render_published
 from pageferry.results.schema import Row
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -36,13 +36,13 @@ def plan(**changes: Any) -> CompactionPlan:  # noqa: ANN401
     base = CompactionPlan(
         engines=("stock", "off", "mtcopy", "dcbm"),
         states=("idle", "busy"),
-        threads=2,
-        channels=4,
+        channels=(4,),
         channel_mbps=0,
         total_bytes=0,
         count=0,
         rounds=5,
-        node=1,
+        from_node=1,
+        to_node=1,
     )
     return dataclasses.replace(base, **changes)
 
@@ -76,7 +76,7 @@ def test_channels_that_follow_what_stock_migrates() -> None:
     assert rows[False, "dcbm"].channel_mbps == 750
     assert rows[False, "stock"].channel_mbps is None
     drawn = msgspec.structs.replace(result(list(rows.values())), settings={})
-    assert "dcbm, 4 channels of 750 MB/s" in render(drawn)
+    assert "dcbm, 4 channels of 750 MB/s" in page(SPEC, drawn)
 
 
 def test_ticks_of_all_rounds_count_together() -> None:
@@ -86,7 +86,7 @@ def test_ticks_of_all_rounds_count_together() -> None:
         compaction("dcbm", 30, round=number, system_ns=system, idle_ns=idle)
         for number, (system, idle) in enumerate(ticks, start=1)
     ]
-    (row,) = make_rows(lines)
+    (row,) = make_rows(plan(), lines)
     assert row.system_share == pytest.approx(7 / 9)
     assert row.idle_share == pytest.approx(2 / 9)
 
@@ -127,15 +127,15 @@ def test_bad_totals(text: str) -> None:
 def test_a_line_of_an_unpatched_kernel_is_read() -> None:
     fields = msgspec.to_builtins(compaction("stock", 9))
     fields |= {"compact_stall": None, "engine_bytes": None}
-    line = parse_line(json.dumps({"type": fields.pop("type"), **fields}))
+    line = parse_line(json.dumps({"type": fields.pop("type"), **fields}), Compaction)
     assert isinstance(line, Compaction)
     assert line.compact_stall is None
-    (row,) = make_rows([line])
+    (row,) = make_rows(plan(), [line])
     assert row.engine_bytes is None
 
 
 def rows_by(lines: list[Line]) -> dict[tuple[bool, str], Row]:
-    return {(row.busy, row.engine): row for row in make_rows(lines)}
+    return {(row.busy, row.engine): row for row in make_rows(plan(), lines)}
 
 
 def test_wall_time_is_of_each_huge_page() -> None:
@@ -206,7 +206,7 @@ def test_the_warm_up_round_does_not_count() -> None:
         compaction("stock", 10**9, round=0),
         *(compaction("stock", 1000 * n, round=n) for n in (1, 2, 3)),
     ]
-    (row,) = make_rows(lines)
+    (row,) = make_rows(plan(), lines)
     assert row.rounds == 3
     assert row.wall_ns is not None
     assert row.wall_ns.max == 3000
@@ -237,7 +237,7 @@ def test_engines_have_their_share_and_stock_has_none() -> None:
 def test_what_says_nothing_is_a_failure(changes: dict[str, Any], named: str) -> None:
     sample = msgspec.structs.replace(compaction("stock", 9), **changes)
     with pytest.raises(PageferryError, match=named):
-        make_rows([sample])
+        make_rows(plan(), [sample])
 
 
 def test_what_was_measured_again_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -264,21 +264,16 @@ def test_table() -> None:
             busy("stock", 2 * 10**9, 10**9, **at),
             busy("dcbm", 19 * 10**8, 10**9, **copied, **at),
         ]
-    drawn = result(make_rows(lines))
+    drawn = result(make_rows(plan(), lines))
     settings = {"from_node": 0, "to_node": 0, "caller_cpu": 0}
-    text = render(msgspec.structs.replace(drawn, settings=settings))
-    text += "\n\n" + render_published()
+    drawn = msgspec.structs.replace(drawn, settings=settings, published=[{}])
+    text = page(SPEC, drawn)
     check_golden(GOLDEN / "bench-compaction.txt", text + "\n")
 
 
 def test_what_is_written_on_a_live_machine_is_said() -> None:
-    job = run_compaction.Job(
-        plan=plan(max_unmapped_us=4000, channel_percent=175),
-        topology=None,
-        kernel=BuildRequest(),
-        command=(),
-    )
-    said = "\n".join(run_compaction.dry_run(job))
+    live = plan(max_unmapped_us=4000, channel_percent=175)
+    said = "\n".join(Job(SPEC, live, Namespace(), None, BuildRequest()).dry_run())
     for written in ("engine_of/*", "max_unmapped_us", "chan*/bandwidth_mbps"):
         assert written in said
     # These get what dmasim was loaded with.

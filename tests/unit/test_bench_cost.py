@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import subprocess
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from helpers.bench_data import MIB, result
+from helpers.bench_data import MIB, page, result
 from helpers.golden_files import check_golden
-from pageferry.bench.cost import (
+from pageferry.bench.cost.boots import Job
+from pageferry.bench.cost.rows import (
     PATHS,
+    Cost,
     Sample,
     check_same,
     default_engines,
@@ -22,16 +26,22 @@ from pageferry.bench.cost import (
     regressions,
     samples_of,
 )
-from pageferry.bench.lines import Cost, Done
-from pageferry.bench.run_cost import Job, dry_run
-from pageferry.commands.bench_cost import parse_paths
+from pageferry.bench.cost.spec import SPEC, parse_paths
+from pageferry.bench.lines import Done
 from pageferry.errors import PageferryError
 from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.kernel.build import BuildRequest
-from pageferry.report.tables import render_cost
+from pageferry.results.schema import Row
 from pageferry.units import KIB
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+
+
+def shown(rows: list[Row]) -> str:
+    """Give what people read of them."""
+    found = result(rows)
+    machine = msgspec.structs.replace(found.machine, accel="tcg icount")
+    return page(SPEC, msgspec.structs.replace(found, machine=machine))
 
 
 def sample(
@@ -160,7 +170,7 @@ def test_sizes_in_between_have_a_first_move() -> None:
     assert off.instructions_per_folio == 35_000
     assert off.later_instructions_per_folio == 35_010
     assert off.copy_instructions == cpu.copy_instructions == 27_000
-    text = render_cost(result([stock, off, cpu]))
+    text = shown([stock, off, cpu])
     assert "besides the copy" in text
     assert "8,000" in text
     assert "partially mapped" in text
@@ -229,7 +239,7 @@ def test_kinds_of_pages_are_told_apart() -> None:
         ("runs", 4_000),
         ("random", 5_000),
     ]
-    assert "random" in render_cost(result(rows))
+    assert "random" in shown(rows)
     assert "--pages" not in init_arguments("off", (), 0)
     asked = init_arguments("unbatched", (), 0, pages=("runs", "ksm"))
     assert asked[-2:] == ["--pages", "runs,ksm"]
@@ -291,7 +301,7 @@ def job(*paths: str) -> Job:
         layouts=2,
         kernel=request,
         vanilla=replace(request, vanilla=True),
-        command=("pageferry",),
+        args=Namespace(words=[]),
         jobs=1,
         paths=paths,
     )
@@ -302,7 +312,7 @@ def test_other_paths_have_a_machine_of_their_own() -> None:
     assert job("mbind", "promotion").machines == {"tiered-cost": ("mbind", "promotion")}
     both = job(*PATHS)
     assert list(both.machines) == ["cost", "tiered-cost"]
-    steps = [step for step in dry_run(both) if step.startswith("boot ")]
+    steps = [step for step in both.dry_run() if step.startswith("boot ")]
     assert len(steps) == 2 * (3 + 1)
     assert "--paths" not in init_arguments("off", (), 0)
     assert init_arguments("off", (), 0, paths=("mbind", "hugetlb"))[-2:] == [
@@ -368,9 +378,7 @@ def test_a_boot_that_measured_nothing_is_refused() -> None:
 
 
 def test_table() -> None:
-    check_golden(
-        GOLDEN / "bench-cost.txt", render_cost(result(make_rows(samples()))) + "\n"
-    )
+    check_golden(GOLDEN / "bench-cost.txt", shown(make_rows(samples())) + "\n")
 
 
 def test_table_of_paths() -> None:
@@ -380,7 +388,7 @@ def test_table_of_paths() -> None:
         for engine, extra in (("stock", 0), ("unbatched", 30), ("off", -2_000))
     ]
     rows = make_rows([*samples(), *found])
-    check_golden(GOLDEN / "bench-cost-paths.txt", render_cost(result(rows)) + "\n")
+    check_golden(GOLDEN / "bench-cost-paths.txt", shown(rows) + "\n")
 
 
 def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:

@@ -8,53 +8,51 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from helpers.bench_data import MIB, measurement, result
+from helpers.bench_data import MIB, measurement, page, result
 from helpers.golden_files import check_golden
-from pageferry.bench.move_pages import (
-    HUGETLB,
-    Plan,
-    make_rows,
-    parse_hugetlb_sizes,
-    parse_total,
-)
+from pageferry.bench.hugetlb.spec import SPEC, parse_sizes
+from pageferry.bench.move_pages.spec import MovePlan, make_rows
+from pageferry.bench.options import parse_total
 from pageferry.errors import PageferryError
-from pageferry.report.tables import render_move_pages
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 GIB = 1024 * MIB
 
 
-def test_arguments() -> None:
-    plan = Plan(
+def plan() -> MovePlan:
+    return MovePlan(
         sizes=(2 * MIB, GIB),
         engines=("stock", "dcbm"),
         threads=(2,),
         total_bytes=GIB,
         rounds=5,
         channels=(1, 4),
-        bench="hugetlb",
+        hugetlb=True,
     )
-    assert plan.arguments()[:4] == [
+
+
+def test_arguments() -> None:
+    assert plan().arguments()[:4] == [
         "--hugetlb",
         "--from=0",
         "--to=1",
         "--sizes=2097152,1073741824",
     ]
-    assert plan.variants() == ["stock", "dcbm:channels=1", "dcbm:channels=4"]
+    assert plan().variants() == ["stock", "dcbm:channels=1", "dcbm:channels=4"]
     # Not to be had later.
-    assert plan.words() == ["hugepagesz=1024M", "hugepages=0:1,1:1"]
+    assert plan().words() == ["hugepagesz=1024M", "hugepages=0:1,1:1"]
 
 
 def test_sizes() -> None:
-    assert parse_hugetlb_sizes("2M,1G") == (2 * MIB, GIB)
+    assert parse_sizes("2M,1G") == (2 * MIB, GIB)
     # What other architectures have.
-    assert parse_hugetlb_sizes("64K,32M") == (65536, 32 * MIB)
+    assert parse_sizes("64K,32M") == (65536, 32 * MIB)
 
 
 @pytest.mark.parametrize("text", ["", "4K", "3M", "2G", "2M,", "2M,2M", "all"])
 def test_bad_sizes(text: str) -> None:
     with pytest.raises(PageferryError) as caught:
-        parse_hugetlb_sizes(text)
+        parse_sizes(text)
     assert caught.value.code == 2
 
 
@@ -85,7 +83,7 @@ def test_table() -> None:
     samples = [
         msgspec.structs.replace(sample, folio_bytes=2 * MIB) for sample in samples
     ]
-    rows = make_rows(samples, HUGETLB)
+    rows = make_rows(plan(), samples)
     assert {row.bench for row in rows} == {"hugetlb"}
-    text = render_move_pages(result(rows))
+    text = page(SPEC, result(rows))
     check_golden(GOLDEN / "bench-hugetlb.txt", text + "\n")

@@ -12,30 +12,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.bench_data import result
+from helpers.bench_data import page, result
 from helpers.golden_files import check_golden
 from helpers.latency_data import MIB, measured
-from pageferry.bench.latency import (
+from pageferry.bench.latency.cases import (
     Case,
     Plan,
     Sweep,
     check_cases,
     parse_limits,
-    parse_list,
     parse_streaming,
 )
-from pageferry.bench.latency_plans import (
+from pageferry.bench.latency.plans import (
     CAPS,
     WORKLOAD,
     fitting_total,
     published_caps,
     published_workload,
 )
-from pageferry.bench.latency_rows import KNEE_SHARE, knee, make_rows, moved_pages
-from pageferry.bench.lines import Latency
+from pageferry.bench.latency.rows import KNEE_SHARE, Latency, knee, make_rows
+from pageferry.bench.latency.spec import SPEC
+from pageferry.bench.latency.table import table
+from pageferry.bench.options import parse_list
 from pageferry.errors import PageferryError
-from pageferry.report import latency as report
 from pageferry.report import published
+from pageferry.report.tables import moved_pages
 from pageferry.results.schema import Check, Row, decode, encode
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -103,9 +104,9 @@ def test_the_plan_knows_its_modules() -> None:
     assert plan.measurements() == 3 * 4
     assert plan.arguments()[-1].endswith("mbps=10,share=false")
     # Real channels have a rate of their own.
-    assert not any("mbps" in word for word in plan.arguments(simulated=False))
+    assert not any("mbps" in word for word in plan.on_real_channels().arguments())
     assert Plan((STOCK,)).simulated() == {}
-    assert Plan((replace(DMA, channels=1, mbps=4),)).seconds(10**9) > 6 * 16
+    assert Plan((replace(DMA, channels=1, mbps=4),)).limit_s() > 300 + 6 * 16
 
 
 def test_lists() -> None:
@@ -215,7 +216,7 @@ def test_a_kernel_without_histograms_has_rates() -> None:
     assert row.waited_ns is None
     assert row.windows is None
     assert row.bytes_per_s is not None
-    assert "p99" not in report.table([row])
+    assert "p99" not in table([row])
 
 
 def test_a_size_that_the_kernel_lacks_is_left_out() -> None:
@@ -339,7 +340,7 @@ def test_table() -> None:
     held = Check(
         name="toucher: 2 MiB", ok=False, measured=1.5, wanted="<= 1 x", detail="lost"
     )
-    text = report.render(msgspec.structs.replace(result(some_rows()), checks=[held]))
+    text = page(SPEC, msgspec.structs.replace(result(some_rows()), checks=[held]))
     check_golden(GOLDEN / "bench-latency.txt", text + "\n")
 
 
@@ -349,14 +350,14 @@ def test_published_table() -> None:
     ours = msgspec.structs.replace(
         result(rows_of(cases, lines)), published=[published.load(CAPS).as_json()]
     )
-    check_golden(GOLDEN / "bench-latency-published.txt", report.render(ours) + "\n")
+    check_golden(GOLDEN / "bench-latency-published.txt", page(SPEC, ours) + "\n")
 
 
 def test_workload_table_finds_its_neighbours() -> None:
     cases = list(published_workload(2 * MIB))
     lines = [measured(case, n, 1, 5_000_000 + n) for n, case in enumerate(cases)]
     theirs = published.load(WORKLOAD).as_json()["rows"]
-    text = report.table(rows_of(cases, lines), theirs)
+    text = table(rows_of(cases, lines), theirs)
     assert "7.05" in text
     assert " 194" in text
 

@@ -11,11 +11,11 @@ from pageferry.bench.lines import (
     Done,
     Environment,
     Failure,
-    Measurement,
+    Line,
     complete,
     parse_line,
-    settings,
 )
+from pageferry.bench.move_pages.spec import Measurement
 from pageferry.errors import PageferryError
 
 MEASUREMENT = (
@@ -30,8 +30,12 @@ ENVIRONMENT = (
 )
 
 
+def read(text: str) -> Line | None:
+    return parse_line(text, Measurement)
+
+
 def test_measurement() -> None:
-    line = parse_line(MEASUREMENT + "\r\n")
+    line = read(MEASUREMENT + "\r\n")
     assert isinstance(line, Measurement)
     assert line.elapsed_ns == 7
     assert line.split_folios is None
@@ -45,7 +49,7 @@ def test_other_lines_are_passed_over() -> None:
 
 
 def test_line_after_half_a_line_of_somebody_else() -> None:
-    assert isinstance(parse_line("SeaBIOS \x1b[2J" + MEASUREMENT), Measurement)
+    assert isinstance(read("SeaBIOS \x1b[2J" + MEASUREMENT), Measurement)
 
 
 @given(st.text())
@@ -61,20 +65,21 @@ def test_noise_never_becomes_a_measurement(text: str) -> None:
         MEASUREMENT.replace('"elapsed_ns": 7', '"elapsed_ns": "7"'),
         MEASUREMENT.replace('"elapsed_ns": 7, ', ""),
         MEASUREMENT.replace("measurement", "surprise"),
+        MEASUREMENT.replace("measurement", "latency"),
+        ENVIRONMENT.replace('"all"', '["all"]'),
     ],
 )
 def test_damaged_lines_are_refused(text: str) -> None:
     with pytest.raises(PageferryError, match="unexpected"):
-        parse_line(text)
+        read(text)
 
 
 def test_settings_hold_what_was_found() -> None:
     line = parse_line(ENVIRONMENT)
     assert isinstance(line, Environment)
-    found = settings(line)
+    found = line.settings
     assert found["reasons_found"] == "all"
-    assert found["from_node"] == 0
-    assert "release" not in found
+    assert found.keys().isdisjoint({"type", "release", "cpus"})
 
 
 def test_an_error_line_ends_the_run_with_its_code() -> None:
@@ -85,7 +90,7 @@ def test_an_error_line_ends_the_run_with_its_code() -> None:
 
 
 def test_a_run_without_its_last_line_is_a_failure() -> None:
-    line = parse_line(MEASUREMENT)
+    line = read(MEASUREMENT)
     assert line is not None
     with pytest.raises(PageferryError, match="before it was done") as caught:
         complete([line])

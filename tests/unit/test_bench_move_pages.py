@@ -10,13 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from helpers.bench_data import MIB, measurement, result
+from helpers.bench_data import MIB, measurement, page, result
 from helpers.golden_files import check_golden
-from pageferry.bench.lines import Measurement
-from pageferry.bench.move_pages import (
-    Plan,
-    make_rows,
-    moved_pages,
+from pageferry.bench.move_pages.spec import SPEC, Measurement, MovePlan
+from pageferry.bench.move_pages.spec import make_rows as rows_of
+from pageferry.bench.options import (
     parse_channels,
     parse_engines,
     parse_sizes,
@@ -24,14 +22,14 @@ from pageferry.bench.move_pages import (
     parse_total,
 )
 from pageferry.errors import PageferryError
-from pageferry.report.tables import render_move_pages
+from pageferry.report.tables import moved_pages
 from pageferry.results.schema import Row
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def plan(**changes: Any) -> Plan:  # noqa: ANN401
-    base = Plan(
+def plan(**changes: Any) -> MovePlan:  # noqa: ANN401
+    base = MovePlan(
         sizes=(4096, 2 * MIB),
         engines=("stock", "cpu", "mtcopy"),
         threads=(2, 4),
@@ -39,6 +37,10 @@ def plan(**changes: Any) -> Plan:  # noqa: ANN401
         rounds=5,
     )
     return dataclasses.replace(base, **changes)
+
+
+def make_rows(samples: list[Measurement]) -> list[Row]:
+    return rows_of(plan(), samples)
 
 
 def by_engine(rows: list[Row]) -> dict[str, Row]:
@@ -126,9 +128,9 @@ def test_rows_tell_numbers_of_channels_apart() -> None:
     rows = {row.channels: row for row in make_rows(samples)}
     assert rows[1].ratio_to_stock == 0.25
     assert rows[8].ratio_to_stock == 2
-    table = render_move_pages(result(make_rows(samples)))
+    table = page(SPEC, result(make_rows(samples)))
     assert "channels" in table
-    assert "channels" not in render_move_pages(result(make_rows(samples[:1])))
+    assert "channels" not in page(SPEC, result(make_rows(samples[:1])))
 
 
 @pytest.mark.parametrize("text", ["0", "1M", "3M", "5000", "lots"])
@@ -250,5 +252,5 @@ def test_pages_are_counted_without_the_limit() -> None:
 
 
 def test_table() -> None:
-    text = render_move_pages(result(make_rows(table_samples())))
+    text = page(SPEC, result(make_rows(table_samples())))
     check_golden(GOLDEN / "bench-move-pages.txt", text + "\n")

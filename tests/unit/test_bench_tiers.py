@@ -5,41 +5,49 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from helpers.bench_data import result
+from helpers.bench_data import page, result
 from helpers.golden_files import check_golden
 from helpers.tier_data import MIB, call, demotion, promotion
-from pageferry.bench import run_tiers
-from pageferry.bench.lines import Demotion, Environment, Line, parse_line
-from pageferry.bench.tiers import (
+from pageferry.bench import spec
+from pageferry.bench.demotion.spec import (
     METHODS,
     SINGLE,
-    TierPlan,
-    make_rows,
-    moved_pages,
+    SPEC,
+    Demotion,
+    DemotionPlan,
     parse_call_bytes,
     parse_parts,
 )
+from pageferry.bench.job import Job
+from pageferry.bench.lines import Environment, Line, parse_line
+from pageferry.bench.promotion.spec import PromotionPlan
 from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest
-from pageferry.report.tiers import render, render_published
+from pageferry.report.tables import moved_pages
 from pageferry.results.schema import Row
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def plan(**changes: Any) -> TierPlan:  # noqa: ANN401
-    base = TierPlan(
-        bench="demotion",
+AnyPlan = DemotionPlan | PromotionPlan
+
+
+def plan(
+    kind: type[DemotionPlan] | type[PromotionPlan] = DemotionPlan,
+    **changes: Any,  # noqa: ANN401
+) -> AnyPlan:
+    base = kind(
         sizes=(4096, 2 * MIB),
         engines=("stock", "off", "mtcopy", "dcbm"),
-        threads=2,
-        channels=4,
+        channels=(4,),
         channel_mbps=0,
         total_bytes=64 * MIB,
         rounds=5,
@@ -47,6 +55,12 @@ def plan(**changes: Any) -> TierPlan:  # noqa: ANN401
         to_node=1,
     )
     return dataclasses.replace(base, **changes)
+
+
+def make_rows(bench: str, lines: Sequence[Line]) -> list[Row]:
+    made = spec.load(bench).make_rows
+    assert made is not None
+    return made(None, lines)
 
 
 def test_arguments() -> None:
@@ -61,7 +75,7 @@ def test_arguments() -> None:
         "--pressure=reclaim",
         "--call-bytes=4194304",
     ]
-    back = plan(bench="promotion", from_node=1, to_node=0, touch="read").arguments()
+    back = plan(PromotionPlan, from_node=1, to_node=0, touch="read").arguments()
     assert back[:2] == ["--from=1", "--to=0"]
     assert back[-1] == "--touch=read"
 
@@ -78,7 +92,7 @@ def test_measurements_are_counted() -> None:
     assert plan().measurements() == 4 * (3 + 2) * 6
     assert plan(parts=("calls",)).measurements() == 4 * 3 * 6
     assert plan(parts=("reclaim",)).measurements() == 4 * 2 * 6
-    assert plan(bench="promotion").measurements() == 4 * 2 * 6
+    assert plan(PromotionPlan).measurements() == 4 * 2 * 6
 
 
 @pytest.mark.parametrize("text", ["", "calls,", "sums", "calls,calls"])
@@ -98,7 +112,7 @@ def test_bad_call_totals(text: str) -> None:
 def test_a_line_of_a_kernel_without_psi_is_read() -> None:
     fields = msgspec.to_builtins(demotion("stock", 9))
     fields |= {"stall_some_us": None, "engine_bytes": None}
-    line = parse_line(json.dumps({"type": fields.pop("type"), **fields}))
+    line = parse_line(json.dumps({"type": fields.pop("type"), **fields}), Demotion)
     assert isinstance(line, Demotion)
     assert line.stall_some_us is None
     environment = parse_line(
@@ -106,8 +120,8 @@ def test_a_line_of_a_kernel_without_psi_is_read() -> None:
         ' "psi": false, "lru_gen_found": null, "memory_tiers": "4: 0; 56: 1"}'
     )
     assert isinstance(environment, Environment)
-    assert environment.psi is False
-    assert environment.memory_tiers == "4: 0; 56: 1"
+    assert environment.settings["psi"] is False
+    assert environment.settings["memory_tiers"] == "4: 0; 56: 1"
 
 
 def test_lists_are_held_against_single_pages_of_the_same_round() -> None:
@@ -187,7 +201,7 @@ def test_times_of_one_kind_are_compared() -> None:
     rows = make_rows("demotion", tried)
     assert by_engine(rows)["mtcopy"].ratio_to_stock == 1.5
     assert [row.futile_ns for row in rows] == [None, None]
-    assert "It was not traced" in render(result(rows))
+    assert "It was not traced" in page(SPEC, result(rows))
 
 
 def test_what_a_thread_lost() -> None:
@@ -226,7 +240,7 @@ def test_demotion_tables() -> None:
             lines.append(demotion(engine, moving + 5 * 10**6, **given, **at))
     rows = make_rows("demotion", lines)
     assert moved_pages(rows) == 3 * 2 * (3 * 1024 + 16384)
-    text = render(result(rows)) + "\n\n" + render_published()
+    text = page(SPEC, msgspec.structs.replace(result(rows), published=[{}]))
     check_golden(GOLDEN / "bench-demotion.txt", text + "\n")
 
 
@@ -241,19 +255,16 @@ def test_promotion_table() -> None:
             batches=31,
         ),
     ]
-    text = render(result(make_rows("promotion", lines)))
+    text = page(spec.load("promotion"), result(make_rows("promotion", lines)))
     check_golden(GOLDEN / "bench-promotion.txt", text + "\n")
 
 
 @pytest.mark.parametrize("bench", ["demotion", "promotion"])
 def test_what_is_written_on_a_live_machine_is_said(bench: str) -> None:
-    job = run_tiers.Job(
-        plan=plan(bench=bench, max_unmapped_us=0),
-        topology=None,
-        kernel=BuildRequest(),
-        command=(),
-    )
-    said = "\n".join(run_tiers.dry_run(job))
+    kind = DemotionPlan if bench == "demotion" else PromotionPlan
+    live = plan(kind, max_unmapped_us=0)
+    job = Job(spec.load(bench), live, Namespace(), None, BuildRequest())
+    said = "\n".join(job.dry_run())
     for written in ("engine_of/*", "max_unmapped_us", "compact_memory"):
         assert written in said
     assert ("tracefs" in said) == ("cgroup.subtree_control" in said)

@@ -45,7 +45,9 @@ def test_what_is_simulated_gets_a_cpu(
     class Kernel:
         release, image, modules = "6.12", tmp_path, tmp_path
 
-    def run(request: VmRequest, progress: object) -> tuple[list[Line], Outcome]:
+    def run(
+        request: VmRequest, kinds: object, progress: object
+    ) -> tuple[list[Line], Outcome]:
         seen.append(request)
         return [Environment(bench="latency", release="6.12", version="")], Outcome()
 
@@ -107,7 +109,9 @@ def test_what_an_emulator_broke_is_measured_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs(monkeypatch, BROKEN, BROKEN, WELL)
-    lines, outcome = target.run_vm_lines(VmRequest(("true",), image=Path("x")))
+    lines, outcome = target.run_vm_lines(
+        VmRequest(("true",), image=Path("x")), (), lambda line: None
+    )
     assert outcome is WELL
     assert sum(isinstance(line, Environment) for line in lines) == 1
     said = capsys.readouterr().err
@@ -129,4 +133,6 @@ def test_what_a_kernel_says_is_an_error(
 ) -> None:
     runs(monkeypatch, *outcomes)
     with pytest.raises(PageferryError, match="the kernel complained"):
-        target.run_vm_lines(VmRequest(("true",), image=Path("x")))
+        target.run_vm_lines(
+            VmRequest(("true",), image=Path("x")), (), lambda line: None
+        )

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from helpers.latency_data import MIB, SLOWED, row, touch, unmapped
-from pageferry.bench.latency import Case, Plan
-from pageferry.bench.latency_checks import (
+from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.latency.checks import (
     ALONE,
     judge,
     limit,
@@ -18,7 +18,7 @@ from pageferry.bench.latency_checks import (
     throughput,
     toucher,
 )
-from pageferry.bench.latency_plans import (
+from pageferry.bench.latency.plans import (
     CHECKS,
     Calibration,
     CheckPlan,

@@ -4,25 +4,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from pageferry.bench import (
-    build,
-    execute,
-    run_compaction,
-    run_move_pages,
-    run_tiers,
-)
+from helpers.compaction_data import compaction
+from helpers.tier_data import call, promotion
+from pageferry.bench import build, execute, job
 from pageferry.bench.layouts import noted, one_after_the_other
-from pageferry.bench.lines import Done, Environment, Line, Measurement, Timed
-from pageferry.bench.move_pages import make_rows
+from pageferry.bench.lines import Done, Environment, Line, Timed
+from pageferry.bench.move_pages.spec import Measurement, MovePlan, make_rows
 from pageferry.bench.target import Place
 from pageferry.cli import main
 from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import rounds
-from pageferry.results.schema import Kernel, Machine, decode
+from pageferry.results.schema import Kernel, Machine, Row, decode
 from pageferry.vm.run import VmRequest
 
 HERE = Environment(bench="move_pages", release="6.12", version="")
@@ -41,6 +36,11 @@ def measured(engine: str, number: int, elapsed_ns: int) -> Measurement:
         engine_bytes=0,
         verified=True,
     )
+
+
+def rows_of(lines: list[Line]) -> list[Row]:
+    plan = MovePlan(sizes=(2 << 20,), engines=("mtcopy",), total_bytes=0, rounds=2)
+    return make_rows(plan, lines)
 
 
 def boot(speed: int, rounds: int = 2) -> list[Line]:
@@ -64,7 +64,7 @@ def test_one_boot_stays_as_it_is() -> None:
 
 def test_ratios_are_of_rounds_of_the_same_boot() -> None:
     lines = one_after_the_other([boot(2), boot(4), boot(8)])
-    rows = make_rows([line for line in lines if isinstance(line, Measurement)])
+    rows = rows_of(lines)
     (row,) = (row for row in noted(rows, 3) if row.engine == "mtcopy")
     assert row.layouts == 3
     # Two of each boot: none is lost, as would be if all had the same numbers.
@@ -76,7 +76,7 @@ def test_ratios_are_of_rounds_of_the_same_boot() -> None:
 
 
 def test_one_layout_is_not_mentioned() -> None:
-    rows = make_rows([line for line in boot(2) if isinstance(line, Measurement)])
+    rows = rows_of(boot(2))
     assert [row.layouts for row in noted(rows, 1)] == [None, None]
 
 
@@ -91,7 +91,9 @@ def test_so_many_machines_are_booted(
 
     seen: list[VmRequest] = []
 
-    def run(request: VmRequest, progress: object) -> tuple[list[Line], Outcome]:
+    def run(
+        request: VmRequest, kinds: object, progress: object
+    ) -> tuple[list[Line], Outcome]:
         seen.append(request)
         return boot(len(seen)), Outcome()
 
@@ -113,29 +115,25 @@ def test_so_many_machines_are_booted(
 
 
 @pytest.mark.parametrize(
-    ("bench", "module"),
+    ("bench", "lines"),
     [
-        ("move-pages", run_move_pages),
-        ("hugetlb", run_move_pages),
-        ("demotion", run_tiers),
-        ("promotion", run_tiers),
-        ("compaction", run_compaction),
+        ("move-pages", boot(2)),
+        ("hugetlb", boot(2)),
+        ("demotion", [HERE, call("stock", "one page per call", 9)]),
+        ("promotion", [HERE, promotion("stock", 9)]),
+        ("compaction", [HERE, compaction("stock", 9)]),
     ],
 )
 def test_every_benchmark_hands_it_on(
-    bench: str, module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: str, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[int] = []
-    rows = make_rows([line for line in boot(2) if isinstance(line, Measurement)])
+    given: list[object] = []
 
     def fake(*args: object) -> tuple[list[Line], Kernel, Machine]:
-        layouts = args[5]
-        assert isinstance(layouts, int)
-        given.append(layouts)
-        return [HERE], Kernel(release="6.12", version=""), Place().describe(HERE)
+        given.append(args[5])
+        return lines, Kernel(release="6.12", version=""), Place().describe(HERE)
 
-    monkeypatch.setattr(module, "execute", fake)
-    monkeypatch.setattr(module, "make_rows", lambda *args: rows)
+    monkeypatch.setattr(job, "execute", fake)
     output = tmp_path / "result.json"
     words = ["bench", bench, "--vm", "--layouts", "3", "--json"]
     assert main([*words, "--output", str(output)]) == 0
@@ -144,6 +142,6 @@ def test_every_benchmark_hands_it_on(
 
 
 def test_the_table_says_how_many() -> None:
-    rows = make_rows([line for line in boot(2) if isinstance(line, Measurement)])
+    rows = rows_of(boot(2))
     assert rounds(rows[0]) == "2 rounds"
     assert rounds(noted(rows, 3)[0]) == "2 rounds, 3 memory layouts"

@@ -44,5 +44,5 @@ def test_numbers_are_numbers() -> None:
 
 
 def test_tables() -> None:
-    text = published.render_move_pages(published.move_pages_tables())
+    text = published.render_move_pages()
     check_golden(GOLDEN / "published-move-pages.txt", text + "\n")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.bench_data import measurement, result
 from helpers.golden_files import check_golden
-from pageferry.bench.move_pages import make_rows
+from pageferry.bench.move_pages.spec import MovePlan, make_rows
 from pageferry.errors import PageferryError
 from pageferry.results import store
 from pageferry.results.schema import (
@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def some_rows() -> list[Row]:
-    return make_rows([measurement("stock", 100), measurement("cpu", 50)])
+    plan = MovePlan(sizes=(65536,), engines=("cpu",), total_bytes=1 << 26, rounds=1)
+    return make_rows(plan, [measurement("stock", 100), measurement("cpu", 50)])
 
 
 def test_round_trip() -> None:

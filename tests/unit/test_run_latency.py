@@ -10,9 +10,9 @@ import pytest
 
 from helpers.bench_data import result as any_result
 from helpers.latency_data import measured
-from pageferry.bench import run_latency
+from pageferry.bench import job
 from pageferry.bench.execute import Program
-from pageferry.bench.latency import Case
+from pageferry.bench.latency.cases import Case
 from pageferry.bench.lines import Environment, Line
 from pageferry.cli import main
 from pageferry.kernel.build import BuildRequest
@@ -58,6 +58,7 @@ class FakeMachine:
         request: BuildRequest,
         limit_s: float,
         seen: object,
+        layouts: int,
     ) -> tuple[list[Line], Kernel, Machine]:
         assert where == "two-node"
         assert limit_s > 300
@@ -80,7 +81,7 @@ class FakeMachine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
     found = FakeMachine()
-    monkeypatch.setattr(run_latency, "execute", found)
+    monkeypatch.setattr(job, "execute", found)
     return found
 
 

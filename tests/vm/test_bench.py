@@ -16,7 +16,7 @@ import pytest
 
 from helpers import guests
 from pageferry.bench import build
-from pageferry.bench.cost import MOVE_PAGES, PATHS
+from pageferry.bench.cost.rows import MOVE_PAGES, PATHS
 from pageferry.bench.lines import Failure, parse_line
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel

@@ -9,7 +9,8 @@ import pytest
 
 from conftest import RunInVm
 from pageferry.bench import build
-from pageferry.bench.lines import Compaction, Failure, parse_line
+from pageferry.bench.compaction.rows import Compaction
+from pageferry.bench.lines import Failure, parse_line
 from pageferry.bench.target import module_path
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
@@ -88,7 +89,7 @@ def test_whole_blocks_are_taken_and_all_comes_back(
         "status 143",
         "same",
     ], done.stderr
-    seen = [parse_line(line) for line in lines]
+    seen = [parse_line(line, Compaction) for line in lines]
     assert any(isinstance(line, Failure) for line in seen)
     samples = [s for s in seen if isinstance(s, Compaction) and s.round > 0]
     by_cpu = [sample for sample in samples if sample.engine == "cpu"]

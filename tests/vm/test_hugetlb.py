@@ -10,7 +10,8 @@ import pytest
 
 from helpers import guests
 from pageferry.bench import build
-from pageferry.bench.lines import Failure, Measurement, parse_line
+from pageferry.bench.lines import Failure, parse_line
+from pageferry.bench.move_pages.spec import Measurement
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import decode
@@ -163,7 +164,8 @@ def test_every_engine_copies_all_of_a_gigantic_folio(gigantic: guests.Steps) -> 
     moves = [
         line
         for text in lines
-        if isinstance(line := parse_line(text), Measurement) and line.round > 0
+        if isinstance(line := parse_line(text, Measurement), Measurement)
+        and line.round > 0
     ]
     copied = {move.engine: move.engine_bytes for move in moves}
     # Without an idle CPU mtcopy declines.

@@ -11,7 +11,8 @@ import pytest
 from conftest import RunInVm
 from helpers import guests
 from pageferry.bench import build
-from pageferry.bench.lines import Failure, Latency, parse_line
+from pageferry.bench.latency.rows import Latency
+from pageferry.bench.lines import Failure, parse_line
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import Result, Row, decode
@@ -186,7 +187,7 @@ def test_a_vanilla_kernel_has_rates_alone(
     case = "--case=engine=stock,folio=2M,total=4M,touch=read"
     done = in_vm(kernel_vanilla, str(program), "--rounds=1", case)
     assert done.exit_code == 0, done.stderr
-    lines = [parse_line(text) for text in done.stdout.splitlines()]
+    lines = [parse_line(text, Latency) for text in done.stdout.splitlines()]
     found = [line for line in lines if isinstance(line, Latency)]
     assert len(found) == 2
     assert found[1].unmapped_hist is None

@@ -11,7 +11,9 @@ import pytest
 
 from conftest import RunInVm
 from pageferry.bench import build
-from pageferry.bench.lines import Demotion, Environment, Failure, parse_line
+from pageferry.bench.demotion.spec import Calls, Demotion
+from pageferry.bench.lines import Environment, Failure, parse_line
+from pageferry.bench.promotion.spec import Promotion
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import Result, decode
@@ -114,8 +116,8 @@ def test_several_huge_pages_are_demoted_at_once(
     """
     done = in_vm(kernel_vm, "bash", "-c", script, topology="tiered")
     assert done.exit_code == 0, done.stderr
-    seen = [parse_line(line) for line in done.stdout.splitlines()]
-    lrus = [s.lru_gen_found for s in seen if isinstance(s, Environment)]
+    seen = [parse_line(line, Demotion) for line in done.stdout.splitlines()]
+    lrus = [s.settings["lru_gen_found"] for s in seen if isinstance(s, Environment)]
     assert lrus == [*4 * ["0x0000"], *4 * [LRU_GEN_ON]]
     small = [
         (s.engine_bytes or 0) / s.folio_bytes / (s.batches or 1)
@@ -328,5 +330,9 @@ def test_settings_come_back_and_spoilt_bytes_are_found(
         "status 143",
         "same",
     ], done.stderr
-    failures = [f for line in lines if isinstance(f := parse_line(line), Failure)]
+    failures = [
+        f
+        for line in lines
+        if isinstance(f := parse_line(line, Calls, Demotion, Promotion), Failure)
+    ]
     assert [f"{2 * MIB - 1}" in failure.message for failure in failures] == [True]

@@ -12,7 +12,8 @@ import pytest
 
 from conftest import RunInVm
 from pageferry.bench import build
-from pageferry.bench.lines import Measurement, parse_line
+from pageferry.bench.lines import parse_line
+from pageferry.bench.move_pages.spec import Measurement
 from pageferry.cli import main
 from pageferry.kernel.arch import ARM64
 from pageferry.kernel.build import BuiltKernel
@@ -161,7 +162,7 @@ def test_every_engine_moves_and_is_verified(
         carry=[build.build(ARM64) / "move_pages"],
     )
     assert done.status == 0, done.stderr
-    lines = [parse_line(text) for text in done.stdout.splitlines()]
+    lines = [parse_line(text, Measurement) for text in done.stdout.splitlines()]
     seen = [line for line in lines if isinstance(line, Measurement)]
     counted: dict[tuple[str, int], int] = {}
     for line in seen:

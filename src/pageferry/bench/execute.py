@@ -13,12 +13,11 @@ from pageferry import output
 from pageferry.bench import build
 from pageferry.bench.disturbance import Disturbance
 from pageferry.bench.layouts import one_after_the_other
-from pageferry.bench.lines import Environment, Line, Skipped, Timed
+from pageferry.bench.lines import Environment, Line, Skipped, Timed, environment_of
 from pageferry.bench.target import (
     Place,
     describe_built,
     describe_live,
-    environment_of,
     module_path,
     run_lines,
     run_live,
@@ -46,6 +45,8 @@ class Program:
     simulated_apart: bool = False
     # For the command line of a virtual machine's kernel.
     words: Sequence[str] = ()
+    # What it prints besides the lines that every one prints.
+    lines: Sequence[type[Line]] = ()
 
 
 @contextlib.contextmanager
@@ -92,7 +93,9 @@ def _on_this_machine(
 ) -> tuple[list[Line], Kernel, Machine]:
     path = build.build() / program.name
     with Disturbance() as others:
-        lines = run_lines(run_live, [str(path), *program.arguments], seen)
+        lines = run_lines(
+            run_live, [str(path), *program.arguments], program.lines, seen
+        )
     environment = environment_of(lines)
     place = Place(other_load=_say(others))
     return lines, describe_live(environment), place.describe(environment)
@@ -136,7 +139,7 @@ def _in_vm(
         for nr in range(1, layouts + 1):
             of_all = f", {nr} of {layouts}" if layouts > 1 else ""
             output.talk(f"booting {kernel.release}, topology {where}{of_all}")
-            lines, outcome = run_vm_lines(vm, seen)
+            lines, outcome = run_vm_lines(vm, program.lines, seen)
             boots.append(lines)
     lines = one_after_the_other(boots)
     environment = environment_of(lines)

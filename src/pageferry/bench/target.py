@@ -20,6 +20,8 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 SYSFS = Path("/sys/kernel/mm/migrate_offload")
 NODES = Path("/sys/devices/system/node")
 
+# What a program prints besides the lines that every one prints.
+Kinds = Sequence[type[Line]]
 # Of one program in a virtual machine, where an emulator breaks it.
 _RUNS = 3
 
@@ -31,23 +33,39 @@ class Runner(Protocol):
         """Return the program's exit status."""
 
 
+class _Reader:
+    """Takes the lines of a program as they come."""
+
+    def __init__(self, kinds: Kinds, progress: Callable[[Line], None]) -> None:
+        self.lines: list[Line] = []
+        self._kinds = kinds
+        self._progress = progress
+        self._rest = b""
+
+    def text(self, text: str) -> None:
+        """Take a whole line."""
+        line = parse_line(text, *self._kinds)
+        if line is not None:
+            self.lines.append(line)
+            self._progress(line)
+
+    def data(self, data: bytes) -> None:
+        """Take bytes, of lines that may not be whole yet."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        for raw in whole:
+            self.text(raw.decode(errors="replace"))
+
+
 def run_lines(
     runner: Runner,
     argv: Sequence[str],
-    progress: Callable[[Line], None] | None = None,
+    kinds: Kinds,
+    progress: Callable[[Line], None],
 ) -> list[Line]:
     """Run a benchmark program to its end and read what it printed."""
-    lines: list[Line] = []
-
-    def seen(text: str) -> None:
-        line = parse_line(text)
-        if line is None:
-            return
-        lines.append(line)
-        if progress is not None:
-            progress(line)
-
-    code = runner(argv, seen)
+    reader = _Reader(kinds, progress)
+    lines = reader.lines
+    code = runner(argv, reader.text)
     if code and not any(isinstance(line, Failure) for line in lines):
         raise PageferryError(
             "the benchmark program failed",
@@ -160,16 +178,6 @@ class Place:
         )
 
 
-def environment_of(lines: Sequence[Line]) -> Environment:
-    """Pick out the line that describes the machine."""
-    for line in lines:
-        if isinstance(line, Environment):
-            return line
-    raise PageferryError(
-        "the benchmark program did not say where it runs", code=ExitCode.NOT_STARTED
-    )
-
-
 def module_path(kernel: BuiltKernel, name: str) -> Path:
     """Find a module of a kernel that we built."""
     found = sorted(kernel.modules.rglob(f"{name}.ko"))
@@ -185,7 +193,7 @@ def module_path(kernel: BuiltKernel, name: str) -> Path:
 
 
 def run_vm_lines(
-    request: VmRequest, progress: Callable[[Line], None] | None = None
+    request: VmRequest, kinds: Kinds, progress: Callable[[Line], None]
 ) -> tuple[list[Line], VmOutcome]:
     """Run a benchmark program in a virtual machine and read what it printed.
 
@@ -193,31 +201,13 @@ def run_vm_lines(
     nothing behind there.
     """
     for left in reversed(range(_RUNS)):
-        lines, outcome = _run_once(request, progress)
+        reader = _Reader(kinds, progress)
+        outcome = run_vm(replace(request, on_stdout=reader.data))
         if not (outcome.broken_by_qemu and left):
             break
         output.talk(f"QEMU broke the guest: measuring again (see {outcome.serial_log})")
-    _check(request, lines, outcome)
-    return complete(lines), outcome
-
-
-def _run_once(
-    request: VmRequest, progress: Callable[[Line], None] | None
-) -> tuple[list[Line], VmOutcome]:
-    lines: list[Line] = []
-    rest = b""
-
-    def seen(data: bytes) -> None:
-        nonlocal rest
-        *whole, rest = (rest + data).split(b"\n")
-        for raw in whole:
-            line = parse_line(raw.decode(errors="replace"))
-            if line is not None:
-                lines.append(line)
-                if progress is not None:
-                    progress(line)
-
-    return lines, run_vm(replace(request, on_stdout=seen))
+    _check(request, reader.lines, outcome)
+    return complete(reader.lines), outcome
 
 
 def _check(request: VmRequest, lines: Sequence[Line], outcome: VmOutcome) -> None:

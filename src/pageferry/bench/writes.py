@@ -11,6 +11,8 @@ ENGINES = (
     "write /sys/module/mtcopy/parameters/max_threads",
     "write /sys/module/dcbm/{nr_dma_chan,offloading}",
 )
+DMA_TIMEOUT = "write /sys/module/dcbm/parameters/timeout_ms"
+POOLS = "write /sys/devices/system/node/node*/hugepages/hugepages-*kB/nr_hugepages"
 FOLIO_SIZES = "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled"
 OTHER_MIGRATION = "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag"
 # Where huge pages are wanted and there are none: nothing to put back.

@@ -7,8 +7,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pageferry import output
-from pageferry.bench import move_pages
-from pageferry.commands import bench_move_pages
+from pageferry.bench import options
+from pageferry.bench.move_pages.spec import SPEC
+from pageferry.commands import bench
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
@@ -28,37 +29,17 @@ def add_parser(sub: Subparsers) -> None:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    bench_move_pages.add_output_arguments(parser)
-    parser.set_defaults(
-        run=run,
-        vm=True,
-        live=False,
-        topology="two-node",
-        sizes=move_pages.DEFAULT_SIZES,
-        engines=",".join(move_pages.DEFAULT_ENGINES),
-        threads="2",
-        channels="1",
-        channel_mbps=str(move_pages.DEFAULT_CHANNEL_MBPS),
-        total="64M",
-        rounds="9",
-        from_node="0",
-        to_node="1",
-        busy="no",
-        no_limit=False,
-        max_unmapped_us=None,
-        timeout=None,
-        base="6.12",
-        vanilla=False,
-        config=[],
-        source=None,
-        arch=None,
-    )
+    bench.add_options(parser, (options.PUBLISHED, *options.ENDING))
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the benchmark with its defaults."""
+    """Run the benchmark with its defaults, or nearly so."""
     output.talk(
         "demo: a kernel from the distribution's source, a virtual machine with "
         "two nodes, every copy engine"
     )
-    return bench_move_pages.run(args)
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser, SPEC)
+    chosen = parser.parse_args(["--vm", "--total", "64M", "--rounds", "9"])
+    return bench.run(SPEC, argparse.Namespace(**{**vars(chosen), **vars(args)}))

@@ -12,6 +12,9 @@ from typing import Any
 from pageferry import output
 from pageferry.errors import PageferryError
 
+# What stands beside `bench move-pages`.
+MOVE_PAGES = ("move_pages_rfc_v5", "multithreaded_copy_2025")
+
 
 @dataclass(frozen=True)
 class Published:
@@ -97,15 +100,10 @@ def _threads_table(table: Published) -> str:
     return output.table(["machine", "folio", "folios", *threads], lines)
 
 
-def move_pages_tables() -> list[Published]:
-    """Load what stands beside `bench move-pages`."""
-    return [load("move_pages_rfc_v5"), load("multithreaded_copy_2025")]
-
-
-def render_move_pages(tables: list[Published]) -> str:
-    """Write the published tables as text, in GB/s."""
+def render_move_pages() -> str:
+    """Write what stands beside `bench move-pages`, in GB/s."""
     parts = ["Published by others, on their machines; GB/s does not compare with ours:"]
-    for table in tables:
+    for table in map(load, MOVE_PAGES):
         body = (
             _threads_table(table)
             if "threads" in table.rows[0]

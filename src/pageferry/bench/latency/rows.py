@@ -8,11 +8,19 @@ from statistics import median
 
 import msgspec
 
-from pageferry.bench.latency import BENCH, Case, Plan
-from pageferry.bench.lines import Latency, Promotion
-from pageferry.bench.move_pages import BASE_BYTES
+from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.lines import Line, Moved
+from pageferry.bench.rows import (
+    by_round,
+    counted,
+    make_row,
+    rate,
+    sort_by,
+    total,
+    touch_of,
+)
 from pageferry.errors import PageferryError
-from pageferry.results.schema import Row, Slowed, Touch, Unmapped, Waited
+from pageferry.results.schema import Row, Slowed, Unmapped, Waited
 from pageferry.results.stats import round_ratios, spread
 from pageferry.sysfs import histogram
 from pageferry.units import format_size
@@ -21,69 +29,82 @@ from pageferry.units import format_size
 KNEE_SHARE = 0.9
 
 
-def make_rows(plan: Plan, lines: Sequence[Latency]) -> list[Row]:
+class Latency(Moved, tag="latency", kw_only=True):
+    """One call of move_pages(2), and how long folios were out of reach."""
+
+    case: int
+    # Without an engine there are none.
+    batch_cap_pages: int | None = None
+    max_windows: int | None = None
+    streaming: bool | None = None
+    max_unmapped_us: int | None = None
+    default_limit: bool | None = None
+    channel_mbps: int | None = None
+    cpu_share: bool | None = None
+    first_ns: int | None = None
+    # Not on a kernel without histograms.
+    windows: int | None = None
+    over_limit_folios: int | None = None
+    unmapped_folios: int | None = None
+    unmapped_sum_ns: int | None = None
+    unmapped_max_ns: int | None = None
+    unmapped_hist: list[int] | None = None
+    waited_threads: int | None = None
+    waited_sum_ns: int | None = None
+    waited_max_ns: int | None = None
+    waited_hist: list[int] | None = None
+    # Only where channels were slowed down.
+    slow_percent: int | None = None
+    slow_factor: int | None = None
+    slow_seen: bool = False
+    slow_at_folios: int = 0
+    slow_skipped_windows: int = 0
+
+
+def make_rows(plan: Plan, lines: Sequence[Line]) -> list[Row]:
     """Turn measurements into rows, in the order of the cases.
 
-    The warm-up round does not count. A case whose folio size the kernel does
-    not have is left out.
+    A case whose folio size the kernel does not have is left out.
     """
+    samples = sort_by(counted(lines, Latency), lambda sample: (sample.case,))
+    rates = {key: by_round(mine, rate) for key, mine in samples.items()}
     rows = []
     for index, case in enumerate(plan.cases):
-        mine = [line for line in lines if line.case == index and line.round > 0]
+        mine = samples.get((index,))
         if mine:
-            base = _baseline(plan, case, lines)
-            rows.append(_row(case, mine, base))
+            base = rates.get((_baseline(plan, case),), {})
+            rows.append(_row(case, mine, rates[index,], base))
     return mark_knees(rows)
 
 
-def _rates(samples: Sequence[Latency]) -> dict[int, float]:
-    for sample in samples:
-        if not sample.verified:
-            raise PageferryError("a measurement was not verified", value=sample.engine)
-        if sample.elapsed_ns <= 0:
-            raise PageferryError(
-                "the clock stood still during a move",
-                value=f"{sample.engine}, {format_size(sample.folio_bytes)}",
-            )
-    return {s.round: s.moved_bytes * 1e9 / s.elapsed_ns for s in samples}
-
-
-def _baseline(plan: Plan, case: Case, lines: Sequence[Latency]) -> dict[int, float]:
-    """Find stock's rates with the same memory and the same toucher."""
+def _baseline(plan: Plan, case: Case) -> int | None:
+    """Find stock with the same memory and the same toucher."""
+    wanted = (case.folio_bytes, case.total_bytes, case.touch)
     for index, other in enumerate(plan.cases):
         same = (other.folio_bytes, other.total_bytes, other.touch)
-        if other.engine == "stock" and same == (
-            case.folio_bytes,
-            case.total_bytes,
-            case.touch,
-        ):
-            return _rates([s for s in lines if s.case == index and s.round > 0])
-    return {}
+        if other.engine == "stock" and same == wanted:
+            return index
+    return None
 
 
-def _row(case: Case, mine: Sequence[Latency], base: dict[int, float]) -> Row:
+def _row(
+    case: Case,
+    mine: Sequence[Latency],
+    rates: dict[int, float],
+    base: dict[int, float],
+) -> Row:
     first = mine[0]
-    series = _rates(mine)
-    ratio = round_ratios(series, base)
     unmapped = [found for s in mine if (found := unmapped_of(s)) is not None]
     complete = len(unmapped) == len(mine)
     over = [s.over_limit_folios for s in mine if s.over_limit_folios is not None]
     # Linux itself counts none.
     windows = [s.windows or 0 for s in mine if s.max_windows and s.windows is not None]
-    return Row(
-        bench=BENCH,
-        engine=first.engine,
-        channels=first.channels,
-        threads=first.threads,
+    return make_row(
+        *("latency", mine, rates, round_ratios(rates, base)),
         folio_bytes=first.folio_bytes,
         moved_bytes=first.moved_bytes,
-        rounds=len(mine),
-        verified=True,
-        split_folios=_total([s.split_folios for s in mine]),
-        engine_bytes=_total([s.engine_bytes for s in mine]),
-        bytes_per_s=spread(list(series.values())),
-        ratio_to_stock=None if ratio is None else ratio.median,
-        ratio_to_stock_spread=ratio,
+        split_folios=total([s.split_folios for s in mine]),
+        engine_bytes=total([s.engine_bytes for s in mine]),
         unmapped_ns=_each(unmapped, median) if complete else None,
         unmapped_ns_min=_each(unmapped, min) if complete else None,
         unmapped_ns_max=_each(unmapped, max) if complete else None,
@@ -101,11 +122,6 @@ def _row(case: Case, mine: Sequence[Latency], base: dict[int, float]) -> Row:
         cpu_share=first.cpu_share,
         role=case.role,
     )
-
-
-def _total(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
 
 
 def unmapped_of(sample: Latency) -> Unmapped | None:
@@ -161,27 +177,6 @@ def _waited(mine: Sequence[Latency]) -> Waited | None:
     )
 
 
-def touch_of(mine: Sequence[Latency | Promotion]) -> Touch | None:
-    touched = [s for s in mine if s.touch is not None]
-    if not touched:
-        return None
-    hists = [histogram.from_pairs(s.touch_hist or [], s.touch_slowest_ns) for s in mine]
-    p99 = [value for h in hists if (value := h.percentile(99)) is not None]
-    return Touch(
-        mode="write" if touched[0].touch == "write" else "read",
-        touches=spread([s.touches for s in touched]),
-        quiet_ns=round(median(s.touch_quiet_ns for s in touched)),
-        threshold_ns=max(s.touch_threshold_ns for s in touched),
-        p99_ns=round(median(p99)) if p99 else 0,
-        slowest_ns=max(s.touch_slowest_ns for s in touched),
-        slow=sum(s.touch_slow for s in touched),
-        slept=sum(s.touch_slept for s in touched),
-        lost_ns=spread([s.touch_lost_ns for s in touched]),
-        lost_ns_all=sum(s.touch_lost_ns for s in touched),
-        slept_ns_all=sum(s.touch_slept_ns for s in touched),
-    )
-
-
 def _slowed(case: Case, mine: Sequence[Latency]) -> Slowed | None:
     if case.slow is None:
         return None
@@ -230,8 +225,3 @@ def _sweep_of(row: Row) -> object:
         *(row.max_windows, row.streaming, limit, row.channel_mbps),
         *(row.touch is None, row.slowed is None),
     )
-
-
-def moved_pages(rows: Sequence[Row]) -> int:
-    """Count the pages of 4 KiB that were moved and verified."""
-    return sum(row.moved_bytes // BASE_BYTES * row.rounds for row in rows)

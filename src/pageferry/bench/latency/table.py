@@ -6,28 +6,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pageferry import output
-from pageferry.bench.latency_rows import KNEE_SHARE, moved_pages
-from pageferry.bench.move_pages import BASE_BYTES
-from pageferry.report.tables import EMULATED, machine_line
+from pageferry.bench.latency.rows import KNEE_SHARE
+from pageferry.report import tables
+from pageferry.report.tables import (
+    ENGINE,
+    FOLIO,
+    Column,
+    machine_line,
+    nodes,
+    rate_columns,
+    touched,
+    verified_line,
+)
 from pageferry.results.schema import Check, Result, Row
-from pageferry.units import format_size
-
-Column = tuple[str, Callable[[Row], str]]
+from pageferry.units import BASE_BYTES, format_size
 
 
 def _us(value_ns: float | None) -> str:
     if value_ns is None:
         return "-"
     return f"{value_ns / 1e3:.0f}" if value_ns >= 10_000 else f"{value_ns / 1e3:.1f}"
-
-
-def _engine(row: Row) -> str:
-    if row.engine == "dcbm":
-        return f"dcbm, {row.channels} {'channels' if row.channels > 1 else 'channel'}"
-    if row.engine == "mtcopy":
-        return f"mtcopy, {row.threads or 'auto'} threads"
-    return row.engine
 
 
 def _limit(row: Row) -> str:
@@ -40,16 +38,6 @@ def _windows(row: Row) -> str:
     if row.max_windows is None:
         return "-"
     return f"{row.max_windows}" if row.streaming else f"{row.max_windows}, whole"
-
-
-def _rate(row: Row) -> str:
-    return "-" if row.bytes_per_s is None else f"{row.bytes_per_s.median / 1e9:.3f}"
-
-
-def _range(row: Row) -> str:
-    if row.bytes_per_s is None:
-        return "-"
-    return f"{row.bytes_per_s.min / 1e9:.3f}..{row.bytes_per_s.max / 1e9:.3f}"
 
 
 def _unmapped(name: str) -> Callable[[Row], str]:
@@ -76,27 +64,27 @@ def _note(row: Row) -> str:
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
-    columns: list[Column] = [("folio", lambda row: format_size(row.folio_bytes))]
+    columns: list[Column] = [FOLIO]
     if len({row.moved_bytes for row in rows}) > 1:
         columns.append(("moved", lambda row: format_size(row.moved_bytes)))
-    columns.append(("engine", _engine))
+    columns.append(ENGINE)
     if any(row.batch_cap_pages is not None for row in rows):
         columns += [
             ("cap", lambda row: str(row.batch_cap_pages or "-")),
             ("windows", _windows),
             ("limit", _limit),
         ]
-    columns += [("GB/s", _rate), ("spread", _range)]
+    columns += rate_columns("GB/s", 1e9, 3)
     if any(row.unmapped_ns is not None for row in rows):
         columns += [
             (name, _unmapped(name)) for name in ("first", "mean", "p99", "last")
         ]
     if any(row.touch is not None for row in rows):
         columns += [
-            ("touches", lambda r: str(r.touch.touches.median) if r.touch else "-"),
-            ("slowest", lambda r: _us(r.touch.slowest_ns) if r.touch else "-"),
-            ("lost", lambda r: _us(r.touch.lost_ns.median) if r.touch else "-"),
-            ("waited", lambda r: str(r.touch.slept) if r.touch else "-"),
+            touched("touches", lambda touch: str(touch.touches.median)),
+            touched("slowest", lambda touch: _us(touch.slowest_ns)),
+            touched("lost", lambda touch: _us(touch.lost_ns.median)),
+            touched("waited", lambda touch: str(touch.slept)),
         ]
     return columns
 
@@ -115,12 +103,9 @@ def table(rows: Sequence[Row], theirs: Sequence[Mapping[str, Any]] = ()) -> str:
             ("theirs: GB/s", lambda row: their("gb_per_s", row)),
             ("theirs: first", lambda row: their("first_folio_us", row)),
         ]
-    columns.append(("", _note))
-    header = [name for name, _ in columns]
-    cells = [[show(row) for _, show in columns] for row in rows]
-    if not any(line[-1] for line in cells):
-        header, cells = header[:-1], [line[:-1] for line in cells]
-    return output.table(header, cells)
+    if any(map(_note, rows)):
+        columns.append(("", _note))
+    return tables.table(rows, columns)
 
 
 def _published_key(row: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -166,34 +151,20 @@ def _explained(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def render(result: Result) -> str:
+def show(result: Result) -> list[str]:
     """Write a whole result."""
-    first = result.rows[0]
+    first, theirs = result.rows[0], result.published or []
+    alike = len({row.moved_bytes for row in result.rows}) == 1
+    moved = f", {format_size(first.moved_bytes)} per call" if alike else ""
     parts = [
-        machine_line(result),
-        f"move_pages(2) from node {result.settings.get('from_node')} to node "
-        f"{result.settings.get('to_node')}, {format_size(first.moved_bytes)} per call, "
+        f"{machine_line(result)}\nmove_pages(2) {nodes(result)}{moved}, "
         f"median of {first.rounds} rounds"
-        if len({row.moved_bytes for row in result.rows}) == 1
-        else f"move_pages(2) from node {result.settings.get('from_node')} to node "
-        f"{result.settings.get('to_node')}, median of {first.rounds} rounds",
-        "",
     ]
-    theirs = result.published or []
     if theirs:
-        parts += [
-            f"theirs: published by others, on their machine: {theirs[0]['provenance']}",
-            "",
-        ]
+        where = theirs[0]["provenance"]
+        parts.append(f"theirs: published by others, on their machine: {where}")
     parts.append(table(result.rows, theirs[0]["rows"] if theirs else ()))
-    parts += ["", *_explained(result.rows)]
+    parts.append("\n".join(_explained(result.rows)))
     if result.checks is not None:
-        parts += ["", checks(result.checks)]
-    parts += [
-        "",
-        f"{moved_pages(result.rows):,} pages moved, every page on its node, "
-        "every byte verified",
-    ]
-    if result.machine.accel == "tcg":
-        parts += ["", EMULATED]
-    return "\n".join(parts)
+        parts.append(checks(result.checks))
+    return [*parts, verified_line(result.rows)]

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pageferry.bench.latency import MAX_CAP_PAGES, STOCK_CAP_PAGES, Case
-from pageferry.bench.latency_checks import ALONE, too_slow
-from pageferry.bench.move_pages import BASE_BYTES, PMD_BYTES
+from pageferry.bench.latency.cases import MAX_CAP_PAGES, STOCK_CAP_PAGES, Case
+from pageferry.bench.latency.checks import ALONE, find, too_slow
 from pageferry.errors import PageferryError
 from pageferry.report import published
 from pageferry.results.schema import Row
-from pageferry.units import GIB, MIB
+from pageferry.units import BASE_BYTES, GIB, MIB, PMD_BYTES
 
 CAPS = "first_folio_latency_batch_cap"
 WORKLOAD = "first_folio_latency_vanilla"
@@ -281,17 +280,10 @@ def _as(case: Case, role: str) -> Case:
     return replace(case, role=role)
 
 
-def _of(rows: Sequence[Row], role: str) -> Row:
-    for row in rows:
-        if row.role == role:
-            return row
-    raise PageferryError("a measurement is missing", value=role)
-
-
 def rates_of(plan: CheckPlan, rows: Sequence[Row]) -> Rates:
     """Choose the channels' rates for 2M and for 4K."""
-    stock = _of(rows, "calibrate/stock").bytes_per_s
-    books = _of(rows, "calibrate/bookkeeping").bytes_per_s
+    stock = find(rows, "calibrate/stock").bytes_per_s
+    books = find(rows, "calibrate/bookkeeping").bytes_per_s
     assert stock is not None
     assert books is not None
     # All channels together: an eighth of what a CPU copies, as it is a CPU that
@@ -305,7 +297,7 @@ def calibration_of(rates: Rates, rows: Sequence[Row]) -> Calibration:
     """Take what one folio of each size takes."""
     found = []
     for role in ("calibrate/one-2M", "calibrate/one-4K"):
-        unmapped = _of(rows, role).unmapped_ns
+        unmapped = find(rows, role).unmapped_ns
         if unmapped is None:
             raise PageferryError(
                 "this kernel does not say how long folios are out of reach",

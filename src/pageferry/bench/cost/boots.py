@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import tempfile
@@ -12,15 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen
 
-from pageferry import __version__, output, paths, proc
-from pageferry.bench import build, cost
-from pageferry.bench.lines import Line, complete, parse_line, settings
-from pageferry.bench.target import (
-    Place,
-    describe_built,
-    environment_of,
-    module_path,
-)
+from pageferry import output, paths, proc
+from pageferry.bench import build
+from pageferry.bench.cost import rows as cost
+from pageferry.bench.job import make_result
+from pageferry.bench.lines import Line, complete, environment_of, parse_line
+from pageferry.bench.plan import MODULES
+from pageferry.bench.target import Place, describe_built, module_path
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.kernel.build import (
@@ -52,7 +51,7 @@ class Job:
     layouts: int
     kernel: BuildRequest
     vanilla: BuildRequest
-    command: tuple[str, ...]
+    args: argparse.Namespace
     jobs: int
     sizes: tuple[int, ...] = cost.DEFAULT_SIZES
     pages: tuple[str, ...] = cost.DEFAULT_PAGES
@@ -70,6 +69,52 @@ class Job:
     def request_for(self, engine: str) -> BuildRequest:
         """Choose the kernel: only the baseline is vanilla."""
         return self.vanilla if engine == "stock" else self.kernel
+
+    def dry_run(self) -> list[str]:
+        """Say what a run would do."""
+        steps = ["build the programs in bench/"]
+        for request in dict.fromkeys(map(self.request_for, self.engines)):
+            steps += describe(plan_build(request))
+        for machine in self.machines:
+            for engine in self.engines:
+                steps.append(
+                    f"boot topology {machine} {self.layouts} times with engine {engine}"
+                )
+            steps.append(f"boot {self.engines[0]} once more and compare every digit")
+        steps.append(f"keep the result in {store.results_dir()}")
+        return steps
+
+    def run(self) -> Result:
+        """Count, and give the result with every row verified."""
+        begin = time.monotonic_ns()
+        program = build.build(self.kernel.arch) / "cost"
+        kernels = {
+            request: build_kernel(request)
+            for request in dict.fromkeys(map(self.request_for, self.engines))
+        }
+        boots = _boots(self, kernels)
+        seen = _run_boots(boots, program, self.jobs)
+        samples = {
+            boot: cost.samples_of(boot.engine, boot.layout, lines)
+            for boot, lines in seen.items()
+        }
+        for boot in boots:
+            if boot.again:
+                cost.check_same(samples[replace(boot, again=False)], samples[boot])
+        main = next((b for b in boots if b.engine != "stock"), boots[0])
+        environment = environment_of(seen[main])
+        stock = next((b for b in boots if b.engine == "stock"), None)
+        counted = [boot for boot in boots if not boot.again]
+        place = Place(accel="tcg icount", topology=", ".join(self.machines))
+        return make_result(
+            *(begin, self.args),
+            cost.make_rows([s for boot in counted for s in samples[boot]]),
+            *(seen[main], describe_built(main.kernel, environment)),
+            place.describe(environment),
+            stock_kernel=None
+            if stock is None
+            else describe_built(stock.kernel, environment_of(seen[stock])),
+        )
 
 
 @dataclass(frozen=True)
@@ -93,58 +138,6 @@ class Boot:
         return f"{self.topology}-{self.engine}-{self.layout}{again}"
 
 
-def dry_run(job: Job) -> list[str]:
-    """Say what a run would do."""
-    steps = ["build the programs in bench/"]
-    for request in dict.fromkeys(job.request_for(engine) for engine in job.engines):
-        steps += describe(plan_build(request))
-    for machine in job.machines:
-        for engine in job.engines:
-            steps.append(
-                f"boot topology {machine} {job.layouts} times with engine {engine}"
-            )
-        steps.append(f"boot {job.engines[0]} once more and compare every digit")
-    steps.append(f"keep the result in {store.results_dir()}")
-    return steps
-
-
-def run(job: Job) -> Result:
-    """Count, and give the result with every row verified."""
-    begin = time.monotonic_ns()
-    program = build.build(job.kernel.arch) / "cost"
-    kernels = {
-        request: build_kernel(request)
-        for request in dict.fromkeys(job.request_for(e) for e in job.engines)
-    }
-    boots = _boots(job, kernels)
-    seen = _run_boots(boots, program, job.jobs)
-    samples = {
-        boot: cost.samples_of(boot.engine, boot.layout, lines)
-        for boot, lines in seen.items()
-    }
-    for boot in boots:
-        if boot.again:
-            cost.check_same(samples[replace(boot, again=False)], samples[boot])
-    main = next((b for b in boots if b.engine != "stock"), boots[0])
-    environment = environment_of(seen[main])
-    stock = next((b for b in boots if b.engine == "stock"), None)
-    counted = [boot for boot in boots if not boot.again]
-    place = Place(accel="tcg icount", topology=", ".join(job.machines))
-    return Result(
-        command=list(job.command),
-        kernel=describe_built(main.kernel, environment),
-        stock_kernel=None
-        if stock is None
-        else describe_built(stock.kernel, environment_of(seen[stock])),
-        machine=place.describe(environment),
-        rows=cost.make_rows([s for boot in counted for s in samples[boot]]),
-        settings=settings(environment),
-        created=store.now(),
-        pageferry_version=__version__,
-        elapsed_ns=time.monotonic_ns() - begin,
-    )
-
-
 def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
     """List all boots; the last one of each machine repeats its first."""
     boots: list[Boot] = []
@@ -152,7 +145,7 @@ def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
         first = len(boots)
         for engine in job.engines:
             kernel = kernels[job.request_for(engine)]
-            module = cost.MODULES.get(engine)
+            module = MODULES.get(engine)
             modules = () if module is None else (module_path(kernel, module),)
             boots += [
                 Boot(engine, n, kernel, modules, machine, job.sizes, job.pages, counted)
@@ -256,7 +249,9 @@ def _read(boot: Boot, console: Path, *, timed_out: bool) -> list[Line]:
             detail=tail,
             code=ExitCode.TIMEOUT,
         )
-    lines = [line for word in words if (line := parse_line(word)) is not None]
+    lines = [
+        line for word in words if (line := parse_line(word, cost.Cost)) is not None
+    ]
     try:
         return complete(lines)
     except PageferryError as error:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pageferry.bench.move_pages import BASE_BYTES, PMD_BYTES
 from pageferry.errors import PageferryError
 from pageferry.results.schema import Check, Row, Unmapped
-from pageferry.units import format_rate, format_size
+from pageferry.units import BASE_BYTES, PMD_BYTES, format_rate, format_size
 
 # Of the rate of the largest cap.
 THROUGHPUT_SHARE = 0.95
@@ -38,7 +37,8 @@ def judge(rows: Sequence[Row]) -> list[Check]:
     ]
 
 
-def _find(rows: Sequence[Row], role: str, folio_bytes: int | None = None) -> Row:
+def find(rows: Sequence[Row], role: str, folio_bytes: int | None = None) -> Row:
+    """Find the row of a measurement."""
     for row in rows:
         if row.role == role and folio_bytes in (None, row.folio_bytes):
             return row
@@ -63,11 +63,11 @@ def _seconds(row: Row) -> float:
 
 def throughput(rows: Sequence[Row]) -> list[Check]:
     """At 2M: the rate of the largest cap, with the delays of one batch."""
-    largest = _find(rows, "throughput/largest-cap")
-    batch = _find(rows, "throughput/one-batch")
+    largest = find(rows, "throughput/largest-cap")
+    batch = find(rows, "throughput/one-batch")
     found = []
     for role in ("throughput/windows",):
-        ours = _find(rows, role)
+        ours = find(rows, role)
         share = _rate(ours) / _rate(largest)
         found.append(
             Check(
@@ -111,10 +111,10 @@ def _by_engine(row: Row, role: str) -> Check:
 
 def overlap(rows: Sequence[Row]) -> list[Check]:
     """At 4K: copying and bookkeeping at the same time."""
-    ours = _find(rows, "overlap/windows")
-    posted = _find(rows, "overlap/posted")
-    books = _find(rows, "overlap/bookkeeping")
-    large = _find(rows, "overlap/copying")
+    ours = find(rows, "overlap/windows")
+    posted = find(rows, "overlap/posted")
+    books = find(rows, "overlap/bookkeeping")
+    large = find(rows, "overlap/copying")
     ideal_s = 0.0
     if ours.channel_mbps:
         ideal_s = ours.moved_bytes / (ours.channels * ours.channel_mbps * 1e6)
@@ -143,9 +143,9 @@ def toucher(rows: Sequence[Row]) -> list[Check]:
     found = []
     sizes = {r.folio_bytes for r in rows if r.role == "toucher/windows"}
     for size in sorted(sizes):
-        stock = _find(rows, "toucher/stock", size)
-        ours = _find(rows, "toucher/windows", size)
-        posted = _find(rows, "toucher/posted", size)
+        stock = find(rows, "toucher/stock", size)
+        ours = find(rows, "toucher/windows", size)
+        posted = find(rows, "toucher/posted", size)
         if stock.touch is None or ours.touch is None or posted.touch is None:
             raise PageferryError("nobody touched the memory", value=ours.role)
         if stock.moved_bytes * stock.rounds != ours.moved_bytes * ours.rounds:
@@ -184,7 +184,7 @@ def limit(rows: Sequence[Row]) -> list[Check]:
             if row.folio_bytes == size and (row.role or "").startswith("limit/")
         ]
         # In the same run, and by the same measure.
-        alone = _unmapped(_find(rows, ALONE, size)).p99 if mine else 0
+        alone = _unmapped(find(rows, ALONE, size)).p99 if mine else 0
         found += [_limit(row, alone) for row in mine if row.role != ALONE]
     return found
 

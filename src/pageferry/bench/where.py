@@ -4,48 +4,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Protocol
 
 from pageferry import output
 from pageferry.bench.layouts import MAX_LAYOUTS
+from pageferry.bench.plan import Measures
 from pageferry.bench.target import live_obstacle
 from pageferry.errors import unsupported, usage_error
 from pageferry.units import format_size, parse_size, whole
 from pageferry.vm import topology
-
-
-class Moves(Protocol):
-    """The part of a plan that the choice depends on."""
-
-    @property
-    def from_node(self) -> int:
-        """The node that holds the memory."""
-
-    @property
-    def to_node(self) -> int:
-        """The node that the memory moves to."""
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """The engines that the benchmark measures."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Folio sizes in bytes."""
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the largest move."""
-
-
-def add_layouts(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the number of boots of a virtual machine."""
-    parser.add_argument(
-        "--layouts",
-        default="1",
-        metavar="N",
-        help="boots of a VM, each with all rounds (default: %(default)s)",
-    )
 
 
 def layouts_of(args: argparse.Namespace) -> int:
@@ -53,7 +19,7 @@ def layouts_of(args: argparse.Namespace) -> int:
     return whole("--layouts", getattr(args, "layouts", "1"), 1, MAX_LAYOUTS)
 
 
-def choose_topology(args: argparse.Namespace, plan: Moves, verb: str) -> str | None:
+def choose_topology(args: argparse.Namespace, plan: Measures, verb: str) -> str | None:
     """Choose a topology, and print the reason; None is this machine."""
     several = layouts_of(args) > 1
     obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
@@ -80,7 +46,7 @@ def choose_topology(args: argparse.Namespace, plan: Moves, verb: str) -> str | N
     return str(args.topology)
 
 
-def check_machine(name: str, plan: Moves) -> None:
+def check_machine(name: str, plan: Measures) -> None:
     """Reject a plan for which the virtual machine has too little memory."""
     machine = topology.load(name)
     for node in (plan.from_node, plan.to_node):
@@ -99,7 +65,7 @@ def check_machine(name: str, plan: Moves) -> None:
             )
 
 
-def _hint(plan: Moves, memory: int) -> str:
+def _hint(plan: Measures, memory: int) -> str:
     """Suggest a smaller --total, or a larger machine if no total would fit."""
     if memory // 4 >= max(plan.sizes):
         return f"--total {format_size(memory // 4)}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from pageferry.bench.move_pages import MAX_CHANNELS, MODULES, PMD_BYTES
+from pageferry.bench import writes
+from pageferry.bench.options import MAX_CHANNELS, parse_list
+from pageferry.bench.plan import BASE_S, MODULES
 from pageferry.errors import usage_error
-from pageferry.units import format_size
+from pageferry.units import PMD_BYTES, format_size
 
-BENCH = "latency"
 ENGINES = ("stock", "cpu", "mtcopy", "dcbm")
 DEFAULT_ENGINES = ("stock", "mtcopy", "dcbm")
 # Linux moves at most so many pages in one batch.
@@ -89,6 +91,10 @@ class Case:
 class Plan:
     """What one run of the program measures."""
 
+    program: ClassVar[str] = "latency"
+    # A run that hangs must end; one that is merely slow must not.
+    slowest_bytes_per_s: ClassVar[int] = 4_000_000
+
     cases: tuple[Case, ...]
     rounds: int = 5
     from_node: int = 0
@@ -97,6 +103,8 @@ class Plan:
     # Two may be under way when channels become slow, and four late ones in a row are
     # what the kernel takes to notice.
     skip_windows: int = 6
+    # What is compared depends on the rates of the machine.
+    learns: bool = False
 
     @property
     def engines(self) -> tuple[str, ...]:
@@ -126,46 +134,56 @@ class Plan:
         words = f"channels={max(case.channels for case in dma)}"
         return {"dmasim": f"{words} bandwidth_mbps={max(rates, default=0)}"}
 
-    def arguments(self, *, simulated: bool = True) -> list[str]:
-        """Give the options of bench/latency; real channels have their own rate."""
-        cases = [c if simulated else replace(c, mbps=None) for c in self.cases]
+    def words(self) -> list[str]:
+        """Give what a virtual machine has to be told when it boots."""
+        return []
+
+    def on_real_channels(self) -> Plan:
+        """Give the plan for channels whose rate nobody can set."""
+        cases = tuple(replace(case, mbps=None) for case in self.cases)
+        return replace(self, cases=cases)
+
+    def arguments(self) -> list[str]:
+        """Give the options of bench/latency."""
         return [
             f"--from={self.from_node}",
             f"--to={self.to_node}",
             f"--rounds={self.rounds}",
             f"--pause-us={self.pause_us}",
             f"--skip-windows={self.skip_windows}",
-            *[f"--case={case.argument()}" for case in cases],
+            *[f"--case={case.argument()}" for case in self.cases],
         ]
 
     def measurements(self) -> int:
         """Count the lines that the program will print, for the progress bar."""
         return len(self.cases) * (self.rounds + 1)
 
-    def seconds(self, slowest_bytes_per_s: int) -> float:
-        """Estimate what it takes on the slowest machine that is worth it."""
+    def limit_s(self) -> float:
+        """Give the time after which a virtual machine is given up."""
         total = 0.0
         for case in self.cases:
-            rate = float(slowest_bytes_per_s)
+            rate = float(self.slowest_bytes_per_s)
             if case.engine == "dcbm" and case.mbps:
                 slower = case.slow[1] if case.slow else 1
                 rate = min(rate, case.channels * case.mbps * 1e6 / slower)
             total += 1 + case.total_bytes / rate
-        return total * (self.rounds + 1)
+        return BASE_S + total * (self.rounds + 1)
 
+    def writes(self) -> list[str]:
+        """Say what the program writes and puts back."""
+        return [
+            "write /sys/kernel/mm/migrate_offload/measure",
+            "write /sys/kernel/mm/migrate_offload/"
+            "{max_unmapped_us,max_batch_pages,max_windows,streaming}",
+            f"{writes.DMA_TIMEOUT}, where channels get slow",
+            *(writes.FOLIO_SIZES, writes.OTHER_MIGRATION),
+        ]
 
-def parse_list(text: str, what: str, low: int, high: int) -> tuple[int, ...]:
-    """Read a list of numbers, none of them twice."""
-    found = []
-    for word in text.split(","):
-        digits = word.strip()
-        # Not int() alone: it reads "1_6".
-        if not (digits.isascii() and digits.isdigit() and low <= int(digits) <= high):
-            raise usage_error(f"not {what}", word, f"from {low} to {high}")
-        found.append(int(digits))
-    if len(set(found)) != len(found):
-        raise usage_error(f"{what} is listed twice", text)
-    return tuple(found)
+    def leaves(self, *, live: bool) -> list[str]:
+        """Say what else it does to this machine, or to a virtual one."""
+        learning = ["all of it twice more before that, to learn its rates"]
+        found = [writes.COMPACTED, writes.TRACING] if live else []
+        return found + (learning if self.learns else [])
 
 
 def parse_limits(text: str) -> tuple[int | None, ...]:

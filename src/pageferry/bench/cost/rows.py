@@ -15,18 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from pageferry.bench.lines import Cost, Line
+from pageferry.bench.lines import Line
+from pageferry.bench.rows import total
 from pageferry.errors import PageferryError
 from pageferry.kernel.arch import ARM64, Architecture
 from pageferry.results.schema import Row
 from pageferry.units import KIB, MIB, format_size
 from pageferry.vm.cpio import Archive
 
-BENCH = "cost"
 # "unbatched" is our kernel told to take one page table entry after the other.
 ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
-# The engine in the guest's /init: the vanilla kernel knows no other.
-MODULES = {"mtcopy": "mtcopy", "dcbm": "dcbm"}
 # What 4K pages can be, in the order of a table; in runs, unless asked for more.
 PAGES = (
     *("runs", "random", "shared", "shmem", "mlocked", "ksm"),
@@ -69,6 +67,31 @@ DMA_SHARE = {2 * MIB: 0.1}
 def default_engines(arch: Architecture) -> tuple[str, ...]:
     """List what can be counted: only one machine has a DMA controller."""
     return ENGINES if arch is ARM64 else ENGINES[:-1]
+
+
+class Cost(Line, tag="cost", kw_only=True):
+    """Several passes over one list of folios, there and back."""
+
+    # Who moved them, and how many in each pass: not of move_pages(2), which
+    # moves all of its list.
+    path: str | None = None
+    pass_folios: list[int] | None = None
+
+    engine: str
+    folio_bytes: int
+    folios: int
+    pass_ns: list[int]
+    # What base pages were: see bench/common/pages.c.
+    pages: str | None = None
+    copy_instructions: int | None
+    engine_bytes: int | None
+    verified: bool
+    # Of sizes in between, whose folios stock Linux splits: after all passes, of
+    # which the first is the first move of fresh memory.
+    split_folios: int | None = None
+    nr_anon_partially_mapped: int | None = None
+    split: int | None = None
+    split_deferred: int | None = None
 
 
 @dataclass(frozen=True)
@@ -222,11 +245,10 @@ def _row(
     figures = [sample.instructions_per_folio for sample in group]
     first = group[0].cost
     stock = means.get((kind, "stock"))
-    engine_bytes = [sample.cost.engine_bytes for sample in group]
     later = [n for s in group if (n := s.later_instructions_per_folio) is not None]
     by_cpu = engine != "dcbm" and not (engine == "mtcopy" and first.engine_bytes)
     return Row(
-        bench=BENCH,
+        bench="cost",
         engine=engine,
         channels=DMA_CHANNELS if engine == "dcbm" else 0,
         threads=1,
@@ -240,9 +262,7 @@ def _row(
         split_folios=None
         if kind.path
         else max(sample.cost.split_folios or 0 for sample in group),
-        engine_bytes=None
-        if None in engine_bytes
-        else sum(count for count in engine_bytes if count is not None),
+        engine_bytes=total([sample.cost.engine_bytes for sample in group]),
         ratio_to_stock=None if stock is None else means[(kind, engine)] / stock,
         instructions_per_folio=round(means[(kind, engine)]),
         instructions_per_folio_min=round(min(figures)),

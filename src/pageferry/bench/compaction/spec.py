@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench compaction`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pageferry.bench import options, writes
+from pageferry.bench.compaction.rows import Compaction, make_rows, warn_of_few
+from pageferry.bench.compaction.table import show, show_published
+from pageferry.bench.options import option
+from pageferry.bench.plan import BASE_S, Plan
+from pageferry.bench.spec import Benchmark
+from pageferry.errors import usage_error
+from pageferry.units import PMD_BYTES, format_size, parse_size, whole
+
+STATES = ("idle", "busy")
+MODULE = "migrate_compact_test"
+# Of a simulated channel: more than dcbm ever has in flight, as devices have.
+DESCRIPTORS = 512
+# By which a completion may be late, so that several have one timer and one interrupt.
+# With one for each page the CPU that is looked at took longer, too.
+COALESCE_US = 100
+# Fragmenting, verifying and compacting, where CPUs are emulated and memory small.
+MEASUREMENT_S = 60.0
+
+DESCRIPTION = """\
+Fragment a NUMA node, then allocate huge pages there with a kernel module on one CPU,
+so that Linux compacts. The result is the time, the load of that CPU, and the work of
+another program on it. All engines and stock Linux take turns in each round; the first
+round does not count. The benchmark verifies every byte of the memory that stayed.
+
+Takes most of the node's free memory meanwhile, and frees it again. Runs on this machine
+if it has pageferry's kernel, else in a VM with simulated DMA channels."""
+
+EPILOG = """\
+examples:
+  pageferry bench compaction --published
+  pageferry bench compaction --engines dcbm --states idle --rounds 10 --vm
+"""
+
+OPTIONS = (
+    option("--engines", "stock is always measured", "LIST", "stock,off,dcbm"),
+    option("--states", "other load of the CPU", "LIST", ",".join(STATES)),
+    *options.ONE_OF_EACH,
+    option("--channel-percent", "or percent of stock's migration rate", "N", "0"),
+    option("--total", "memory to map; auto: half of the free memory", "SIZE", "auto"),
+    option("--count", "huge pages; 0: one for 8 blocks of 2M", "N", "0"),
+    options.ROUNDS,
+    option("--node", "node to fragment", "N", "0"),
+    option("--cpu", "CPU that allocates (default: the node's first)", "N"),
+    options.REACH,
+    options.LAYOUTS,
+    options.TIMEOUT,
+    options.PUBLISHED,
+    *options.ENDING,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionPlan(Plan):
+    """What one run measures. The node is from_node and to_node."""
+
+    program: ClassVar[str] = "compaction"
+
+    # What is allocated: huge pages.
+    sizes: tuple[int, ...] = (PMD_BYTES,)
+    states: tuple[str, ...]
+    # 0: what follows from total_bytes; if that is 0, half of what the node has free.
+    count: int
+    cpu: int | None = None
+    # Of what stock migrates; with it channel_mbps only holds until that is known.
+    channel_percent: int = 0
+
+    def modules(self) -> list[str]:
+        """List the kernel modules of the engines, and what allocates."""
+        return [*super().modules(), MODULE]
+
+    def simulated(self) -> dict[str, str]:
+        """List the modules that stand in for hardware, with their parameters."""
+        if "dcbm" not in self.engines:
+            return {}
+        rate = f"bandwidth_mbps={self.channel_mbps}"
+        # A device has a CPU of its own, as what it does is no work of the one looked at.
+        cpu = f"cpu={0 if self.cpu else 1} coalesce_us={COALESCE_US}"
+        channels = f"channels={max(self.channels)} descriptors={DESCRIPTORS}"
+        return {"dmasim": f"{channels} {rate} {cpu}"}
+
+    def arguments(self) -> list[str]:
+        """Give the options of bench/compaction."""
+        words = [
+            f"--node={self.from_node}",
+            f"--total-bytes={self.total_bytes}",
+            f"--count={self.count}",
+            "--states=" + ",".join(self.states),
+            f"--rounds={self.rounds}",
+            "--variants=" + ",".join(self.variants()),
+            *self.limit_words(),
+        ]
+        if self.cpu is not None:
+            words.append(f"--cpu={self.cpu}")
+        if self.channel_percent and "dcbm" in self.engines:
+            words.append(f"--channel-percent={self.channel_percent}")
+        return words
+
+    def kinds(self) -> int:
+        """Count what each variant does in a round."""
+        return len(self.states)
+
+    def limit_s(self) -> float:
+        """Give the time after which a virtual machine is given up, at each boot."""
+        return BASE_S + self.measurements() * MEASUREMENT_S
+
+    def writes(self) -> list[str]:
+        """Say what the program writes and puts back."""
+        return [
+            writes.OTHER_MIGRATION,
+            "write /proc/sys/vm/"
+            "{compaction_proactiveness,percpu_pagelist_high_fraction}",
+            *writes.of_limit(self.max_unmapped_us),
+        ]
+
+    def leaves(self, *, live: bool) -> list[str]:
+        """Say what else it does to this machine, or to a virtual one."""
+        total = self.total_bytes
+        mapped = format_size(total) if total else "half of what is free"
+        takes = f"map {mapped} on node {self.from_node}, and free every other page"
+        if not live:
+            return [takes]
+        return [
+            *writes.of_rate(self.channel_percent),
+            "write /sys/kernel/debug/migrate_compact_test/{node,count,drain,run,free}",
+            takes,
+            "take all free blocks of 2M there, for the time of a measurement",
+        ]
+
+
+def parse_states(text: str) -> tuple[str, ...]:
+    """Read whether that CPU has something else to do."""
+    return options.words_of(text, STATES, "unknown state", "a state is listed twice")
+
+
+def parse_total(text: str) -> int:
+    """Read how much memory is mapped; auto is 0."""
+    total = 0 if text == "auto" else parse_size(text)
+    if total % PMD_BYTES or (not total and text != "auto"):
+        raise usage_error(
+            "total is not a multiple of 2M", text, "auto: half of what is free"
+        )
+    return total
+
+
+def make_plan(args: argparse.Namespace) -> CompactionPlan:
+    """Check the options before anything is built or booted."""
+    node = whole("--node", args.node, 0, 63)
+    return CompactionPlan(
+        engines=options.parse_engines(args.engines),
+        states=parse_states(args.states),
+        total_bytes=parse_total(args.total),
+        count=whole("--count", args.count, 0, 1 << 32),
+        from_node=node,
+        to_node=node,
+        channel_percent=whole("--channel-percent", args.channel_percent, 0, 100_000),
+        cpu=None if args.cpu is None else whole("--cpu", args.cpu, 0, 1023),
+        **options.one_of_each(args),
+    )
+
+
+SPEC = Benchmark(
+    name="compaction",
+    about="time and CPU time for huge pages on a fragmented node",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    options=OPTIONS,
+    make_plan=make_plan,
+    lines=(Compaction,),
+    make_rows=make_rows,
+    show=show,
+    simulated_apart=True,
+    warn=warn_of_few,
+    published={True: ("compaction_rfc_v4",)},
+    show_published=show_published,
+)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench compaction` as text: the columns of the table that was posted."""
+
+from __future__ import annotations
+
+from pageferry import output
+from pageferry.report import published
+from pageferry.report.tables import (
+    UNKNOWN,
+    Column,
+    engine,
+    machine_line,
+    median,
+    moved_pages,
+    ratio,
+    rounds,
+    table,
+)
+from pageferry.results.schema import Result, Row
+from pageferry.units import BASE_BYTES
+
+
+def _engine(row: Row) -> str:
+    rate = "" if row.channel_mbps is None else f" of {row.channel_mbps} MB/s"
+    return engine(row) + rate
+
+
+def _copies(row: Row) -> str:
+    if row.engine_bytes is None:
+        return "-"
+    return f"{row.engine_bytes // BASE_BYTES // row.rounds:,}"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share * 100:.1f}"
+
+
+def _compared(name: str, key: str) -> Column:
+    return name, lambda row: ratio(getattr(row, key), base=row.engine == "stock")
+
+
+# What was posted, for the states of the CPU and the engines.
+STATE: tuple[Column, ...] = (
+    ("CPU", lambda row: "busy" if row.busy else "idle"),
+    ("engine", _engine),
+)
+COLUMNS: tuple[Column, ...] = (
+    *STATE,
+    ("wall ms", lambda row: median(row.wall_ns, 1e6)),
+    ("pages migrated", lambda row: median(row.migrated_pages)),
+    ("copies by engine", _copies),
+    ("hog iterations", lambda row: median(row.hog_iterations) if row.busy else "-"),
+    ("user %", lambda row: _percent(row.user_share)),
+    ("sys %", lambda row: _percent(row.system_share)),
+    ("idle %", lambda row: _percent(row.idle_share)),
+    ("task ms", lambda row: median(row.thread_ns, 1e6)),
+)
+# What each engine changes.
+RATIOS: tuple[Column, ...] = (
+    *STATE,
+    _compared("wall", "wall_ratio_to_stock"),
+    _compared("sys share", "system_share_to_stock"),
+    _compared("task time", "thread_ratio_to_stock"),
+    _compared("task share", "thread_share_to_stock"),
+    _compared("hog meanwhile", "hog_ratio_to_stock"),
+    _compared("hog until stock is done", "hog_until_stock_is_done"),
+)
+
+
+def show(result: Result) -> list[str]:
+    """Write a whole result."""
+    rows, settings = result.rows, result.settings
+    return [
+        machine_line(result),
+        f"{rows[0].asked_pages:,} huge pages allocated by one task on CPU "
+        f"{settings.get('caller_cpu')} from node {settings.get('from_node')}, of which "
+        f"every other page is free, median of {rounds(rows[0])}",
+        table(rows, COLUMNS),
+        "To stock, medians of each round's ratio; wall and task time for each huge page",
+        table(rows, RATIOS),
+        f"{moved_pages(rows):,} pages migrated, every byte of what stayed verified",
+    ]
+
+
+def show_published() -> str:
+    """Write what was posted, in the same columns."""
+    found = published.load("compaction_rfc_v4")
+    header = ["CPU", "engine", "wall ms", "pages migrated", "copies by engine"]
+    header += ["hog iterations", "user %", "sys %", "idle %"]
+    cells = []
+    for row in found.rows:
+        busy = row["mode"].startswith("busy")
+        cells.append(
+            [
+                "busy" if busy else "idle",
+                "dma" if row["mode"].endswith("dma") else "none",
+                *(_grouped(row[key]) for key in ("wall_ms", "pages_migrated")),
+                *(_grouped(row[key]) for key in ("dma_copies", "hog_iterations")),
+                *(row[key] for key in ("user_pct", "sys_pct", "idle_pct")),
+            ]
+        )
+    head = "Published by others, on their machine; only ratios compare with ours:"
+    return f"{head}\n\n{found.provenance}\n{output.table(header, cells)}"
+
+
+def _grouped(text: str) -> str:
+    return f"{int(text):,}" if text else "-"

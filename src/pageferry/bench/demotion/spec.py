@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench demotion`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pageferry import output
+from pageferry.bench import options, tiers, writes
+from pageferry.bench.lines import Line
+from pageferry.bench.options import option
+from pageferry.bench.rows import (
+    by_round,
+    counted,
+    make_row,
+    offered,
+    rank,
+    rate,
+    sort_by,
+    total,
+)
+from pageferry.bench.spec import Benchmark
+from pageferry.bench.tiers import ByMethod, Tiering, TierPlan
+from pageferry.errors import usage_error
+from pageferry.report import published
+from pageferry.report.tables import (
+    ENGINE,
+    FOLIO,
+    TO_STOCK,
+    machine_line,
+    median,
+    nodes,
+    rate_columns,
+    ratio,
+    rounds,
+    table,
+)
+from pageferry.results.schema import Result, Row
+from pageferry.results.stats import round_ratios, spread
+from pageferry.units import BASE_BYTES, PMD_BYTES, format_size, parse_size
+
+PARTS = ("calls", "reclaim")
+SINGLE = "one page per call"
+# In the order of the 2019 comparison.
+METHODS = (SINGLE, "512 pages per call", "one huge page per call")
+
+DESCRIPTION = """\
+Move memory to a slower NUMA node in two ways: with calls of move_pages(2) for one
+page, 512 pages or one huge page, and by reclaim from a cgroup, which demotes cold
+memory. All engines and stock Linux take turns in each round; the first round does
+not count. The benchmark counts the node of every page, and verifies every byte.
+
+Runs on this machine if it has both nodes and pageferry's kernel, else in a
+virtual machine."""
+
+EPILOG = """\
+examples:
+  pageferry bench demotion --published
+  pageferry bench demotion --parts reclaim --sizes 2M --engines mtcopy --vm
+"""
+
+OPTIONS = (
+    *tiers.tier_options(from_node="0", to_node="1"),
+    option("--parts", "parts of the benchmark", "LIST", ",".join(PARTS)),
+    option(
+        "--pressure",
+        "file that starts reclaim: memory.reclaim, memory.high, or memory.max, "
+        "which kills a child of the benchmark each time",
+        default="reclaim",
+        choices=("reclaim", "high", "max"),
+    ),
+    option("--call-total", "bytes moved with each kind of call", "SIZE", "4M"),
+    options.PUBLISHED,
+    *options.ENDING,
+)
+
+
+class Calls(ByMethod, tag="calls", kw_only=True):
+    """Memory that moved in calls of move_pages(2) of a certain length."""
+
+    folios_per_call: int
+
+
+class Demotion(Tiering, tag="demotion", kw_only=True):
+    """Memory that reclaim moved to a slower node."""
+
+    complete: bool
+    # Until the last page had moved; not where the kernel does not let itself be traced.
+    moving_ns: int | None = None
+    # Without CONFIG_PSI nobody knows.
+    stall_some_us: int | None = None
+    stall_full_us: int | None = None
+    pgdemote_kswapd: int | None = None
+    pgdemote_direct: int | None = None
+    pgdemote_khugepaged: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemotionPlan(TierPlan):
+    """What one run measures."""
+
+    program: ClassVar[str] = "demotion"
+
+    parts: tuple[str, ...] = PARTS
+    pressure: Literal["reclaim", "high", "max"] = "reclaim"
+    call_bytes: int = 2 * PMD_BYTES
+
+    def arguments(self) -> list[str]:
+        """Give the options of bench/demotion."""
+        words = [*self.moving_words(), *self.limit_words()]
+        words += ["--parts=" + ",".join(self.parts), f"--pressure={self.pressure}"]
+        return [*words, f"--call-bytes={self.call_bytes}"]
+
+    def kinds(self) -> int:
+        """Count what each variant does in a round."""
+        kinds = len(self.sizes) if "reclaim" in self.parts else 0
+        return kinds + (len(METHODS) if "calls" in self.parts else 0)
+
+    @property
+    def each_bytes(self) -> int:
+        """Give what a measurement moves at most."""
+        return max(self.total_bytes, self.call_bytes)
+
+    def writes(self) -> list[str]:
+        """Say what the program writes and puts back."""
+        return [
+            *super().writes(),
+            "write /sys/kernel/mm/numa/demotion_enabled",
+            "write /sys/fs/cgroup/cgroup.subtree_control",
+            "make a cgroup /sys/fs/cgroup/pageferry-PID, and remove it",
+            writes.TRACING,
+            "with --pressure max: write /proc/sys/kernel/printk, and have the kernel kill",
+            "children of the benchmark for want of memory in that cgroup",
+        ]
+
+
+def parse_parts(text: str) -> tuple[str, ...]:
+    """Read which parts are wanted."""
+    return options.words_of(text, PARTS, "unknown part", "a part is listed twice")
+
+
+def parse_call_bytes(text: str) -> int:
+    """Read how much each length of list moves."""
+    size = parse_size(text)
+    if not size or size % PMD_BYTES:
+        raise usage_error(
+            "--call-total is not a multiple of 2M",
+            text,
+            "a list has 512 pages of 4K, and a huge page 2M",
+        )
+    return size
+
+
+def make_plan(args: argparse.Namespace) -> DemotionPlan:
+    """Check the options before anything is built or booted."""
+    return DemotionPlan(
+        parts=parse_parts(args.parts),
+        pressure=args.pressure,
+        call_bytes=parse_call_bytes(args.call_total),
+        **tiers.shared(args),
+    )
+
+
+def _moving_ns(sample: ByMethod, *, traced: bool) -> int:
+    if traced and isinstance(sample, Demotion) and sample.moving_ns is not None:
+        return sample.moving_ns
+    return sample.elapsed_ns
+
+
+def make_rows(_: DemotionPlan, lines: Sequence[Line]) -> list[Row]:
+    """Turn measurements into rows.
+
+    Reclaim for a limit goes on when nothing is left to demote. In one result all
+    times are of the same kind, or their ratios would mean nothing.
+    """
+    samples = counted(lines, ByMethod)
+    demoted = [sample for sample in samples if isinstance(sample, Demotion)]
+    traced = all(sample.moving_ns is not None for sample in demoted)
+
+    def figure(sample: ByMethod) -> float:
+        return rate(sample, _moving_ns(sample, traced=traced))
+
+    rates = {
+        key: by_round(mine, figure) for key, mine in sort_by(samples, tiers.key).items()
+    }
+    called = [sample for sample in samples if isinstance(sample, Calls)]
+    rows = [_row_of_calls(mine, rates) for mine in sort_by(called, tiers.key).values()]
+    rows += [
+        _row(mine, rates, traced=traced)
+        for mine in sort_by(demoted, tiers.key).values()
+    ]
+    return sorted(rows, key=_order)
+
+
+Rates = dict[tuple[object, ...], dict[int, float]]
+
+
+def _row_of_calls(mine: Sequence[Calls], rates: Rates) -> Row:
+    method, size, *engine = key = tiers.key(mine[0])
+    stock = rates.get((method, size, "stock", 1, 0), {})
+    single = rates.get((SINGLE, BASE_BYTES, *engine), {})
+    return make_row(
+        *("demotion", mine, rates[key], round_ratios(rates[key], stock)),
+        folio_bytes=size,
+        moved_bytes=tiers.mean_bytes(mine),
+        method=method,
+        folios_per_call=mine[0].folios_per_call,
+        ratio_to_single=round_ratios(rates[key], single),
+        engine_bytes=offered(mine)[0],
+    )
+
+
+def _row(mine: Sequence[Demotion], rates: Rates, *, traced: bool) -> Row:
+    some = [s.stall_some_us for s in mine if s.stall_some_us is not None]
+    full = [s.stall_full_us for s in mine if s.stall_full_us is not None]
+    futile = [s.elapsed_ns - s.moving_ns for s in mine if s.moving_ns is not None]
+    return tiers.tier_row(
+        *("demotion", mine, rates, sum(sample.moved_bytes for sample in mine)),
+        futile_ns=spread(futile) if traced else None,
+        stall_some_us=spread(some) if some else None,
+        stall_full_us=spread(full) if full else None,
+        pgdemote_kswapd=total([s.pgdemote_kswapd for s in mine]),
+        pgdemote_direct=total([s.pgdemote_direct for s in mine]),
+        pgdemote_khugepaged=total([s.pgdemote_khugepaged for s in mine]),
+    )
+
+
+def _order(row: Row) -> tuple[int, ...]:
+    """Lengths of lists first, then by size, and the baseline first."""
+    engine, *size = rank(row, options.ENGINES)
+    if row.method in METHODS:
+        return (0, engine, METHODS.index(row.method), *size)
+    return (1, row.folio_bytes, engine, *size)
+
+
+def _calls(result: Result, rows: Sequence[Row]) -> str:
+    columns = [
+        ENGINE,
+        ("move_pages(2)", lambda row: row.method or "-"),
+        *rate_columns("MB/s", 1e6, 1),
+        (
+            "to one page",
+            lambda row: ratio(row.ratio_to_single, base=row.method == SINGLE),
+        ),
+        TO_STOCK,
+    ]
+    return (
+        f"In calls of move_pages(2), {format_size(rows[0].moved_bytes)} "
+        f"{nodes(result)}, median of {rounds(rows[0])}; "
+        f"ratios are medians of each round's ratio\n\n{table(rows, columns)}"
+    )
+
+
+def _folios(row: Row) -> str:
+    return "-" if row.folios_per_batch is None else f"{row.folios_per_batch:.1f}"
+
+
+def _demoted(result: Result, rows: Sequence[Row]) -> list[str]:
+    columns = [
+        *(FOLIO, ENGINE, *rate_columns("MB/s", 1e6, 1), TO_STOCK),
+        ("futile us", lambda row: median(row.futile_ns, 1e3)),
+        ("stall us", lambda row: median(row.stall_some_us)),
+        *(tiers.OFFLOADED, ("folios/batch", _folios), tiers.LEFT),
+    ]
+    parts = [
+        f"Demoted by {rows[0].method} of a cgroup, {format_size(rows[0].moved_bytes)} "
+        f"{nodes(result)}, median of {rounds(rows[0])}",
+        table(rows, columns),
+    ]
+    if any(row.futile_ns is None for row in rows):
+        parts.append(
+            "It was not traced when the last page had moved: MB/s are of all that "
+            "reclaim\ndid, also of what it tried when nothing was left to demote."
+        )
+    if all(row.stall_some_us is None for row in rows):
+        parts.append("This kernel does not count stalls: it lacks CONFIG_PSI.")
+    return parts
+
+
+def show(result: Result) -> list[str]:
+    """Write a whole result."""
+    listed = [row for row in result.rows if row.folios_per_call is not None]
+    demoted = [row for row in result.rows if row.folios_per_call is None]
+    return [
+        machine_line(result),
+        *([_calls(result, listed)] if listed else []),
+        *(_demoted(result, demoted) if demoted else []),
+        tiers.counted_line(result.rows),
+    ]
+
+
+def show_published() -> str:
+    """Write the 2019 comparison, in GB/s, as it was posted."""
+    found = published.load("single_vs_list_2019")
+    cells = [
+        [row["case"], row["migrate_page_gb_per_s"], row["copy_only_gb_per_s"]]
+        for row in found.rows
+    ]
+    body = output.table(["case", "moved, GB/s", "copy alone, GB/s"], cells)
+    head = "Published by others, on their machines; GB/s does not compare with ours:"
+    return f"{head}\n\n{found.provenance}\n{body}"
+
+
+SPEC = Benchmark(
+    name="demotion",
+    about="throughput of demotion to a slower node, and stalls",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    topology="tiered",
+    options=OPTIONS,
+    make_plan=make_plan,
+    lines=(Calls, Demotion),
+    make_rows=make_rows,
+    show=show,
+    published={True: ("single_vs_list_2019",)},
+    show_published=show_published,
+)

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench move-pages`, and what `bench hugetlb` has of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pageferry.bench import options, writes
+from pageferry.bench.lines import Line, Moved
+from pageferry.bench.options import option, switch
+from pageferry.bench.plan import Plan
+from pageferry.bench.rows import (
+    LIMIT,
+    by_round,
+    counted,
+    make_row,
+    rank,
+    rate,
+    sort_by,
+    total,
+)
+from pageferry.bench.spec import Benchmark
+from pageferry.report import published
+from pageferry.report.tables import (
+    FOLIO,
+    TO_STOCK,
+    Column,
+    machine_line,
+    nodes,
+    rate_columns,
+    rounds,
+    table,
+    verified_line,
+)
+from pageferry.results.schema import Result, Row
+from pageferry.results.stats import round_ratios
+from pageferry.units import BASE_BYTES, MIB, PMD_BYTES, format_size
+
+DEFAULT_ENGINES = ("stock", "cpu", "mtcopy")
+ENGINES = (*DEFAULT_ENGINES, "off", "dcbm")
+# Far below what even an emulated CPU copies, so that the simulated engine is
+# what limits the rate.
+DEFAULT_CHANNEL_MBPS = 10
+
+DESCRIPTION = """\
+Move memory from one NUMA node to another with move_pages(2), with each copy
+engine in turn, and compare with stock Linux and with plain memcpy. All of them
+take turns in each round; the first round does not count. The benchmark verifies
+the node of every page, and every byte.
+
+Runs on this machine if it has two nodes and pageferry's kernel, else in a
+virtual machine."""
+
+EPILOG = """\
+examples:
+  pageferry bench move-pages
+  pageferry bench move-pages --engines mtcopy,dcbm --channels 1,2,4,8,16 --vm
+  pageferry bench move-pages --sizes all --engines mtcopy --threads 2,4,8 --live
+"""
+
+# `bench move-pages` and `bench hugetlb` share these.
+SHARED_OPTIONS = (
+    option("--threads", options.THREADS, "LIST", "2"),
+    option("--channels", options.CHANNELS, "LIST", "1"),
+    option(
+        "--channel-mbps",
+        "MB/s of each simulated DMA channel; 0: the rate of the CPU",
+        *("N", str(DEFAULT_CHANNEL_MBPS)),
+    ),
+    options.ROUNDS,
+    option("--from-node", "", "NODE", "0"),
+    option("--to-node", "", "NODE", "1"),
+    option(
+        "--busy",
+        "measure also, or only, with other work on every CPU",
+        nargs="?",
+        const="both",
+        choices=("both", "only"),
+    ),
+    options.REACH,
+    switch("--no-limit", "leave out the plain memcpy"),
+    options.LAYOUTS,
+    options.TIMEOUT,
+    options.PUBLISHED,
+    *options.ENDING,
+)
+OPTIONS = (
+    option("--sizes", "folio sizes from 4K to 2M, or all", "LIST", "4K,64K,2M"),
+    option(
+        "--engines",
+        f"some of {', '.join(ENGINES)}; stock is always measured; off "
+        "is no engine, but batch_ptes",
+        *("LIST", ",".join(DEFAULT_ENGINES)),
+    ),
+    option("--total", "bytes moved by each call", "SIZE", "256M"),
+    *SHARED_OPTIONS,
+)
+
+
+class Measurement(Moved, tag="measurement", kw_only=True):
+    """One call of move_pages(2), or one memcpy of as much."""
+
+    busy: bool
+    split_folios: int | None
+    engine_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovePlan(Plan):
+    """What one run measures."""
+
+    program: ClassVar[str] = "move_pages"
+
+    busy: Literal["no", "only", "both"] = "no"
+    with_limit: bool = True
+    channel_mbps: int = DEFAULT_CHANNEL_MBPS
+    hugetlb: bool = False
+
+    def limits(self) -> list[int]:
+        """Count the CPUs that memcpy gets: as many as each variant."""
+        if not self.with_limit:
+            return []
+        threads = self.threads if "mtcopy" in self.engines else ()
+        return sorted({1, *threads})
+
+    def words(self) -> list[str]:
+        """Give what a virtual machine has to reserve when it boots: what is large."""
+        words = []
+        for size in self.sizes:
+            if size > PMD_BYTES:
+                pages = self.total_bytes // size
+                on_nodes = f"{self.from_node}:{pages},{self.to_node}:{pages}"
+                words += [f"hugepagesz={size // MIB}M", f"hugepages={on_nodes}"]
+        return words
+
+    def arguments(self) -> list[str]:
+        """Give the options of bench/move_pages."""
+        return [
+            *(["--hugetlb"] if self.hugetlb else []),
+            *self.moving_words(),
+            "--limit=" + (",".join(map(str, self.limits())) or "none"),
+            f"--busy={self.busy}",
+            *self.limit_words(),
+        ]
+
+    def measurements(self) -> int:
+        """Count the lines that the program will print, for the progress bar."""
+        columns = len(self.variants()) + len(self.limits())
+        states = 2 if self.busy == "both" else 1
+        return columns * states * len(self.sizes) * (self.rounds + 1)
+
+    def writes(self) -> list[str]:
+        """Say what the program writes and puts back."""
+        found = [writes.FOLIO_SIZES, writes.OTHER_MIGRATION]
+        found += writes.of_limit(self.max_unmapped_us)
+        if self.hugetlb:
+            found.append(writes.POOLS)
+        if max(self.sizes) > PMD_BYTES:
+            found.append(writes.DMA_TIMEOUT)
+        return found
+
+
+def make_plan(args: argparse.Namespace) -> MovePlan:
+    """Check the options before anything is built or booted."""
+    return MovePlan(
+        sizes=options.parse_sizes(args.sizes),
+        engines=options.parse_engines(args.engines, ENGINES),
+        total_bytes=options.parse_total(args.total),
+        **shared(args),
+    )
+
+
+def shared(args: argparse.Namespace) -> dict[str, Any]:
+    """Check the options that `bench move-pages` and `bench hugetlb` share."""
+    return {
+        **options.nodes_of(args, 1023),
+        "threads": options.parse_threads(args.threads),
+        "channels": options.parse_channels(args.channels),
+        "busy": args.busy or "no",
+        "with_limit": not args.no_limit,
+        **options.shared(args),
+    }
+
+
+def _key(sample: Measurement) -> tuple[int, bool, str, int, int]:
+    return (
+        *(sample.folio_bytes, sample.busy),
+        *(sample.engine, sample.threads, sample.channels),
+    )
+
+
+def make_rows(plan: MovePlan, lines: Sequence[Line]) -> list[Row]:
+    """Turn measurements into rows."""
+    grouped = sort_by(counted(lines, Measurement), _key)
+    rates = {key: by_round(mine, rate) for key, mine in grouped.items()}
+    rows = []
+    for key, mine in grouped.items():
+        size, busy, engine, threads, _ = key
+        moves = engine != LIMIT
+        limits = [k[3] for k in grouped if k[:3] == (size, busy, LIMIT)]
+        # An engine that chooses its threads is held against the most.
+        of_limit = threads if threads in limits else max(limits, default=0)
+        ratio = round_ratios(rates[key], rates.get((size, busy, "stock", 1, 0), {}))
+        limit = rates.get((size, busy, LIMIT, of_limit, 0), {})
+        share = round_ratios(rates[key], limit)
+        rows.append(
+            make_row(
+                "hugetlb" if plan.hugetlb else "move-pages",
+                *(mine, rates[key], ratio if moves else None),
+                folio_bytes=size,
+                moved_bytes=mine[0].moved_bytes,
+                busy=busy,
+                split_folios=total([s.split_folios for s in mine]),
+                engine_bytes=total([s.engine_bytes for s in mine]),
+                share_of_limit=share.median if moves and share else None,
+                limit_threads=of_limit if moves and limits else None,
+            )
+        )
+    return sorted(rows, key=_order)
+
+
+def _order(row: Row) -> tuple[int, bool, tuple[int, int, int]]:
+    """Sort by size, idle first, and the baseline before the limit."""
+    return (row.folio_bytes, row.busy, rank(row, (*ENGINES, LIMIT)))
+
+
+def _engine(row: Row) -> str:
+    name = "memcpy (limit)" if row.engine == LIMIT else row.engine
+    return f"{name}, CPUs busy" if row.busy else name
+
+
+def _share(row: Row) -> str:
+    return "-" if row.share_of_limit is None else f"{row.share_of_limit * 100:.0f}%"
+
+
+def _folios_whole(row: Row) -> str:
+    """Say whether the large folios were still whole after the move."""
+    if row.engine == LIMIT or row.folio_bytes <= BASE_BYTES:
+        return "-"
+    if row.split_folios is None:
+        return "unknown"
+    folios = row.moved_bytes // row.folio_bytes * row.rounds
+    if not row.split_folios:
+        return "all whole"
+    return f"split: {row.split_folios} of {folios}"
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    columns: list[Column] = [FOLIO, ("engine", _engine)]
+    columns.append(("threads", lambda row: str(row.threads or "auto")))
+    # Most results know of no channels.
+    if any(row.channels for row in rows):
+        columns.append(("channels", lambda row: str(row.channels or "-")))
+    columns += [*rate_columns("GB/s", 1e9, 2), TO_STOCK, ("of limit", _share)]
+    # Those of hugetlb are never split.
+    if any(row.bench != "hugetlb" for row in rows):
+        columns.append(("folios", _folios_whole))
+    return columns
+
+
+def show(result: Result) -> list[str]:
+    """Write a result of `bench move-pages` or `bench hugetlb`."""
+    moves = [row for row in result.rows if row.bytes_per_s is not None]
+    first = moves[0]
+    what = " of hugetlb" if first.bench == "hugetlb" else ""
+    return [
+        f"{machine_line(result)}\n"
+        f"move_pages(2), {format_size(first.moved_bytes)}{what} per call "
+        f"{nodes(result)}, median of {rounds(first)}; "
+        "ratios are medians of each round's ratio",
+        table(moves, _columns(moves)),
+        verified_line(moves),
+    ]
+
+
+SPEC = Benchmark(
+    name="move-pages",
+    about="throughput of move_pages(2), by engine and folio size",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    options=OPTIONS,
+    make_plan=make_plan,
+    lines=(Measurement,),
+    make_rows=make_rows,
+    show=show,
+    published={True: published.MOVE_PAGES},
+    show_published=published.render_move_pages,
+)

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`bench promotion`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pageferry.bench import options, tiers
+from pageferry.bench.lines import Line
+from pageferry.bench.options import option
+from pageferry.bench.rows import by_round, counted, rank, rate, sort_by, total, touch_of
+from pageferry.bench.spec import Benchmark
+from pageferry.bench.tiers import Tiering, TierPlan
+from pageferry.report.tables import (
+    ENGINE,
+    FOLIO,
+    TO_STOCK,
+    Column,
+    machine_line,
+    nodes,
+    rate_columns,
+    rounds,
+    table,
+    touched,
+)
+from pageferry.results.schema import Result, Row
+from pageferry.results.stats import spread
+
+DESCRIPTION = """\
+Touch memory of a slow NUMA node from a CPU of a fast one, until Linux has promoted
+it (kernel.numa_balancing=2). The result is the rate of promotion, and the time that
+the thread loses. All engines take turns in each round; the first round does not
+count. The benchmark counts the node of every page, and verifies every byte.
+
+Runs on this machine if it has both nodes and pageferry's kernel, else in a
+virtual machine."""
+
+EPILOG = """\
+examples:
+  pageferry bench promotion
+  pageferry bench promotion --sizes 2M --engines mtcopy --touch read --vm
+"""
+
+OPTIONS = (
+    *tiers.tier_options(from_node="1", to_node="0"),
+    option(
+        "--touch",
+        "kind of access by the thread",
+        default="write",
+        choices=("read", "write"),
+    ),
+    options.PUBLISHED,
+    *options.ENDING,
+)
+
+
+class Promotion(Tiering, tag="promotion", kw_only=True):
+    """Memory that came back while a thread touched it."""
+
+    fast_bytes: int
+    pgpromote_success: int
+    waited_ns: int
+    touch: str
+    touch_hist: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromotionPlan(TierPlan):
+    """What one run measures."""
+
+    program: ClassVar[str] = "promotion"
+    # Each measurement waits until the kernel has looked at the memory.
+    measurement_s: ClassVar[float] = 60.0
+
+    touch: Literal["read", "write"] = "write"
+
+    def arguments(self) -> list[str]:
+        """Give the options of bench/promotion."""
+        return [*self.moving_words(), *self.limit_words(), f"--touch={self.touch}"]
+
+    def writes(self) -> list[str]:
+        """Say what the program writes and puts back."""
+        return [
+            *super().writes(),
+            "write /sys/kernel/debug/sched/numa_balancing/"
+            "{scan_delay_ms,scan_period_min_ms,scan_period_max_ms,scan_size_mb,"
+            "hot_threshold_ms}, where they are",
+        ]
+
+
+def make_plan(args: argparse.Namespace) -> PromotionPlan:
+    """Check the options before anything is built or booted."""
+    return PromotionPlan(touch=args.touch, **tiers.shared(args))
+
+
+def make_rows(_: PromotionPlan, lines: Sequence[Line]) -> list[Row]:
+    """Turn measurements into rows."""
+    grouped = sort_by(counted(lines, Promotion), tiers.key)
+    rates = {key: by_round(mine, rate) for key, mine in grouped.items()}
+    rows = [
+        tiers.tier_row(
+            *("promotion", mine, rates, sum(sample.fast_bytes for sample in mine)),
+            pgpromote_success=total([s.pgpromote_success for s in mine]),
+            touch=touch_of(mine),
+            first_promotion_ns=spread([s.waited_ns for s in mine]),
+        )
+        for mine in grouped.values()
+    ]
+    return sorted(rows, key=lambda row: (row.folio_bytes, rank(row, options.ENGINES)))
+
+
+COLUMNS: tuple[Column, ...] = (
+    *(FOLIO, ENGINE, *rate_columns("MB/s", 1e6, 1), TO_STOCK),
+    touched("p99 us", lambda touch: f"{touch.p99_ns / 1e3:.1f}"),
+    touched("lost ms", lambda touch: f"{touch.lost_ns.median / 1e6:.1f}"),
+    touched("slowest us", lambda touch: f"{touch.slowest_ns / 1e3:.0f}"),
+    *(tiers.OFFLOADED, tiers.LEFT),
+)
+
+
+def show(result: Result) -> list[str]:
+    """Write a whole result."""
+    return [
+        machine_line(result),
+        f"Promoted by kernel.numa_balancing=2 {nodes(result)}, median of "
+        f"{rounds(result.rows[0])}, while a thread touches the memory",
+        table(result.rows, COLUMNS),
+        tiers.counted_line(result.rows),
+    ]
+
+
+SPEC = Benchmark(
+    name="promotion",
+    about="throughput of promotion from a slower node, and a program's loss",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    topology="tiered",
+    all_in_usage=True,
+    options=OPTIONS,
+    make_plan=make_plan,
+    lines=(Promotion,),
+    make_rows=make_rows,
+    show=show,
+)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Rows from what a program measured, as far as all benchmarks make them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, TypeVar
+
+from pageferry.bench.lines import Line, Moved, Timed
+from pageferry.errors import PageferryError
+from pageferry.results.schema import RatioSpread, Row, Touch
+from pageferry.results.stats import spread
+from pageferry.sysfs import histogram
+from pageferry.units import format_size
+
+T = TypeVar("T", bound=Timed)
+Key = tuple[Any, ...]
+# What is no migration at all: a plain copy in user space.
+LIMIT = "limit"
+
+
+def counted(lines: Sequence[Line], kind: type[T]) -> list[T]:
+    """Pick out what counts: the warm-up round does not."""
+    found = [line for line in lines if isinstance(line, kind)]
+    for sample in found:
+        if not sample.verified:
+            raise PageferryError("a measurement was not verified", value=sample.engine)
+    return [sample for sample in found if sample.round > 0]
+
+
+def sort_by(samples: Sequence[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+    """Sort them by what was done, in the order in which that was first done."""
+    found: dict[Key, list[T]] = {}
+    for sample in samples:
+        found.setdefault(key(sample), []).append(sample)
+    return found
+
+
+def rate(sample: Moved, elapsed_ns: int | None = None) -> float:
+    """Give bytes per second."""
+    elapsed_ns = sample.elapsed_ns if elapsed_ns is None else elapsed_ns
+    if elapsed_ns <= 0:
+        raise PageferryError(
+            "the clock stood still during a move",
+            value=f"{sample.engine}, {format_size(sample.folio_bytes)}",
+        )
+    return sample.moved_bytes * 1e9 / elapsed_ns
+
+
+def by_round(samples: Sequence[T], figure: Callable[[T], float]) -> dict[int, float]:
+    """Give a figure of each round."""
+    return {sample.round: figure(sample) for sample in samples}
+
+
+def total(values: Sequence[int | None]) -> int | None:
+    """Add up what is known; unknown anywhere is unknown altogether."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def make_row(
+    bench: str,
+    mine: Sequence[Timed],
+    rates: Mapping[int, float],
+    ratio: RatioSpread | None,
+    **more: Any,  # noqa: ANN401
+) -> Row:
+    """Make a row of samples of one engine, of which all else is known."""
+    first = mine[0]
+    return Row(
+        bench=bench,
+        engine=first.engine,
+        channels=first.channels,
+        threads=first.threads,
+        rounds=len(mine),
+        verified=True,
+        bytes_per_s=spread(list(rates.values())),
+        ratio_to_stock=None if ratio is None else ratio.median,
+        ratio_to_stock_spread=ratio,
+        **more,
+    )
+
+
+def rank(row: Row, order: Sequence[str]) -> tuple[int, int, int]:
+    """Give the place of an engine: the baseline's is before all others."""
+    known = order.index(row.engine) if row.engine in order else len(order)
+    return known, row.threads, row.channels
+
+
+def touch_of(mine: Sequence[Moved]) -> Touch | None:
+    """Say what a thread lost that touched the memory, in all rounds."""
+    touched = [s for s in mine if s.touch is not None]
+    if not touched:
+        return None
+    hists = [histogram.from_pairs(s.touch_hist or [], s.touch_slowest_ns) for s in mine]
+    p99 = [value for h in hists if (value := h.percentile(99)) is not None]
+    return Touch(
+        mode="write" if touched[0].touch == "write" else "read",
+        touches=spread([s.touches for s in touched]),
+        quiet_ns=round(median(s.touch_quiet_ns for s in touched)),
+        threshold_ns=max(s.touch_threshold_ns for s in touched),
+        p99_ns=round(median(p99)) if p99 else 0,
+        slowest_ns=max(s.touch_slowest_ns for s in touched),
+        slow=sum(s.touch_slow for s in touched),
+        slept=sum(s.touch_slept for s in touched),
+        lost_ns=spread([s.touch_lost_ns for s in touched]),
+        lost_ns_all=sum(s.touch_lost_ns for s in touched),
+        slept_ns_all=sum(s.touch_slept_ns for s in touched),
+    )
+
+
+def offered(mine: Sequence[Timed]) -> tuple[int | None, int | None]:
+    """Give the bytes that an engine copied, and those that it left to the CPU.
+
+    Null where there was none.
+    """
+    if mine[0].engine in ("stock", "off"):
+        return None, None
+    return total([s.engine_bytes for s in mine]), total([s.cpu_bytes for s in mine])
