@@ -9,6 +9,7 @@ import msgspec
 
 from pageferry.bench.latency.cases import Case
 from pageferry.bench.latency.rows import Latency
+from pageferry.results.schema import Latency as LatencyPart
 from pageferry.results.schema import Row, Slowed, Spread, Touch, Unmapped
 
 MIB = 1 << 20
@@ -95,9 +96,11 @@ def row(role: str, bytes_per_s: int, **changes: Any) -> Row:  # noqa: ANN401
         rounds=5,
         verified=True,
         bytes_per_s=Spread(median=bytes_per_s, min=bytes_per_s, max=bytes_per_s),
-        role=role,
     )
-    return msgspec.structs.replace(base, **changes)
+    own = {k: v for k, v in changes.items() if k in LatencyPart.__struct_fields__}
+    rest = {key: value for key, value in changes.items() if key not in own}
+    part = LatencyPart(role=role, **own)
+    return msgspec.structs.replace(base, latency=part, **rest)
 
 
 def unmapped(mean: int, p99: int) -> Unmapped:

@@ -21,8 +21,8 @@ def median_of(ratio: RatioSpread | None) -> float:
 
 
 def share_of_system(row: Row) -> float:
-    assert row.system_share
-    return row.system_share
+    assert row.compaction.system_share
+    return row.compaction.system_share
 
 
 def test_compaction_takes_less_of_its_cpu(
@@ -38,10 +38,10 @@ def test_compaction_takes_less_of_its_cpu(
     result = measure(tmp_path, capsys, "compaction", *argv)
     rows = {(row.busy, row.engine): row for row in result.rows}
     idle, busy = rows[False, "dcbm"], rows[True, "dcbm"]
-    assert median_of(idle.wall_ratio_to_stock) <= 1.00
+    assert median_of(idle.compaction.wall_ratio_to_stock) <= 1.00
     assert share_of_system(idle) / share_of_system(rows[False, "stock"]) <= 0.80
-    assert median_of(busy.wall_ratio_to_stock) <= 1.00
-    assert median_of(busy.hog_until_stock_is_done) >= 1.06
+    assert median_of(busy.compaction.wall_ratio_to_stock) <= 1.00
+    assert median_of(busy.compaction.hog_until_stock_is_done) >= 1.06
 
 
 HUGE_DEMOTION = ("--engines", "mtcopy", "--sizes", "2M", "--parts", "reclaim")
@@ -68,7 +68,7 @@ def test_nobody_waits_longer_for_memory(
     result = measure(
         tmp_path, capsys, "demotion", *argv, "--rounds", "12", "--layouts", "4"
     )
-    stalls = {row.engine: row.stall_some_us for row in result.rows}
+    stalls = {row.engine: row.demotion.stall_some_us for row in result.rows}
     stock, mtcopy = stalls["stock"], stalls["mtcopy"]
     assert stock
     assert mtcopy
@@ -82,8 +82,8 @@ def test_lists_beat_one_page_at_a_time(
     result = measure(tmp_path, capsys, "demotion", *argv, "--rounds", "5")
     for engine in ("stock", "mtcopy"):
         rows = [row for row in result.rows if row.engine == engine]
-        (of_512,) = [row for row in rows if row.folios_per_call == 512]
+        (of_512,) = [row for row in rows if row.demotion.folios_per_call == 512]
         (huge,) = [row for row in rows if row.folio_bytes == PMD_BYTES]
-        many = median_of(of_512.ratio_to_single)
+        many = median_of(of_512.demotion.ratio_to_single)
         assert many >= 2
-        assert median_of(huge.ratio_to_single) > many
+        assert median_of(huge.demotion.ratio_to_single) > many

@@ -87,8 +87,8 @@ def test_ticks_of_all_rounds_count_together() -> None:
         for number, (system, idle) in enumerate(ticks, start=1)
     ]
     (row,) = make_rows(plan(), lines)
-    assert row.system_share == pytest.approx(7 / 9)
-    assert row.idle_share == pytest.approx(2 / 9)
+    assert row.compaction.system_share == pytest.approx(7 / 9)
+    assert row.compaction.idle_share == pytest.approx(2 / 9)
 
 
 def test_modules() -> None:
@@ -146,11 +146,11 @@ def test_wall_time_is_of_each_huge_page() -> None:
             compaction("dcbm", 500, allocated=50, ended="memory"),
         ]
     )
-    ratio = rows[False, "dcbm"].wall_ratio_to_stock
+    ratio = rows[False, "dcbm"].compaction.wall_ratio_to_stock
     assert ratio is not None
     assert ratio.median == 1
     assert rows[False, "dcbm"].ratio_to_stock == 1
-    allocated = rows[False, "dcbm"].allocated_pages
+    allocated = rows[False, "dcbm"].compaction.allocated_pages
     assert allocated is not None
     assert allocated.median == 50
 
@@ -159,24 +159,27 @@ def test_shares_are_of_what_was_accounted_for() -> None:
     half = {"thread_ns": 450, "system_ns": 480, "idle_ns": 480}
     rows = rows_by([compaction("stock", 1000), compaction("dcbm", 900, **half)])
     row = rows[False, "dcbm"]
-    assert row.system_share == 0.5
-    assert row.idle_share == 0.5
-    assert row.system_share_to_stock is not None
-    assert row.system_share_to_stock.median == 0.5
-    assert row.thread_ratio_to_stock is not None
-    assert row.thread_ratio_to_stock.median == 0.45
-    assert row.thread_share_to_stock is not None
-    assert row.thread_share_to_stock.median == 0.5
+    assert row.compaction.system_share == 0.5
+    assert row.compaction.idle_share == 0.5
+    assert row.compaction.system_share_to_stock is not None
+    assert row.compaction.system_share_to_stock.median == 0.5
+    assert row.compaction.thread_ratio_to_stock is not None
+    assert row.compaction.thread_ratio_to_stock.median == 0.45
+    assert row.compaction.thread_share_to_stock is not None
+    assert row.compaction.thread_share_to_stock.median == 0.5
 
 
 def test_a_hog_is_compared_in_the_same_time() -> None:
     rows = rows_by([busy("stock", 1000, 100), busy("dcbm", 800, 88)])
     row = rows[True, "dcbm"]
-    assert row.hog_ratio_to_stock is not None
-    assert row.hog_ratio_to_stock.median == pytest.approx(1.1)
-    assert row.hog_iterations is not None
-    assert row.hog_iterations.median == 88
-    assert rows_by([compaction("stock", 9)])[False, "stock"].hog_iterations is None
+    assert row.compaction.hog_ratio_to_stock is not None
+    assert row.compaction.hog_ratio_to_stock.median == pytest.approx(1.1)
+    assert row.compaction.hog_iterations is not None
+    assert row.compaction.hog_iterations.median == 88
+    assert (
+        rows_by([compaction("stock", 9)])[False, "stock"].compaction.hog_iterations
+        is None
+    )
 
 
 def test_a_hog_has_the_rest_of_the_time_that_stock_took() -> None:
@@ -191,14 +194,17 @@ def test_a_hog_has_the_rest_of_the_time_that_stock_took() -> None:
             busy("cpu", 500, 80, alone_iterations=0, alone_ns=0),
         ]
     )
-    ratios = {engine: row.hog_until_stock_is_done for (_, engine), row in rows.items()}
+    ratios = {
+        engine: row.compaction.hog_until_stock_is_done
+        for (_, engine), row in rows.items()
+    }
     assert ratios["dcbm"] is not None
     assert ratios["dcbm"].median == pytest.approx(1.2)
     assert ratios["mtcopy"] is not None
     assert ratios["mtcopy"].median == pytest.approx(0.88)
     assert ratios["cpu"] is None
     idle = rows_by([compaction("stock", 9)])[False, "stock"]
-    assert idle.hog_until_stock_is_done is None
+    assert idle.compaction.hog_until_stock_is_done is None
 
 
 def test_the_warm_up_round_does_not_count() -> None:
@@ -208,8 +214,8 @@ def test_the_warm_up_round_does_not_count() -> None:
     ]
     (row,) = make_rows(plan(), lines)
     assert row.rounds == 3
-    assert row.wall_ns is not None
-    assert row.wall_ns.max == 3000
+    assert row.compaction.wall_ns is not None
+    assert row.compaction.wall_ns.max == 3000
 
 
 def test_engines_have_their_share_and_stock_has_none() -> None:
@@ -222,8 +228,8 @@ def test_engines_have_their_share_and_stock_has_none() -> None:
         ]
     )
     assert rows[False, "stock"].engine_bytes is None
-    assert rows[False, "dcbm"].share_offloaded == 0.5
-    assert rows[False, "dcbm"].folios_per_batch == 250
+    assert rows[False, "dcbm"].compaction.share_offloaded == 0.5
+    assert rows[False, "dcbm"].compaction.folios_per_batch == 250
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_rows_are_means_over_layouts() -> None:
     ]
     off = rows[1]
     assert off.instructions_per_folio == 6562
-    assert off.instructions_per_folio_min == 6560
-    assert off.instructions_per_folio_max == 6564
+    assert off.cost.instructions_per_folio_min == 6560
+    assert off.cost.instructions_per_folio_max == 6564
     assert off.layouts == 5
     assert off.ratio_to_stock == pytest.approx(6562 / 6552)
     assert off.copy_instructions is None
@@ -166,9 +166,9 @@ def test_sizes_in_between_have_a_first_move() -> None:
         ]
     )
     assert (stock.instructions_per_folio, stock.split_folios) == (49_000, 256)
-    assert stock.later_instructions_per_folio == 103_000
+    assert stock.cost.later_instructions_per_folio == 103_000
     assert off.instructions_per_folio == 35_000
-    assert off.later_instructions_per_folio == 35_010
+    assert off.cost.later_instructions_per_folio == 35_010
     assert off.copy_instructions == cpu.copy_instructions == 27_000
     text = shown([stock, off, cpu])
     assert "besides the copy" in text

@@ -168,14 +168,14 @@ def test_figures_are_medians_of_rounds() -> None:
     assert row.bytes_per_s is not None
     assert row.bytes_per_s.median == 64 * MIB * 10**9 // 2000
     assert row.unmapped_ns is not None
-    assert row.unmapped_ns_max is not None
+    assert row.latency.unmapped_ns_max is not None
     assert row.unmapped_ns.first == 200
     assert row.unmapped_ns.mean == 3000
     assert row.unmapped_ns.p50 == 2048 + 128
     assert row.unmapped_ns.last == 2304
-    assert row.unmapped_ns_max.mean == 4500
-    assert row.batch_cap_pages == 512
-    assert row.default_limit
+    assert row.latency.unmapped_ns_max.mean == 4500
+    assert row.latency.batch_cap_pages == 512
+    assert row.latency.default_limit
     assert row.verified
 
 
@@ -194,9 +194,9 @@ def test_ratio_is_to_stock_with_the_same_memory() -> None:
 
 def test_stock_has_no_limits() -> None:
     (row,) = rows_of([STOCK], [measured(STOCK, 0, 1, 1000)])
-    assert row.batch_cap_pages is None
-    assert row.max_windows is None
-    assert row.max_unmapped_us is None
+    assert row.latency.batch_cap_pages is None
+    assert row.latency.max_windows is None
+    assert row.latency.max_unmapped_us is None
     assert row.unmapped_ns is not None
 
 
@@ -213,8 +213,8 @@ def test_a_kernel_without_histograms_has_rates() -> None:
     )
     (row,) = rows_of([STOCK], [line])
     assert row.unmapped_ns is None
-    assert row.waited_ns is None
-    assert row.windows is None
+    assert row.latency.waited_ns is None
+    assert row.latency.windows is None
     assert row.bytes_per_s is not None
     assert "p99" not in table([row])
 
@@ -239,8 +239,8 @@ def test_what_a_toucher_lost() -> None:
 def test_a_change_that_nobody_saw_is_a_failure() -> None:
     case = replace(DMA, slow=(50, 10))
     (row,) = rows_of([case], [measured(case, 0, 1, 1000)])
-    assert row.slowed is not None
-    assert row.slowed.skipped_windows == 5
+    assert row.latency.slowed is not None
+    assert row.latency.slowed.skipped_windows == 5
     with pytest.raises(PageferryError, match="slow for long enough"):
         rows_of([case], [measured(case, 0, 1, 1000, slow_seen=False)])
 
@@ -284,8 +284,13 @@ def test_each_sweep_has_its_knee() -> None:
     cases += [replace(DMA, channels=1).posted(cap) for cap in (512, 1024)]
     times = (1000, 500, 400, 401)
     lines = [measured(case, n, 1, times[n]) for n, case in enumerate(cases)]
-    assert [row.knee for row in rows_of(cases, lines)] == [False, True, True, False]
-    assert rows_of([DMA], [measured(DMA, 0, 1, 9)])[0].knee is None
+    assert [row.latency.knee for row in rows_of(cases, lines)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert rows_of([DMA], [measured(DMA, 0, 1, 9)])[0].latency.knee is None
 
 
 # --- published sweeps ---------------------------------------------------------

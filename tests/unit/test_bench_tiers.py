@@ -130,15 +130,15 @@ def test_lists_are_held_against_single_pages_of_the_same_round() -> None:
     for number, slow in ((0, 1), (1, 1), (2, 10), (3, 1)):
         for method, elapsed in zip(METHODS, (8000, 4000, 1000), strict=True):
             lines.append(call("stock", method, elapsed * slow, round=number))
-    rows = {row.method: row for row in make_rows("demotion", lines)}
+    rows = {row.demotion.method: row for row in make_rows("demotion", lines)}
     assert list(rows) == list(METHODS)
-    one, listed, huge = (rows[m].ratio_to_single for m in METHODS)
+    one, listed, huge = (rows[m].demotion.ratio_to_single for m in METHODS)
     assert one is not None
     assert listed is not None
     assert huge is not None
     assert (one.median, listed.median, huge.median) == (1, 2, 8)
     assert rows[SINGLE].rounds == 3
-    assert rows[SINGLE].folios_per_call == 1
+    assert rows[SINGLE].demotion.folios_per_call == 1
 
 
 def by_engine(rows: list[Row]) -> dict[str, Row]:
@@ -154,30 +154,30 @@ def test_engines_have_their_share_and_stock_has_none() -> None:
             [demotion("stock", 200, **none), demotion("mtcopy", 100, **half)],
         )
     )
-    assert rows["stock"].share_offloaded is None
+    assert rows["stock"].demotion.share_offloaded is None
     assert rows["stock"].engine_bytes is None
-    assert rows["mtcopy"].share_offloaded == 0.5
-    assert rows["mtcopy"].folios_per_batch == 2
+    assert rows["mtcopy"].demotion.share_offloaded == 0.5
+    assert rows["mtcopy"].demotion.folios_per_batch == 2
     assert rows["mtcopy"].ratio_to_stock == 2
-    assert rows["mtcopy"].pgdemote_direct == 16384
+    assert rows["mtcopy"].demotion.pgdemote_direct == 16384
 
 
 def test_what_no_engine_was_asked_for_counts_as_the_cpus() -> None:
     few = {"engine_bytes": 16 * MIB, "cpu_bytes": 0, "batches": 8}
     (row,) = make_rows("demotion", [demotion("mtcopy", 100, **few)])
-    assert row.share_offloaded == 0.25
+    assert row.demotion.share_offloaded == 0.25
 
 
 def test_stalls_are_known_or_null() -> None:
     (row,) = make_rows("demotion", [demotion("stock", 100)])
-    assert row.stall_some_us is None
+    assert row.demotion.stall_some_us is None
     stalls = [
         demotion("stock", 100, round=n, stall_some_us=n, stall_full_us=0)
         for n in (1, 2, 3)
     ]
     (row,) = make_rows("demotion", stalls)
-    assert row.stall_some_us is not None
-    assert row.stall_some_us.median == 2
+    assert row.demotion.stall_some_us is not None
+    assert row.demotion.stall_some_us.median == 2
 
 
 def test_what_was_tried_in_vain_is_not_demotion() -> None:
@@ -188,8 +188,8 @@ def test_what_was_tried_in_vain_is_not_demotion() -> None:
     rows = by_engine(make_rows("demotion", tried))
     assert rows["mtcopy"].ratio_to_stock == 2
     for row in rows.values():
-        assert row.futile_ns is not None
-        assert row.futile_ns.median == 50
+        assert row.demotion.futile_ns is not None
+        assert row.demotion.futile_ns.median == 50
 
 
 def test_times_of_one_kind_are_compared() -> None:
@@ -200,7 +200,7 @@ def test_times_of_one_kind_are_compared() -> None:
     ]
     rows = make_rows("demotion", tried)
     assert by_engine(rows)["mtcopy"].ratio_to_stock == 1.5
-    assert [row.futile_ns for row in rows] == [None, None]
+    assert [row.demotion.futile_ns for row in rows] == [None, None]
     assert "It was not traced" in page(SPEC, result(rows))
 
 
@@ -209,9 +209,9 @@ def test_what_a_thread_lost() -> None:
     assert row.touch is not None
     assert row.touch.lost_ns.median == 50_000_000
     assert 2_097_152 <= row.touch.p99_ns <= 3_000_000
-    assert row.pgpromote_success == 15360
-    assert row.left_bytes == 2 * MIB
-    assert row.first_promotion_ns is not None
+    assert row.promotion.pgpromote_success == 15360
+    assert row.promotion.left_bytes == 2 * MIB
+    assert row.promotion.first_promotion_ns is not None
 
 
 def test_unverified_measurement_is_a_failure() -> None:

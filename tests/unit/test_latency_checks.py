@@ -27,7 +27,7 @@ from pageferry.bench.latency.plans import (
     rates_of,
 )
 from pageferry.errors import PageferryError
-from pageferry.results.schema import Check, Row
+from pageferry.results.schema import Check, Latency, Row
 
 KNOWN = Calibration(Rates(64, 25), large_ns=2_000_000, small_ns=200_000)
 GB = 10**9
@@ -116,7 +116,7 @@ def test_rates_come_from_the_machine() -> None:
     slow = [msgspec.structs.replace(one, bytes_per_s=None) for one in rows[:1]]
     with pytest.raises(PageferryError, match="missing"):
         rates_of(plan, [])
-    assert slow[0].role == "calibrate/stock"
+    assert slow[0].latency.role == "calibrate/stock"
 
 
 def test_one_folio_is_one_batch() -> None:
@@ -279,7 +279,7 @@ def alone_row(p99_us: int) -> Row:
 def test_limit(one: Row, good: bool) -> None:
     (check,) = limit([alone_row(700), one])
     assert check.ok is good, check
-    if one.slowed:
+    if one.latency.slowed:
         assert "6 windows later" in check.detail
         assert "slowed" in check.name
 
@@ -300,7 +300,7 @@ def test_no_limit_is_no_limit() -> None:
 
 
 def test_only_what_was_measured_is_judged() -> None:
-    swept = msgspec.structs.replace(row("", GB), role=None)
+    swept = msgspec.structs.replace(row("", GB), latency=Latency())
     assert judge([swept]) == []
     assert [c.name for c in judge(touch_rows(1, 1))] == ["toucher: 4 KiB"]
     rows = [*throughput_rows(GB, 1, 1), alone_row(1), limit_row("2", 1)]

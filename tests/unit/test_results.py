@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.bench_data import measurement, result
+from helpers.bench_data import measurement, page, result
 from helpers.golden_files import check_golden
 from pageferry.bench.move_pages.spec import MovePlan, make_rows
+from pageferry.bench.spec import load
 from pageferry.errors import PageferryError
 from pageferry.results import store
 from pageferry.results.schema import (
+    PARTS,
     Result,
     Row,
     as_builtins,
@@ -43,7 +45,7 @@ def test_round_trip() -> None:
 def test_contract_keys_are_there() -> None:
     document = json.loads(encode(result(some_rows())))
     assert document["schema"] == "pageferry/result"
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert {"command", "kernel", "machine", "rows"} <= document.keys()
     contract = {
         "bench",
@@ -52,6 +54,8 @@ def test_contract_keys_are_there() -> None:
         "threads",
         "folio_bytes",
         "moved_bytes",
+        "pages",
+        "path",
         "rounds",
         "verified",
         "bytes_per_s",
@@ -59,11 +63,22 @@ def test_contract_keys_are_there() -> None:
         "share_of_limit",
         "instructions_per_folio",
         "copy_instructions",
+        "unmapped_ns",
         "split_folios",
         "busy",
     }
     assert contract <= document["rows"][0].keys()
     assert document["rows"][0]["bytes_per_s"].keys() == {"median", "min", "max"}
+    assert document["rows"][0].keys().isdisjoint(PARTS)
+
+
+@pytest.mark.parametrize("bench", PARTS)
+def test_a_row_has_the_part_of_its_benchmark(bench: str) -> None:
+    rows = [msgspec.structs.replace(row, bench=bench) for row in some_rows()]
+    (row, _) = json.loads(encode(result(rows)))["rows"]
+    assert PARTS.keys() & row.keys() == {bench}
+    assert not row.keys() & row[bench].keys()
+    assert decode(encode(result(rows))) == result(rows)
 
 
 def test_unknown_keys_are_ignored() -> None:
@@ -86,7 +101,7 @@ def test_unmapped_times_are_four_figures_at_least() -> None:
     ("key", "value", "named"),
     [
         ("schema", "other/result", "schema"),
-        ("schema_version", 2, "schema_version"),
+        ("schema_version", 3, "schema_version"),
         ("rows", {}, "rows"),
         ("command", "a string", "command"),
     ],
@@ -115,9 +130,37 @@ def test_json_schema_is_current() -> None:
     check_golden(ROOT / "docs" / "reference" / "result.schema.json", json_schema())
 
 
-def test_kept_results_are_valid() -> None:
-    for path in (ROOT / "docs" / "results").glob("*.json"):
-        assert decode(path.read_bytes(), path).rows
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "results").glob("*.json")), ids=lambda p: p.name
+)
+def test_files_of_version_1_are_read_and_shown(path: Path) -> None:
+    old = json.loads(path.read_bytes())
+    assert old["schema_version"] == 1
+    found = decode(path.read_bytes(), path)
+    new = json.loads(encode(found))["rows"]
+    for was, row in zip(old["rows"], new, strict=True):
+        everything = {**row, **row.get(row["bench"], {})}
+        said = {key: value for key, value in was.items() if value is not None}
+        assert said.items() <= everything.items()
+    text = page(load(found.rows[0].bench.replace("-", "_")), found)
+    assert text.startswith(("Linux ", "Instructions ")) and found.kernel.release in text
+    # Each row is a line of a table, beside the figure that it is about.
+    for row in found.rows:
+        assert row.engine.replace("limit", "memcpy (limit)") in text
+        if row.instructions_per_folio is not None:
+            assert f"{row.instructions_per_folio:,}" in text
+
+
+def test_version_1_is_read_strictly_too() -> None:
+    path = next((ROOT / "docs" / "results").glob("cost-*.json"))
+    document = json.loads(path.read_bytes())
+    document["rows"][0]["later_instructions_per_folio"] = "many"
+    with pytest.raises(PageferryError, match=r"cost\.later_instructions"):
+        decode(json.dumps(document))
+    damaged: list[object] = [None, {}, [1], [{"bench": ["cost"]}]]
+    for rows in damaged:
+        with pytest.raises(PageferryError, match="rows"):
+            decode(json.dumps({**document, "rows": rows}))
 
 
 def test_spread_is_whole_numbers() -> None:

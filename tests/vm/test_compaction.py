@@ -32,18 +32,21 @@ def test_huge_pages_come_out_of_fragments(
     assert len(rows) == 4
     for row in rows.values():
         assert row.verified
-        assert row.asked_pages == 16
-        assert row.allocated_pages is not None
-        assert row.allocated_pages.median == 16
+        assert row.compaction.asked_pages == 16
+        assert row.compaction.allocated_pages is not None
+        assert row.compaction.allocated_pages.median == 16
         # Half of each block was in use.
-        assert row.migrated_pages is not None
-        assert row.migrated_pages.median > 16 * 200
+        assert row.compaction.migrated_pages is not None
+        assert row.compaction.migrated_pages.median > 16 * 200
     for busy in (False, True):
         dcbm = rows[busy, "dcbm"]
         # A busy host makes channels too slow for some windows.
         assert dcbm.engine_bytes
-        assert dcbm.hog_iterations is None or dcbm.hog_iterations.min > 0
-    assert rows[True, "dcbm"].hog_until_stock_is_done is not None
+        assert (
+            dcbm.compaction.hog_iterations is None
+            or dcbm.compaction.hog_iterations.min > 0
+        )
+    assert rows[True, "dcbm"].compaction.hog_until_stock_is_done is not None
     assert result.settings["total_bytes"] == 256 * MIB
 
 

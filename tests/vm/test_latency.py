@@ -40,8 +40,9 @@ def result(kernel_vm: BuiltKernel, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def all_rows(result: Result) -> list[tuple[str, Row]]:
-    names = ("engine", "folio_bytes", "max_windows")
-    return [(str([getattr(r, n) for n in names]), r) for r in result.rows]
+    return [
+        (str([r.engine, r.folio_bytes, r.latency.max_windows]), r) for r in result.rows
+    ]
 
 
 def test_every_engine_is_measured(result: Result) -> None:
@@ -59,7 +60,7 @@ def test_every_engine_is_measured(result: Result) -> None:
 
 def test_folios_were_out_of_reach_for_a_while(result: Result) -> None:
     for name, row in all_rows(result):
-        times, most = row.unmapped_ns, row.unmapped_ns_max
+        times, most = row.unmapped_ns, row.latency.unmapped_ns_max
         assert times is not None, name
         assert most is not None
         assert times.p50 is not None
@@ -77,17 +78,17 @@ def test_folios_were_out_of_reach_for_a_while(result: Result) -> None:
 def test_limits_are_those_of_the_engine(result: Result) -> None:
     for name, row in all_rows(result):
         if row.engine == "stock":
-            assert row.max_windows is None
+            assert row.latency.max_windows is None
             continue
-        assert row.batch_cap_pages == 512, name
-        assert row.streaming
-        assert row.default_limit
+        assert row.latency.batch_cap_pages == 512, name
+        assert row.latency.streaming
+        assert row.latency.default_limit
         # The kernel has measured it.
-        assert row.max_unmapped_us, name
+        assert row.latency.max_unmapped_us, name
         # mtcopy declines where no CPU is idle, and then none is counted.
-        assert row.windows is not None
+        assert row.latency.windows is not None
         if row.engine != "mtcopy":
-            assert row.windows.min >= row.moved_bytes // (512 * 4096), name
+            assert row.latency.windows.min >= row.moved_bytes // (512 * 4096), name
 
 
 def test_engines_did_the_copying(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_program_touched_the_memory(result: Result) -> None:
         assert row.touch.quiet_ns < row.touch.threshold_ns
         assert row.touch.slowest_ns >= row.touch.quiet_ns, name
         assert row.touch.lost_ns_all >= row.touch.slept_ns_all, name
-        assert row.waited_ns is not None
+        assert row.latency.waited_ns is not None
 
 
 SABOTAGE = ("content", "node")
@@ -205,9 +206,9 @@ def test_channels_get_slower_in_mid_run(
     assert main([*fixed, "--slow-after-percent", "40", "--json"]) == 0
     capsys.readouterr()
     (row,) = decode(path.read_bytes()).rows
-    assert row.slowed is not None
-    assert row.slowed.factor == 10
-    assert row.slowed.skipped_windows >= 6
+    assert row.latency.slowed is not None
+    assert row.latency.slowed.factor == 10
+    assert row.latency.slowed.skipped_windows >= 6
     assert row.unmapped_ns is not None
     # 2M by four channels of 5 MB/s, or a good part of it.
     assert row.unmapped_ns.mean > 20_000_000

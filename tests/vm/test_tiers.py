@@ -41,17 +41,19 @@ def test_reclaim_demotes_through_an_engine(
         tmp_path / "result.json",
         *("--engines", "cpu", "--total", "4M", "--call-total", "2M"),
     )
-    moved = {(r.method, r.engine, r.folio_bytes): r for r in result.rows}
+    moved = {(r.demotion.method, r.engine, r.folio_bytes): r for r in result.rows}
     for size in (4096, 2 * MIB):
         for engine in ("stock", "cpu"):
             row = moved["memory.reclaim", engine, size]
             assert row.verified
             assert row.moved_bytes > 3 * MIB
-            assert row.pgdemote_direct
+            assert row.demotion.pgdemote_direct
             assert row.split_folios == 0
-        assert (moved["memory.reclaim", "cpu", size].share_offloaded or 0) > 0.9
-    single = moved["one page per call", "stock", 4096]
-    listed = moved["512 pages per call", "stock", 4096]
+        assert (
+            moved["memory.reclaim", "cpu", size].demotion.share_offloaded or 0
+        ) > 0.9
+    single = moved["one page per call", "stock", 4096].demotion
+    listed = moved["512 pages per call", "stock", 4096].demotion
     assert single.ratio_to_single is not None
     assert listed.ratio_to_single is not None
     assert single.ratio_to_single.median == 1
@@ -59,7 +61,8 @@ def test_reclaim_demotes_through_an_engine(
     assert result.settings["demotion_enabled_found"] == "false"
     # Null where the kernel does not count stalls.
     known = result.settings["psi"] is True
-    assert (moved["memory.reclaim", "stock", 4096].stall_some_us is not None) == known
+    stall = moved["memory.reclaim", "stock", 4096].demotion.stall_some_us
+    assert (stall is not None) == known
 
 
 def test_a_limit_demotes_and_stalls_who_needs_memory(
@@ -74,13 +77,13 @@ def test_a_limit_demotes_and_stalls_who_needs_memory(
     rows = {row.engine: row for row in result.rows}
     for engine in ("stock", "cpu"):
         row = rows[engine]
-        assert row.method == "memory.max"
+        assert row.demotion.method == "memory.max"
         assert row.verified
         assert row.moved_bytes == 8 * MIB
-        assert row.stall_some_us is not None
+        assert row.demotion.stall_some_us is not None
         # A 2M folio is not copied in less.
-        assert row.stall_some_us.median > 100
-    assert (rows["cpu"].share_offloaded or 0) > 0.9
+        assert row.demotion.stall_some_us.median > 100
+    assert (rows["cpu"].demotion.share_offloaded or 0) > 0.9
 
 
 # One line for each list that was migrated.
@@ -273,10 +276,10 @@ def test_hot_memory_is_promoted_through_an_engine(
             row = rows[engine, size]
             assert row.verified
             assert row.moved_bytes > 2 * MIB
-            assert row.pgpromote_success
+            assert row.promotion.pgpromote_success
             assert row.touch is not None
             assert row.touch.mode == "write"
-        assert (rows["cpu", size].share_offloaded or 0) > 0.9
+        assert (rows["cpu", size].promotion.share_offloaded or 0) > 0.9
 
 
 # What the programs pin, and what they make.

@@ -15,6 +15,7 @@ from pageferry.bench.options import Option, option
 from pageferry.bench.plan import Plan
 from pageferry.bench.rows import make_row, offered, total
 from pageferry.report.tables import UNKNOWN, Column, moved_pages
+from pageferry.results import schema
 from pageferry.results.schema import Row
 from pageferry.results.stats import round_ratios
 from pageferry.units import format_size
@@ -87,7 +88,8 @@ def tier_row(
     mine: Sequence[Tiering],
     rates: Mapping[tuple[Any, ...], dict[int, float]],
     arrived: int,
-    **more: Any,  # noqa: ANN401
+    touch: schema.Touch | None = None,
+    **own: Any,  # noqa: ANN401
 ) -> Row:
     """Make a row. `arrived` is what moved in the end: some comes back later."""
     method, size, *_ = which = key(mine[0])
@@ -98,18 +100,24 @@ def tier_row(
         # What never got as far as being offered was moved by the CPU, too.
         copied = max(engine_bytes + cpu_bytes, arrived)
         share = engine_bytes / copied if copied else None
+    part: dict[str, Any] = {
+        bench: schema.PARTS[bench](
+            method=method,
+            left_bytes=total([s.left_bytes for s in mine]),
+            cpu_bytes=cpu_bytes,
+            share_offloaded=share,
+            folios_per_batch=_per_batch(mine),
+            **own,
+        )
+    }
     return make_row(
         *(bench, mine, rates[which], ratio),
         folio_bytes=size,
         moved_bytes=mean_bytes(mine),
-        method=method,
         split_folios=total([s.split_folios for s in mine]),
-        left_bytes=total([s.left_bytes for s in mine]),
         engine_bytes=engine_bytes,
-        cpu_bytes=cpu_bytes,
-        share_offloaded=share,
-        folios_per_batch=_per_batch(mine),
-        **more,
+        touch=touch,
+        **part,
     )
 
 
@@ -136,14 +144,19 @@ def counted_line(rows: Sequence[Row]) -> str:
     )
 
 
+def _part(row: Row) -> schema.Tiers:
+    return row.promotion if row.bench == "promotion" else row.demotion
+
+
 def _offloaded(row: Row) -> str:
-    if row.share_offloaded is None:
-        return "-"
-    return f"{row.share_offloaded * 100:.0f}%"
+    share = _part(row).share_offloaded
+    return "-" if share is None else f"{share * 100:.0f}%"
+
+
+def _left(row: Row) -> str:
+    left = _part(row).left_bytes
+    return UNKNOWN if left is None else format_size(left)
 
 
 OFFLOADED: Column = ("offloaded", _offloaded)
-LEFT: Column = (
-    "left",
-    lambda r: UNKNOWN if r.left_bytes is None else format_size(r.left_bytes),
-)
+LEFT: Column = ("left", _left)

@@ -4,6 +4,9 @@
 Keys may be added, never renamed or removed: others read these files. A reader
 ignores keys that it does not know, and refuses values of the wrong type. The
 JSON Schema in docs/reference/result.schema.json is generated from here.
+
+Version 2 has what one benchmark alone says in a part of the row, with the name of that
+benchmark. In version 1 all of it lay side by side.
 """
 
 from __future__ import annotations
@@ -90,65 +93,24 @@ class Slowed(msgspec.Struct, kw_only=True, frozen=True):
     ]
 
 
-class Row(msgspec.Struct, kw_only=True, frozen=True):
-    """One engine with one folio size. What a benchmark does not say is null."""
+class Cost(msgspec.Struct, kw_only=True, frozen=True):
+    """What `bench cost` says besides instructions_per_folio."""
 
-    bench: str
-    # "stock": Linux as it is, or set to behave so. "off": with our changes, but
-    # no engine active. "limit": plain memcpy, no migration at all.
-    engine: str
-    channels: Count
-    threads: Annotated[int, Meta(ge=0, description="0: the engine chooses")]
-    folio_bytes: Count
-    moved_bytes: Annotated[Count, Meta(description="by each round")]
-    rounds: Count
-    verified: Annotated[
-        bool, Meta(description="every page on its node, every byte right")
-    ]
-    pages: Annotated[
-        str | None,
-        Meta(description="of 4K: what --pages says"),
-    ] = None
-    path: Annotated[
-        str | None,
-        Meta(description="of `bench cost`: what --paths says; null: move_pages"),
-    ] = None
-    busy: Annotated[
-        bool,
-        Meta(
-            description="a hog kept every CPU busy; of `bench compaction`, the caller's"
-        ),
-    ] = False
-    # Folios that were no longer whole after the move, in all rounds; null
-    # where the kernel does not let us look.
-    split_folios: Count | None = None
-    # What the engine says it copied itself, in all rounds; null for stock.
-    engine_bytes: Count | None = None
-    bytes_per_s: Spread | None = None
-    # Medians of the ratios of each round, not ratios of medians: what slows
-    # the machine for a while slows both sides of a round.
-    ratio_to_stock: float | None = None
-    ratio_to_stock_spread: RatioSpread | None = None
-    share_of_limit: float | None = None
-    limit_threads: Count | None = None
-    instructions_per_folio: Count | None = None
     instructions_per_folio_min: Count | None = None
     instructions_per_folio_max: Count | None = None
-    # Of them, those of the copy: as the engine "cpu" was timed, for all rows in
-    # which the CPU copies.
-    copy_instructions: Count | None = None
     # Sizes between a page and 2M: instructions_per_folio is of the first move of
     # fresh memory, and this of the mean of the moves after it.
     later_instructions_per_folio: Count | None = None
     # Folios that the kernel counted as partially mapped after the last move.
     partially_mapped_folios: Count | None = None
-    layouts: Count | None = None
-    # How long folios were out of reach: medians of rounds, and their range.
-    unmapped_ns: Unmapped | None = None
+
+
+class Latency(msgspec.Struct, kw_only=True, frozen=True):
+    """What `bench latency` says besides unmapped_ns, and what it was set to."""
+
     unmapped_ns_min: Unmapped | None = None
     unmapped_ns_max: Unmapped | None = None
     waited_ns: Waited | None = None
-    touch: Touch | None = None
     slowed: Slowed | None = None
     # The limits of an engine; null where none was active.
     batch_cap_pages: Count | None = None
@@ -164,10 +126,6 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
         Spread | None, Meta(description="that each move was worked through in")
     ] = None
     over_limit_folios: Annotated[Count | None, Meta(description="in all rounds")] = None
-    channel_mbps: Annotated[
-        Count | None,
-        Meta(description="MB/s of each simulated channel; 0: as a CPU copies"),
-    ] = None
     cpu_share: Annotated[
         bool | None, Meta(description="the CPU copied a share beside the channels")
     ] = None
@@ -175,21 +133,40 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
         bool | None,
         Meta(description="smallest cap with 90% of the best rate of its sweep"),
     ] = None
-    # `bench demotion` and `bench promotion`: what moved the memory.
-    method: str | None = None
+    role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
+        None
+    )
+
+
+class ByKernel(msgspec.Struct, kw_only=True, frozen=True):
+    """Memory that the kernel moved by itself: how, and who copied it."""
+
+    method: Annotated[str | None, Meta(description="what moved the memory")] = None
+    cpu_bytes: Annotated[
+        Count | None, Meta(description="left to the CPU, in all rounds")
+    ] = None
+    share_offloaded: Annotated[
+        float | None, Meta(description="the engine's part of what was moved")
+    ] = None
+    folios_per_batch: Annotated[
+        float | None, Meta(description="mean of all that were looked at for an engine")
+    ] = None
+
+
+class Tiers(ByKernel, kw_only=True, frozen=True):
+    """Memory that the kernel moved to another tier."""
+
+    # Of what was asked for, in all rounds, and not on the other node in the end.
+    left_bytes: Count | None = None
+
+
+class Demotion(Tiers, kw_only=True, frozen=True):
+    """What `bench demotion` says."""
+
     folios_per_call: Count | None = None
     ratio_to_single: Annotated[
         RatioSpread | None,
         Meta(description="to one page per call, in each round"),
-    ] = None
-    # Of what was asked for, in all rounds, and not on the other node in the end.
-    left_bytes: Count | None = None
-    # In all rounds: what was left to the CPU, and of what was moved the engine's
-    # part; null for stock.
-    cpu_bytes: Count | None = None
-    share_offloaded: float | None = None
-    folios_per_batch: Annotated[
-        float | None, Meta(description="mean of all that were looked at for an engine")
     ] = None
     futile_ns: Annotated[
         Spread | None,
@@ -205,11 +182,21 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     pgdemote_kswapd: Count | None = None
     pgdemote_direct: Count | None = None
     pgdemote_khugepaged: Count | None = None
+
+
+class Promotion(Tiers, kw_only=True, frozen=True):
+    """What `bench promotion` says."""
+
+    # In all rounds, by /proc/vmstat, of the whole machine.
     pgpromote_success: Count | None = None
     first_promotion_ns: Annotated[
         Spread | None, Meta(description="until the kernel had promoted the first folio")
     ] = None
-    # `bench compaction`: each round allocated so many huge pages at most.
+
+
+class Compaction(ByKernel, kw_only=True, frozen=True):
+    """What `bench compaction` says: each round allocated so many huge pages at most."""
+
     asked_pages: Count | None = None
     allocated_pages: Annotated[
         Spread | None, Meta(description="huge pages, in each round")
@@ -255,9 +242,81 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
             "left of that time to itself, to those of stock's hog"
         ),
     ] = None
-    role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
-        None
-    )
+
+
+class Row(msgspec.Struct, kw_only=True, frozen=True):
+    """One engine with one folio size, and what one benchmark alone says of it.
+
+    What a benchmark does not say is null; of the last parts a file has only that of
+    the row's own benchmark.
+    """
+
+    bench: str
+    # "stock": Linux as it is, or set to behave so. "off": with our changes, but
+    # no engine active. "limit": plain memcpy, no migration at all.
+    engine: str
+    channels: Count
+    channel_mbps: Annotated[
+        Count | None,
+        Meta(description="MB/s of each simulated channel; 0: as a CPU copies"),
+    ] = None
+    threads: Annotated[int, Meta(ge=0, description="0: the engine chooses")]
+    folio_bytes: Count
+    pages: Annotated[
+        str | None,
+        Meta(description="of 4K: what --pages says"),
+    ] = None
+    path: Annotated[
+        str | None,
+        Meta(description="of `bench cost`: what --paths says; null: move_pages"),
+    ] = None
+    busy: Annotated[
+        bool,
+        Meta(
+            description="a hog kept every CPU busy; of `bench compaction`, the caller's"
+        ),
+    ] = False
+    moved_bytes: Annotated[Count, Meta(description="by each round")]
+    rounds: Count
+    layouts: Count | None = None
+    verified: Annotated[
+        bool, Meta(description="every page on its node, every byte right")
+    ]
+    # Folios that were no longer whole after the move, in all rounds; null
+    # where the kernel does not let us look.
+    split_folios: Count | None = None
+    # What the engine says it copied itself, in all rounds; null for stock.
+    engine_bytes: Count | None = None
+    bytes_per_s: Spread | None = None
+    # Medians of the ratios of each round, not ratios of medians: what slows
+    # the machine for a while slows both sides of a round.
+    ratio_to_stock: float | None = None
+    ratio_to_stock_spread: RatioSpread | None = None
+    share_of_limit: float | None = None
+    limit_threads: Count | None = None
+    instructions_per_folio: Count | None = None
+    # Of them, those of the copy: as the engine "cpu" was timed, for all rows in
+    # which the CPU copies.
+    copy_instructions: Count | None = None
+    # How long folios were out of reach: medians of rounds.
+    unmapped_ns: Unmapped | None = None
+    touch: Touch | None = None
+
+    cost: Cost = Cost()
+    latency: Latency = Latency()
+    demotion: Demotion = Demotion()
+    promotion: Promotion = Promotion()
+    compaction: Compaction = Compaction()
+
+
+# By the name of a benchmark, which is that of the part, too.
+PARTS: dict[str, type[msgspec.Struct]] = {
+    "cost": Cost,
+    "latency": Latency,
+    "demotion": Demotion,
+    "promotion": Promotion,
+    "compaction": Compaction,
+}
 
 
 class Check(msgspec.Struct, kw_only=True, frozen=True):
@@ -307,7 +366,7 @@ class Result(msgspec.Struct, kw_only=True, frozen=True):
     """A whole result file."""
 
     schema: Literal["pageferry/result"] = "pageferry/result"
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     command: list[str]
     kernel: Kernel
     machine: Machine
@@ -331,6 +390,9 @@ def as_builtins(result: Result) -> dict[str, Any]:
     for name in ("published", "checks"):
         if document[name] is None:
             del document[name]
+    for row in document["rows"]:
+        for name in PARTS.keys() - {row["bench"]}:
+            del row[name]
     return document
 
 
@@ -340,10 +402,25 @@ def encode(result: Result) -> str:
     return msgspec.json.format(plain, indent=2).decode() + "\n"
 
 
+def _from_version_1(row: object) -> object:
+    """Move into a part what lay beside the rest of a row in version 1."""
+    if not isinstance(row, dict) or row.get("bench") not in list(PARTS):
+        return row
+    own = PARTS[row["bench"]].__struct_fields__
+    part = {key: row[key] for key in own if key in row}
+    return {**{k: row[k] for k in row if k not in part}, row["bench"]: part}
+
+
 def decode(text: str | bytes, source: str | Path = "result") -> Result:
-    """Read a document strictly, and say which value is wrong."""
+    """Read a document strictly, and say which value is wrong. Also of version 1."""
     try:
-        return msgspec.json.decode(text, type=Result)
+        document = msgspec.json.decode(text)
+        if isinstance(document, dict) and document.get("schema_version") == 1:
+            rows = document.get("rows")
+            if isinstance(rows, list):
+                rows = [_from_version_1(row) for row in rows]
+            document |= {"schema_version": 2, "rows": rows}
+        return msgspec.convert(document, Result)
     except msgspec.DecodeError as error:
         raise PageferryError(
             "not a pageferry result", value=source, reason=str(error)

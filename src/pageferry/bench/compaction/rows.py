@@ -19,6 +19,7 @@ from pageferry.bench.rows import (
     total,
 )
 from pageferry.errors import PageferryError
+from pageferry.results import schema
 from pageferry.results.schema import RatioSpread, Row, Spread
 from pageferry.results.stats import round_ratios, spread
 from pageferry.units import BASE_BYTES
@@ -168,29 +169,37 @@ def _row(mine: Sequence[Compaction], stock: Sequence[Compaction]) -> Row:
         folio_bytes=BASE_BYTES,
         moved_bytes=round(fmean(moved.values())),
         busy=busy,
-        method=METHOD,
-        asked_pages=mine[0].asked,
-        allocated_pages=spread([s.allocated for s in mine]),
-        wall_ns=spread([s.wall_ns for s in mine]),
-        wall_ratio_to_stock=_ratio(mine, stock, lambda s: s.wall_ns / s.allocated),
-        thread_ns=spread([s.thread_ns for s in mine]),
-        thread_ratio_to_stock=_ratio(mine, stock, lambda s: s.thread_ns / s.allocated),
-        thread_share_to_stock=_ratio(mine, stock, lambda s: s.thread_ns / s.wall_ns),
-        user_share=_part(mine, lambda s: s.user_ns),
-        system_share=_part(mine, lambda s: s.system_ns),
-        idle_share=_part(mine, lambda s: s.idle_ns),
-        system_share_to_stock=_ratio(mine, stock, _system),
-        migrated_pages=_spread([s.pgmigrate_success for s in mine]),
-        scanned_pages=_spread([s.compact_migrate_scanned for s in mine]),
-        hog_iterations=spread([s.hog_iterations for s in mine]) if busy else None,
-        hog_ratio_to_stock=_ratio(mine, stock, lambda s: s.hog_iterations / s.wall_ns)
-        if busy
-        else None,
-        hog_until_stock_is_done=_hog_until(mine, stock),
         engine_bytes=engine_bytes,
-        cpu_bytes=cpu_bytes,
-        share_offloaded=_share(engine_bytes, sum(moved.values())),
-        folios_per_batch=_per_batch(mine),
+        compaction=schema.Compaction(
+            method=METHOD,
+            asked_pages=mine[0].asked,
+            allocated_pages=spread([s.allocated for s in mine]),
+            wall_ns=spread([s.wall_ns for s in mine]),
+            wall_ratio_to_stock=_ratio(mine, stock, lambda s: s.wall_ns / s.allocated),
+            thread_ns=spread([s.thread_ns for s in mine]),
+            thread_ratio_to_stock=_ratio(
+                mine, stock, lambda s: s.thread_ns / s.allocated
+            ),
+            thread_share_to_stock=_ratio(
+                mine, stock, lambda s: s.thread_ns / s.wall_ns
+            ),
+            user_share=_part(mine, lambda s: s.user_ns),
+            system_share=_part(mine, lambda s: s.system_ns),
+            idle_share=_part(mine, lambda s: s.idle_ns),
+            system_share_to_stock=_ratio(mine, stock, _system),
+            migrated_pages=_spread([s.pgmigrate_success for s in mine]),
+            scanned_pages=_spread([s.compact_migrate_scanned for s in mine]),
+            hog_iterations=spread([s.hog_iterations for s in mine]) if busy else None,
+            hog_ratio_to_stock=_ratio(
+                mine, stock, lambda s: s.hog_iterations / s.wall_ns
+            )
+            if busy
+            else None,
+            hog_until_stock_is_done=_hog_until(mine, stock),
+            cpu_bytes=cpu_bytes,
+            share_offloaded=_share(engine_bytes, sum(moved.values())),
+            folios_per_batch=_per_batch(mine),
+        ),
     )
 
 

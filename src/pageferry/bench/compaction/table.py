@@ -36,7 +36,9 @@ def _percent(share: float | None) -> str:
 
 
 def _compared(name: str, key: str) -> Column:
-    return name, lambda row: ratio(getattr(row, key), base=row.engine == "stock")
+    return name, lambda row: ratio(
+        getattr(row.compaction, key), base=row.engine == "stock"
+    )
 
 
 # What was posted, for the states of the CPU and the engines.
@@ -46,14 +48,17 @@ STATE: tuple[Column, ...] = (
 )
 COLUMNS: tuple[Column, ...] = (
     *STATE,
-    ("wall ms", lambda row: median(row.wall_ns, 1e6)),
-    ("pages migrated", lambda row: median(row.migrated_pages)),
+    ("wall ms", lambda row: median(row.compaction.wall_ns, 1e6)),
+    ("pages migrated", lambda row: median(row.compaction.migrated_pages)),
     ("copies by engine", _copies),
-    ("hog iterations", lambda row: median(row.hog_iterations) if row.busy else "-"),
-    ("user %", lambda row: _percent(row.user_share)),
-    ("sys %", lambda row: _percent(row.system_share)),
-    ("idle %", lambda row: _percent(row.idle_share)),
-    ("task ms", lambda row: median(row.thread_ns, 1e6)),
+    (
+        "hog iterations",
+        lambda row: median(row.compaction.hog_iterations) if row.busy else "-",
+    ),
+    ("user %", lambda row: _percent(row.compaction.user_share)),
+    ("sys %", lambda row: _percent(row.compaction.system_share)),
+    ("idle %", lambda row: _percent(row.compaction.idle_share)),
+    ("task ms", lambda row: median(row.compaction.thread_ns, 1e6)),
 )
 # What each engine changes.
 RATIOS: tuple[Column, ...] = (
@@ -72,7 +77,7 @@ def show(result: Result) -> list[str]:
     rows, settings = result.rows, result.settings
     return [
         machine_line(result),
-        f"{rows[0].asked_pages:,} huge pages allocated by one task on CPU "
+        f"{rows[0].compaction.asked_pages:,} huge pages allocated by one task on CPU "
         f"{settings.get('caller_cpu')} from node {settings.get('from_node')}, of which "
         f"every other page is free, median of {rounds(rows[0])}",
         table(rows, COLUMNS),

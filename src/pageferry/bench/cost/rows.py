@@ -19,6 +19,7 @@ from pageferry.bench.lines import Line
 from pageferry.bench.rows import total
 from pageferry.errors import PageferryError
 from pageferry.kernel.arch import ARM64, Architecture
+from pageferry.results import schema
 from pageferry.results.schema import Row
 from pageferry.units import KIB, MIB, format_size
 from pageferry.vm.cpio import Archive
@@ -265,12 +266,14 @@ def _row(
         engine_bytes=total([sample.cost.engine_bytes for sample in group]),
         ratio_to_stock=None if stock is None else means[(kind, engine)] / stock,
         instructions_per_folio=round(means[(kind, engine)]),
-        instructions_per_folio_min=round(min(figures)),
-        instructions_per_folio_max=round(max(figures)),
         copy_instructions=copies.get(kind) if by_cpu else None,
-        later_instructions_per_folio=round(mean(later)) if later else None,
-        partially_mapped_folios=first.nr_anon_partially_mapped,
         layouts=len(group),
+        cost=schema.Cost(
+            instructions_per_folio_min=round(min(figures)),
+            instructions_per_folio_max=round(max(figures)),
+            later_instructions_per_folio=round(mean(later)) if later else None,
+            partially_mapped_folios=first.nr_anon_partially_mapped,
+        ),
     )
 
 

@@ -14,7 +14,7 @@ def _or_dash(number: int | None) -> str:
 
 
 def _range(row: Row) -> str:
-    low, high = row.instructions_per_folio_min, row.instructions_per_folio_max
+    low, high = row.cost.instructions_per_folio_min, row.cost.instructions_per_folio_max
     return f"{low or 0:,}..{high or 0:,}"
 
 
@@ -30,7 +30,7 @@ def _besides(row: Row) -> str:
 
 
 def _split(row: Row) -> str:
-    return _or_dash(row.later_instructions_per_folio and row.split_folios)
+    return _or_dash(row.cost.later_instructions_per_folio and row.split_folios)
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
@@ -49,11 +49,17 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
     ]
     if any(row.copy_instructions for row in rows):
         columns.append(("besides the copy", _besides))
-    if any(row.later_instructions_per_folio is not None for row in rows):
+    if any(row.cost.later_instructions_per_folio is not None for row in rows):
         columns += [
-            ("later moves", lambda row: _or_dash(row.later_instructions_per_folio)),
+            (
+                "later moves",
+                lambda row: _or_dash(row.cost.later_instructions_per_folio),
+            ),
             ("split", _split),
-            ("partially mapped", lambda row: _or_dash(row.partially_mapped_folios)),
+            (
+                "partially mapped",
+                lambda row: _or_dash(row.cost.partially_mapped_folios),
+            ),
         ]
     return columns
 

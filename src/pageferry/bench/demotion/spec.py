@@ -38,6 +38,7 @@ from pageferry.report.tables import (
     rounds,
     table,
 )
+from pageferry.results import schema
 from pageferry.results.schema import Result, Row
 from pageferry.results.stats import round_ratios, spread
 from pageferry.units import BASE_BYTES, PMD_BYTES, format_size, parse_size
@@ -206,10 +207,12 @@ def _row_of_calls(mine: Sequence[Calls], rates: Rates) -> Row:
         *("demotion", mine, rates[key], round_ratios(rates[key], stock)),
         folio_bytes=size,
         moved_bytes=tiers.mean_bytes(mine),
-        method=method,
-        folios_per_call=mine[0].folios_per_call,
-        ratio_to_single=round_ratios(rates[key], single),
         engine_bytes=offered(mine)[0],
+        demotion=schema.Demotion(
+            method=method,
+            folios_per_call=mine[0].folios_per_call,
+            ratio_to_single=round_ratios(rates[key], single),
+        ),
     )
 
 
@@ -231,19 +234,21 @@ def _row(mine: Sequence[Demotion], rates: Rates, *, traced: bool) -> Row:
 def _order(row: Row) -> tuple[int, ...]:
     """Lengths of lists first, then by size, and the baseline first."""
     engine, *size = rank(row, options.ENGINES)
-    if row.method in METHODS:
-        return (0, engine, METHODS.index(row.method), *size)
+    if row.demotion.method in METHODS:
+        return (0, engine, METHODS.index(row.demotion.method), *size)
     return (1, row.folio_bytes, engine, *size)
 
 
 def _calls(result: Result, rows: Sequence[Row]) -> str:
     columns = [
         ENGINE,
-        ("move_pages(2)", lambda row: row.method or "-"),
+        ("move_pages(2)", lambda row: row.demotion.method or "-"),
         *rate_columns("MB/s", 1e6, 1),
         (
             "to one page",
-            lambda row: ratio(row.ratio_to_single, base=row.method == SINGLE),
+            lambda row: ratio(
+                row.demotion.ratio_to_single, base=row.demotion.method == SINGLE
+            ),
         ),
         TO_STOCK,
     ]
@@ -255,35 +260,39 @@ def _calls(result: Result, rows: Sequence[Row]) -> str:
 
 
 def _folios(row: Row) -> str:
-    return "-" if row.folios_per_batch is None else f"{row.folios_per_batch:.1f}"
+    return (
+        "-"
+        if row.demotion.folios_per_batch is None
+        else f"{row.demotion.folios_per_batch:.1f}"
+    )
 
 
 def _demoted(result: Result, rows: Sequence[Row]) -> list[str]:
     columns = [
         *(FOLIO, ENGINE, *rate_columns("MB/s", 1e6, 1), TO_STOCK),
-        ("futile us", lambda row: median(row.futile_ns, 1e3)),
-        ("stall us", lambda row: median(row.stall_some_us)),
+        ("futile us", lambda row: median(row.demotion.futile_ns, 1e3)),
+        ("stall us", lambda row: median(row.demotion.stall_some_us)),
         *(tiers.OFFLOADED, ("folios/batch", _folios), tiers.LEFT),
     ]
     parts = [
-        f"Demoted by {rows[0].method} of a cgroup, {format_size(rows[0].moved_bytes)} "
+        f"Demoted by {rows[0].demotion.method} of a cgroup, {format_size(rows[0].moved_bytes)} "
         f"{nodes(result)}, median of {rounds(rows[0])}",
         table(rows, columns),
     ]
-    if any(row.futile_ns is None for row in rows):
+    if any(row.demotion.futile_ns is None for row in rows):
         parts.append(
             "It was not traced when the last page had moved: MB/s are of all that "
             "reclaim\ndid, also of what it tried when nothing was left to demote."
         )
-    if all(row.stall_some_us is None for row in rows):
+    if all(row.demotion.stall_some_us is None for row in rows):
         parts.append("This kernel does not count stalls: it lacks CONFIG_PSI.")
     return parts
 
 
 def show(result: Result) -> list[str]:
     """Write a whole result."""
-    listed = [row for row in result.rows if row.folios_per_call is not None]
-    demoted = [row for row in result.rows if row.folios_per_call is None]
+    listed = [row for row in result.rows if row.demotion.folios_per_call is not None]
+    demoted = [row for row in result.rows if row.demotion.folios_per_call is None]
     return [
         machine_line(result),
         *([_calls(result, listed)] if listed else []),

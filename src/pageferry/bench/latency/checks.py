@@ -25,7 +25,11 @@ ALONE = "limit/alone"
 
 def judge(rows: Sequence[Row]) -> list[Check]:
     """Make every check for which there are rows."""
-    roles = {row.role.partition("/")[0] for row in rows if row.role is not None}
+    roles = {
+        row.latency.role.partition("/")[0]
+        for row in rows
+        if row.latency.role is not None
+    }
     made = {
         "throughput": throughput,
         "overlap": overlap,
@@ -40,20 +44,20 @@ def judge(rows: Sequence[Row]) -> list[Check]:
 def find(rows: Sequence[Row], role: str, folio_bytes: int | None = None) -> Row:
     """Find the row of a measurement."""
     for row in rows:
-        if row.role == role and folio_bytes in (None, row.folio_bytes):
+        if row.latency.role == role and folio_bytes in (None, row.folio_bytes):
             return row
     raise PageferryError("a measurement is missing", value=role)
 
 
 def _rate(row: Row) -> int:
     if row.bytes_per_s is None:
-        raise PageferryError("a row has no rate", value=row.role)
+        raise PageferryError("a row has no rate", value=row.latency.role)
     return row.bytes_per_s.median
 
 
 def _unmapped(row: Row) -> Unmapped:
     if row.unmapped_ns is None:
-        raise PageferryError("a row has no unmapped times", value=row.role)
+        raise PageferryError("a row has no unmapped times", value=row.latency.role)
     return row.unmapped_ns
 
 
@@ -141,15 +145,17 @@ def overlap(rows: Sequence[Row]) -> list[Check]:
 def toucher(rows: Sequence[Row]) -> list[Check]:
     """A program that touches the memory loses no more time than on stock."""
     found = []
-    sizes = {r.folio_bytes for r in rows if r.role == "toucher/windows"}
+    sizes = {r.folio_bytes for r in rows if r.latency.role == "toucher/windows"}
     for size in sorted(sizes):
         stock = find(rows, "toucher/stock", size)
         ours = find(rows, "toucher/windows", size)
         posted = find(rows, "toucher/posted", size)
         if stock.touch is None or ours.touch is None or posted.touch is None:
-            raise PageferryError("nobody touched the memory", value=ours.role)
+            raise PageferryError("nobody touched the memory", value=ours.latency.role)
         if stock.moved_bytes * stock.rounds != ours.moved_bytes * ours.rounds:
-            raise PageferryError("not the same total was moved", value=ours.role)
+            raise PageferryError(
+                "not the same total was moved", value=ours.latency.role
+            )
         # All rounds together: touches that wait are few in each.
         mine, base = ours.touch.lost_ns_all, stock.touch.lost_ns_all
         found.append(
@@ -181,22 +187,22 @@ def limit(rows: Sequence[Row]) -> list[Check]:
         mine = [
             row
             for row in rows
-            if row.folio_bytes == size and (row.role or "").startswith("limit/")
+            if row.folio_bytes == size and (row.latency.role or "").startswith("limit/")
         ]
         # In the same run, and by the same measure.
         alone = _unmapped(find(rows, ALONE, size)).p99 if mine else 0
-        found += [_limit(row, alone) for row in mine if row.role != ALONE]
+        found += [_limit(row, alone) for row in mine if row.latency.role != ALONE]
     return found
 
 
 def _limit(row: Row, alone_ns: int) -> Check:
-    _, times, *slowed = (row.role or "").split("/")
-    limit_ns = (row.max_unmapped_us or 0) * 1000
+    _, times, *slowed = (row.latency.role or "").split("/")
+    limit_ns = (row.latency.max_unmapped_us or 0) * 1000
     if not limit_ns:
-        raise PageferryError("a row has no limit in time", value=row.role)
+        raise PageferryError("a row has no limit in time", value=row.latency.role)
     p99 = _unmapped(row).p99
-    over = row.over_limit_folios or 0
-    factor = row.slowed.factor if row.slowed is not None else 1
+    over = row.latency.over_limit_folios or 0
+    factor = row.latency.slowed.factor if row.latency.slowed is not None else 1
     # A host that stops the machine now and then makes single folios late.
     hopeless = alone_ns > LIMIT_TIMES * limit_ns
     may_say_so = too_slow(float(times), factor) or hopeless
@@ -210,9 +216,9 @@ def _limit(row: Row, alone_ns: int) -> Check:
         detail += f"; without any limit, folios one by one have p99 {_us(alone_ns)}"
     if over:
         detail += f", {over} folios over the limit by plan"
-    if slowed and row.slowed is not None:
-        detail += f"; slowed down {row.slowed.factor} x in mid-run, "
-        detail += f"{row.slowed.skipped_windows} windows later"
+    if slowed and row.latency.slowed is not None:
+        detail += f"; slowed down {row.latency.slowed.factor} x in mid-run, "
+        detail += f"{row.latency.slowed.skipped_windows} windows later"
     name = f"limit: {format_size(row.folio_bytes)}, {times} x one folio"
     return Check(
         name=f"{name}, slowed down" if slowed else name,

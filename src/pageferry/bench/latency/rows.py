@@ -20,6 +20,7 @@ from pageferry.bench.rows import (
     touch_of,
 )
 from pageferry.errors import PageferryError
+from pageferry.results import schema
 from pageferry.results.schema import Row, Slowed, Unmapped, Waited
 from pageferry.results.stats import round_ratios, spread
 from pageferry.sysfs import histogram
@@ -106,21 +107,23 @@ def _row(
         split_folios=total([s.split_folios for s in mine]),
         engine_bytes=total([s.engine_bytes for s in mine]),
         unmapped_ns=_each(unmapped, median) if complete else None,
-        unmapped_ns_min=_each(unmapped, min) if complete else None,
-        unmapped_ns_max=_each(unmapped, max) if complete else None,
-        waited_ns=_waited(mine),
         touch=touch_of(mine) if case.touch != "none" else None,
-        slowed=_slowed(case, mine),
-        batch_cap_pages=first.batch_cap_pages,
-        max_windows=first.max_windows,
-        streaming=first.streaming,
-        max_unmapped_us=first.max_unmapped_us,
-        default_limit=first.default_limit,
-        windows=spread(windows) if windows else None,
-        over_limit_folios=sum(over) if over else None,
         channel_mbps=first.channel_mbps,
-        cpu_share=first.cpu_share,
-        role=case.role,
+        latency=schema.Latency(
+            unmapped_ns_min=_each(unmapped, min) if complete else None,
+            unmapped_ns_max=_each(unmapped, max) if complete else None,
+            waited_ns=_waited(mine),
+            slowed=_slowed(case, mine),
+            batch_cap_pages=first.batch_cap_pages,
+            max_windows=first.max_windows,
+            streaming=first.streaming,
+            max_unmapped_us=first.max_unmapped_us,
+            default_limit=first.default_limit,
+            windows=spread(windows) if windows else None,
+            over_limit_folios=sum(over) if over else None,
+            cpu_share=first.cpu_share,
+            role=case.role,
+        ),
     )
 
 
@@ -206,22 +209,25 @@ def mark_knees(rows: Sequence[Row]) -> list[Row]:
     """Say of each row of a sweep of caps whether it is its knee."""
     sweeps: dict[object, list[tuple[int, float]]] = {}
     for row in rows:
-        if row.batch_cap_pages is not None and row.bytes_per_s is not None:
-            point = (row.batch_cap_pages, float(row.bytes_per_s.median))
+        cap = row.latency.batch_cap_pages
+        if cap is not None and row.bytes_per_s is not None:
+            point = (cap, float(row.bytes_per_s.median))
             sweeps.setdefault(_sweep_of(row), []).append(point)
     found = []
     for row in rows:
         cap = knee(sweeps.get(_sweep_of(row), []))
-        mark = None if cap is None else row.batch_cap_pages == cap
-        found.append(msgspec.structs.replace(row, knee=mark))
+        mark = None if cap is None else row.latency.batch_cap_pages == cap
+        part = msgspec.structs.replace(row.latency, knee=mark)
+        found.append(msgspec.structs.replace(row, latency=part))
     return found
 
 
 def _sweep_of(row: Row) -> object:
     """Give all that is the same in one sweep of caps."""
-    limit = "default" if row.default_limit else row.max_unmapped_us
+    own = row.latency
+    limit = "default" if own.default_limit else own.max_unmapped_us
     return (
         *(row.engine, row.channels, row.threads, row.folio_bytes, row.moved_bytes),
-        *(row.max_windows, row.streaming, limit, row.channel_mbps),
-        *(row.touch is None, row.slowed is None),
+        *(own.max_windows, own.streaming, limit, row.channel_mbps),
+        *(row.touch is None, own.slowed is None),
     )

@@ -29,15 +29,19 @@ def _us(value_ns: float | None) -> str:
 
 
 def _limit(row: Row) -> str:
-    if row.max_unmapped_us is None:
+    if row.latency.max_unmapped_us is None:
         return "-"
-    return str(row.max_unmapped_us) if row.max_unmapped_us else "none"
+    return str(row.latency.max_unmapped_us) if row.latency.max_unmapped_us else "none"
 
 
 def _windows(row: Row) -> str:
-    if row.max_windows is None:
+    if row.latency.max_windows is None:
         return "-"
-    return f"{row.max_windows}" if row.streaming else f"{row.max_windows}, whole"
+    return (
+        f"{row.latency.max_windows}"
+        if row.latency.streaming
+        else f"{row.latency.max_windows}, whole"
+    )
 
 
 def _unmapped(name: str) -> Callable[[Row], str]:
@@ -50,14 +54,14 @@ def _unmapped(name: str) -> Callable[[Row], str]:
 
 
 def _note(row: Row) -> str:
-    notes = ["<- knee"] if row.knee else []
-    if row.slowed is not None:
+    notes = ["<- knee"] if row.latency.knee else []
+    if row.latency.slowed is not None:
         notes.append(
-            f"slowed down {row.slowed.factor} x; times from "
-            f"{row.slowed.skipped_windows} windows later on"
+            f"slowed down {row.latency.slowed.factor} x; times from "
+            f"{row.latency.slowed.skipped_windows} windows later on"
         )
-    if row.over_limit_folios:
-        notes.append(f"{row.over_limit_folios} folios over the limit by plan")
+    if row.latency.over_limit_folios:
+        notes.append(f"{row.latency.over_limit_folios} folios over the limit by plan")
     if row.folio_bytes > BASE_BYTES and row.split_folios:
         notes.append(f"{row.split_folios} folios split")
     return ", ".join(notes)
@@ -68,9 +72,9 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
     if len({row.moved_bytes for row in rows}) > 1:
         columns.append(("moved", lambda row: format_size(row.moved_bytes)))
     columns.append(ENGINE)
-    if any(row.batch_cap_pages is not None for row in rows):
+    if any(row.latency.batch_cap_pages is not None for row in rows):
         columns += [
-            ("cap", lambda row: str(row.batch_cap_pages or "-")),
+            ("cap", lambda row: str(row.latency.batch_cap_pages or "-")),
             ("windows", _windows),
             ("limit", _limit),
         ]
@@ -118,7 +122,7 @@ def _published_key(row: Mapping[str, Any]) -> tuple[int, int, int]:
 
 def _own_key(row: Row, *, by_cap: bool) -> tuple[int, int, int]:
     if by_cap:
-        return row.folio_bytes, row.channels, row.batch_cap_pages or 0
+        return row.folio_bytes, row.channels, row.latency.batch_cap_pages or 0
     return row.folio_bytes, 0, row.moved_bytes // row.folio_bytes
 
 
@@ -140,7 +144,7 @@ def _explained(rows: Sequence[Row]) -> list[str]:
         "back; mean, p99, last: of the times that folios were out of reach, medians of",
         'rounds. windows "whole": folios go back when all of their window is copied.',
     ]
-    if any(row.knee for row in rows):
+    if any(row.latency.knee for row in rows):
         lines.append(f"knee: the smallest cap with {KNEE_SHARE:.0%} of the best rate.")
     if any(row.touch is not None for row in rows):
         lines.append(
