@@ -12,7 +12,6 @@
  * anew, as compaction undoes that.  What stayed of the memory is verified afterwards.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +41,10 @@
 static const struct timespec hog_alone_time = { .tv_nsec = 100000000 };
 
 struct options {
-	struct tier_options tier;
+	struct run run;
 	uint64_t count;		/* 0: by total_bytes */
 	uint64_t channel_percent;	/* 0: the rate of channels is what it is */
-	bool idle, busy;
+	struct word_list states;
 };
 
 static const char *const counters[] = {
@@ -54,95 +53,50 @@ static const char *const counters[] = {
 	"compact_stall",	"compact_fail",
 };
 
-static const char usage_text[] =
-	"usage: compaction [options]\n"
-	"\n"
-	"Fragments a node, has a kernel module allocate huge pages there on one CPU,\n"
-	"verifies the memory, and prints one JSON object per measurement.\n"
-	"\n"
-	"  --node NODE             that is fragmented (default 0)\n"
-	"  --cpu CPU               that allocates (default the node's first one)\n"
-	"  --total-bytes SIZE      that are mapped, a multiple of 2M; half of it is\n"
-	"                          freed again (default 0: half of what is free)\n"
-	"  --count N               huge pages (default 0: 1 for 8 blocks of 2M)\n"
-	"  --states LIST           of idle and busy (default both)\n"
-	"  --channel-percent N     the rate of each simulated DMA channel: of what stock\n"
-	"                          migrated in its CPU time so far (default 0: as it is)\n"
-	"  --rounds N              that count; one more comes first (default 5)\n"
-	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
-	"                          (default stock)\n"
-	"  --max-unmapped-us N     how long a folio may be out of reach, 0: without\n"
-	"                          bounds (default: as it is)\n"
-	"  --module FILE           load this kernel module first; may be repeated;\n"
-	"                          'FILE.ko NAME=VALUE' with parameters\n"
-	"  --sabotage content      spoil one byte before the check, which must\n"
-	"                          then fail (for tests)\n"
-	"  --help\n"
-	"\n"
-	"example: compaction --variants stock,dcbm:channels=4 --states idle\n";
+static const char *const state_names[] = { "idle", "busy", NULL };
 
-static void parse_states(struct options *o, const char *text)
+static struct options opts = {
+	.run = { RUN_DEFAULTS(0, 0, "stock") },
+	.states = { .at = { false, true }, .nr = 2 },
+};
+
+static const struct option_row rows[] = {
+	{ "node", "NODE", "that is fragmented (default 0)", set_int,
+	  &opts.run.from, 0, 63, NULL },
+	{ "cpu", "CPU", "that allocates (default the node's first one)",
+	  set_int, &opts.run.cpu, 0, CPU_SETSIZE - 1, NULL },
+	ROW_TOTAL(&opts.run,
+		  "that are mapped, a multiple of 2M; half of it is\n"
+		  "freed again (default 0: half of what is free)"),
+	{ "count", "N", "huge pages (default 0: 1 for 8 blocks of 2M)",
+	  set_u64, &opts.count, 0, MAX_COUNT, NULL },
+	{ "states", "LIST", "of idle and busy (default both)", set_words,
+	  &opts.states, 0, 0, state_names },
+	{ "channel-percent", "N",
+	  "the rate of each simulated DMA channel: of what stock\n"
+	  "migrated in its CPU time so far (default 0: as it is)", set_u64,
+	  &opts.channel_percent, 0, MAX_PERCENT, NULL },
+	ROW_ROUNDS(&opts.run.rounds),
+	ROW_VARIANTS(&opts.run),
+	ROW_REACH(&opts.run),
+	ROW_MODULE(&opts.run.modules),
+	ROW_SABOTAGE(&opts.run.sabotage, ""),
+	{ 0 },
+};
+
+static const struct program program = {
+	.name = "compaction",
+	.about = "Fragments a node, has a kernel module allocate huge pages there on one CPU,\n"
+		 "verifies the memory, and prints one JSON object per measurement.",
+	.example = "--variants stock,dcbm:channels=4 --states idle",
+	.options = rows,
+};
+
+static void check_options(struct options *o)
 {
-	char words[2][64];
-	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
-
-	if (!nr)
-		option_invalid("states", text);
-	o->idle = false;
-	o->busy = false;
-	for (size_t i = 0; i < nr; i++) {
-		if (!strcmp(words[i], "idle"))
-			o->idle = true;
-		else if (!strcmp(words[i], "busy"))
-			o->busy = true;
-		else
-			option_invalid("states", words[i]);
-	}
-}
-
-static void parse_options(struct options *o, int argc, char **argv)
-{
-	static const struct option longopts[] = {
-		{ "node", required_argument, NULL, 'n' },
-		{ "cpu", required_argument, NULL, 'c' },
-		{ "count", required_argument, NULL, 'N' },
-		{ "states", required_argument, NULL, 'S' },
-		{ "channel-percent", required_argument, NULL, 'P' },
-		{ "total-bytes", required_argument, NULL, 'b' },
-		{ "rounds", required_argument, NULL, 'r' },
-		{ "variants", required_argument, NULL, 'v' },
-		{ "max-unmapped-us", required_argument, NULL, 'u' },
-		{ "module", required_argument, NULL, 'm' },
-		{ "sabotage", required_argument, NULL, 'x' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
-
-	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-		if (c == 'n') {
-			o->tier.from = (int)option_u64("node", optarg, 0,
-						       TIER_NODES - 1);
-			o->tier.to = o->tier.from;
-		} else if (c == 'c') {
-			o->tier.cpu = (int)option_u64("cpu", optarg, 0,
-						      CPU_SETSIZE - 1);
-		} else if (c == 'N') {
-			o->count = option_u64("count", optarg, 0, MAX_COUNT);
-		} else if (c == 'S') {
-			parse_states(o, optarg);
-		} else if (c == 'P') {
-			o->channel_percent = option_u64("channel-percent",
-							optarg, 0, MAX_PERCENT);
-		} else {
-			tier_option(&o->tier, c, optarg, usage_text);
-		}
-	}
-	if (optind != argc)
-		bench_die(BENCH_USAGE, "unexpected argument '%s'",
-			  argv[optind]);
-	if (o->tier.total_bytes % PMD_BYTES ||
-	    o->tier.total_bytes > (1ULL << 44))
+	run_read_variants(&o->run);
+	o->run.to = o->run.from;
+	if (o->run.total_bytes % PMD_BYTES || o->run.total_bytes > (1ULL << 44))
 		bench_die(BENCH_USAGE,
 			  "--total-bytes must be a multiple of 2M");
 }
@@ -152,15 +106,15 @@ static void choose_size(struct options *o)
 {
 	uint64_t free;
 
-	if (!o->tier.total_bytes && node_free_bytes(o->tier.from, &free))
-		o->tier.total_bytes = free / 2 / PMD_BYTES * PMD_BYTES;
-	node_check_free(o->tier.from, o->tier.total_bytes);
+	if (!o->run.total_bytes && node_free_bytes(o->run.from, &free))
+		o->run.total_bytes = free / 2 / PMD_BYTES * PMD_BYTES;
+	node_check_free(o->run.from, o->run.total_bytes);
 	if (!o->count)
-		o->count = o->tier.total_bytes / PMD_BYTES / COUNT_PARTS;
+		o->count = o->run.total_bytes / PMD_BYTES / COUNT_PARTS;
 	if (!o->count)
 		bench_die(BENCH_LACKING,
 			  "%llu bytes are too few to make a huge page of: ask for more",
-			  (unsigned long long)o->tier.total_bytes);
+			  (unsigned long long)o->run.total_bytes);
 }
 
 static void test_write(const char *name, uint64_t value)
@@ -240,16 +194,16 @@ static void counters_read(struct sample *s, bool subtract)
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
 		uint64_t value = 0;
 
-		s->counted_known[i] = vmstat_read(VMSTAT, counters[i], &value);
+		s->counted_known[i] = line_read_u64(VMSTAT, counters[i], &value);
 		s->counted[i] = subtract ? value - s->counted[i] : value;
 	}
 }
 
 static void ticks_read(const struct options *o, struct cpu_ticks *ticks)
 {
-	if (!cpu_ticks_read(o->tier.cpu, ticks))
+	if (!cpu_ticks_read(o->run.cpu, ticks))
 		bench_die(BENCH_LACKING, "/proc/stat does not have CPU %d",
-			  o->tier.cpu);
+			  o->run.cpu);
 }
 
 /* What the hog does with the CPU to itself, where we leave it alone. */
@@ -300,7 +254,7 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("round", s->round);
 	if (s->variant->channels && o->channel_percent)
 		json_u64("channel_mbps", migrated.channel_mbps);
-	json_u64("total_bytes", o->tier.total_bytes);
+	json_u64("total_bytes", o->run.total_bytes);
 	json_u64("asked", o->count);
 	json_u64("allocated", allocated);
 	json_u64("drained", drained);
@@ -317,7 +271,7 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("alone_iterations", s->alone_iterations);
 	json_u64("alone_ns", s->alone_ns);
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
-		report_or_null(counters[i], s->counted_known[i], s->counted[i]);
+		json_u64_or_null(counters[i], s->counted_known[i], s->counted[i]);
 	offloaded_report(&s->offloaded_before, &s->offloaded_after);
 	json_bool("verified", true);
 	json_end();
@@ -332,10 +286,10 @@ static void check_allocated(const struct options *o, const struct sample *s,
 	if (allocated && (!s->counted_known[0] || s->counted[0]))
 		return;
 	file_read(TEST_DIR "/ended", ended, sizeof(ended));
-	node_free_bytes(o->tier.from, &free);
+	node_free_bytes(o->run.from, &free);
 	bench_die(BENCH_LACKING,
 		  "%llu huge pages were allocated on node %d (%s), %llu pages migrated, %llu huge pages were free and %llu bytes are: ask for more memory",
-		  (unsigned long long)allocated, o->tier.from, ended,
+		  (unsigned long long)allocated, o->run.from, ended,
 		  (unsigned long long)s->counted[0],
 		  (unsigned long long)drained, (unsigned long long)free);
 }
@@ -345,7 +299,7 @@ static void check_content(const struct options *o, const struct sample *s,
 {
 	size_t offset;
 
-	if (o->tier.sabotage)
+	if (o->run.sabotage)
 		fragments_sabotage(f);
 	if (!fragments_verify(f, seed, &offset))
 		bench_die(BENCH_FAILED,
@@ -357,18 +311,15 @@ static void check_content(const struct options *o, const struct sample *s,
 /* Once.  Returns whether all that was asked for is there; the last one counts. */
 static bool measure_once(const struct options *o, struct sample *s, bool last)
 {
-	static uint64_t seed;
-	uint64_t allocated, drained;
+	uint64_t allocated, drained, seed = run_seed();
 	struct fragments f;
 	bool counts;
 
-	/* A new one each time: stale content of an earlier run is wrong. */
-	seed += 2;
 	engine_select(s->variant);
-	if (!fragments_make(&f, o->tier.total_bytes, o->tier.from, seed))
+	if (!fragments_make(&f, o->run.total_bytes, o->run.from, seed))
 		bench_die(BENCH_LACKING, "cannot fragment memory: %s",
 			  strerror(errno));
-	test_write("node", (uint64_t)o->tier.from);
+	test_write("node", (uint64_t)o->run.from);
 	test_write("count", o->count);
 	test_write("drain", 1);
 	drained = test_read("drained");
@@ -396,31 +347,26 @@ static void measure(const struct options *o, struct sample *s)
 		s->repeated++;
 }
 
-static void run_round(const struct options *o, unsigned int round)
+static void run_round(const struct options *o, unsigned int round, bool busy)
 {
-	for (unsigned int busy = 0; busy < 2; busy++) {
-		if (busy ? !o->busy : !o->idle)
-			continue;
-		for (size_t v = 0; v < o->tier.nr_variants; v++) {
-			/* Nobody is always first, or after the same one. */
-			size_t turn = (v + round) % o->tier.nr_variants;
-			struct sample s = {
-				.variant = &o->tier.variants[turn],
-				.busy = busy,
-				.round = round,
-			};
+	for (size_t v = 0; v < o->run.nr_variants; v++) {
+		struct sample s = {
+			.variant = run_turn(&o->run, v, round),
+			.busy = busy,
+			.round = round,
+		};
 
-			measure(o, &s);
-		}
+		measure(o, &s);
 	}
 }
 
 static void report_environment(const struct options *o)
 {
-	tier_environment(&o->tier, "compaction", o->tier.cpu);
-	report_found("compaction_proactiveness_found", PROACTIVENESS);
-	report_found("percpu_pagelist_high_fraction_found", PCP_FRACTION);
-	json_u64("total_bytes", o->tier.total_bytes);
+	run_environment(&o->run, "compaction");
+	tiers_report();
+	setting_report("compaction_proactiveness_found", PROACTIVENESS);
+	setting_report("percpu_pagelist_high_fraction_found", PCP_FRACTION);
+	json_u64("total_bytes", o->run.total_bytes);
 	json_end();
 }
 
@@ -438,34 +384,36 @@ static void quieten(void)
 
 int main(int argc, char **argv)
 {
-	static struct options o = { .idle = true, .busy = true };
+	struct run *r = &opts.run;
+	bool states[2] = { false };
 
-	tier_defaults(&o.tier, 0, 0);
-	o.tier.total_bytes = 0;
-	parse_options(&o, argc, argv);
-	tier_start(&o.tier);
+	options_parse(&program, argc, argv);
+	check_options(&opts);
+	for (size_t i = 0; i < opts.states.nr; i++)
+		states[opts.states.at[i]] = true;
+	run_start(r);
 	if (access(TEST_DIR "/run", W_OK))
 		bench_die(BENCH_LACKING,
 			  "cannot write %s: %s (is the module migrate_compact_test loaded, and are you root?)",
 			  TEST_DIR "/run", strerror(errno));
-	choose_size(&o);
+	choose_size(&opts);
 	settings_restore_on_exit();
 	if (atexit(let_go))
 		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
 	settings_on_interrupt(let_go);
-	report_environment(&o);
-	tier_prepare(&o.tier);
+	report_environment(&opts);
+	run_prepare(r);
 	/* Left by one that was killed. */
 	test_write("free", 1);
 	quieten();
-	pin_to_cpu(o.tier.cpu);
-	if (o.busy)
+	pin_to_cpu(r->cpu);
+	if (states[true])
 		hogs_create();
-	parallel_setup(&o.tier.cpus, o.tier.cpu);
-	for (unsigned int round = 0; round <= o.tier.rounds; round++)
-		run_round(&o, round);
-	json_begin("done");
-	json_u64("rounds", o.tier.rounds);
-	json_end();
+	run_on_cpu(r, r->cpu);
+	for (unsigned int round = 0; round <= r->rounds; round++)
+		for (int busy = false; busy <= true; busy++)
+			if (states[busy])
+				run_round(&opts, round, busy);
+	run_done(r);
 	return BENCH_OK;
 }

@@ -15,7 +15,6 @@
  * every move counts from the first one of fresh memory on.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,190 +24,90 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/bench.h"
-#include "common/engine.h"
 #include "common/paths.h"
+#include "common/run.h"
 
 #define MAX_PASSES 64
-#define MAX_MODULES 8
 #define SCATTER_BYTES (48UL << 20)
 /* The first trip there and back fills caches and free lists. */
 #define WARM_UP_PASSES 2
 /* Of folios in between: there and back, five times. */
 #define MIDDLE_PASSES 10
-#define MAX_SIZES 16
 
 struct options {
-	struct variant engine;
-	const char *modules[MAX_MODULES];
-	size_t nr_modules;
+	struct run run;		/* between nodes 0 and 1, with one variant */
 	uint64_t base_pages;
 	uint64_t huge_pages;
 	uint64_t middle_bytes;
 	uint64_t scatter;
 	unsigned int passes;
-	size_t sizes[MAX_SIZES];
-	size_t nr_sizes;
-	enum pages_kind kinds[NR_PAGES_KINDS];
-	size_t nr_kinds;
-	enum path_kind paths[NR_PATHS];
-	size_t nr_paths;
+	struct word_list kinds;
+	struct word_list paths;
 };
 
-static const char usage_text[] =
-	"usage: cost [options]\n"
-	"\n"
-	"Moves lists of folios back and forth between nodes 0 and 1 and prints the\n"
-	"nanoseconds of each pass: instructions, under QEMU's icount. Can be /init.\n"
-	"\n"
-	"  --engine NAME     off, stock, cpu, mtcopy, dcbm[:channels=N], which\n"
-	"                    decides itself what it takes (default off)\n"
-	"  --module FILE     load this kernel module first; may be repeated\n"
-	"  --paths LIST      who migrates: move_pages, mbind, migrate_pages, hugetlb,\n"
-	"                    compaction, demotion, promotion (default move_pages)\n"
-	"  --base-pages N    4K pages in the list (default 8192)\n"
-	"  --huge-pages N    2M folios in the list (default 16)\n"
-	"  --middle-bytes N  of lists of folios in between (default 16M)\n"
-	"  --sizes LIST      folio sizes (default 4K,2M)\n"
-	"  --pages LIST      what base pages are: runs, random, shared, shmem,\n"
-	"                    mlocked, ksm, inherited, watched (default runs)\n"
-	"  --scatter SEED    leave holes of this pattern in both nodes' free memory\n"
-	"                    first (default 0: none)\n"
-	"  --passes N        passes that count, even (default 4); 2 come first\n"
-	"  --help\n"
-	"\n"
-	"example: cost --engine mtcopy --module /mtcopy.ko\n";
+static struct options opts = {
+	.run = { .sizes_text = "4K,2M",
+		 .variants = { { .engine = "off", .threads = 1 } } },
+	.base_pages = 8192,
+	.huge_pages = 16,
+	.middle_bytes = 16UL << 20,
+	.passes = 4,
+	.kinds.nr = 1,
+	.paths.nr = 1,
+};
 
-static uint64_t number(const char *option, const char *text, uint64_t min,
-		       uint64_t max)
+static void set_engine(const struct option_row *row, const char *text)
 {
-	uint64_t value;
-
-	if (!parse_u64(text, &value) || value < min || value > max)
-		bench_die(BENCH_USAGE,
-			  "--%s: '%s' is not a number from %llu to %llu",
-			  option, text, (unsigned long long)min,
-			  (unsigned long long)max);
-	return value;
+	if (!variant_parse(text, &opts.run.variants[0]))
+		option_invalid(row->name, text);
 }
 
-static void parse_sizes(struct options *o, const char *text)
+static const struct option_row rows[] = {
+	{ "engine", "NAME",
+	  "off, stock, cpu, mtcopy, dcbm[:channels=N], which\n"
+	  "decides itself what it takes (default off)", set_engine, NULL, 0,
+	  0, NULL },
+	ROW_MODULE(&opts.run.modules),
+	{ "paths", "LIST",
+	  "who migrates: move_pages, mbind, migrate_pages, hugetlb,\n"
+	  "compaction, demotion, promotion (default move_pages)", set_words,
+	  &opts.paths, 0, 0, path_names },
+	{ "base-pages", "N", "4K pages in the list (default 8192)", set_u64,
+	  &opts.base_pages, 1, 1 << 24, NULL },
+	{ "huge-pages", "N", "2M folios in the list (default 16)", set_u64,
+	  &opts.huge_pages, 1, 1 << 16, NULL },
+	{ "middle-bytes", "N", "of lists of folios in between (default 16M)",
+	  set_bytes, &opts.middle_bytes, PMD_BYTES, UINT64_MAX, NULL },
+	ROW_SIZES(&opts.run, "4K to 2M (default 4K,2M)"),
+	{ "pages", "LIST",
+	  "what base pages are: runs, random, shared, shmem,\n"
+	  "mlocked, ksm, inherited, watched (default runs)", set_words,
+	  &opts.kinds, 0, 0, pages_names },
+	{ "scatter", "SEED",
+	  "leave holes of this pattern in both nodes' free memory\n"
+	  "first (default 0: none)", set_u64, &opts.scatter, 0, UINT32_MAX,
+	  NULL },
+	{ "passes", "N", "passes that count, even (default 4); 2 come first",
+	  set_uint, &opts.passes, 2, MAX_PASSES - WARM_UP_PASSES, NULL },
+	{ 0 },
+};
+
+static const struct program program = {
+	.name = "cost",
+	.about = "Moves lists of folios back and forth between nodes 0 and 1 and prints the\n"
+		 "nanoseconds of each pass: instructions, under QEMU's icount. Can be /init.",
+	.example = "--engine mtcopy --module /mtcopy.ko",
+	.options = rows,
+};
+
+static const struct variant *engine_of(const struct options *o)
 {
-	char words[MAX_SIZES][64];
-	size_t nr = parse_list(text, words, MAX_SIZES);
-
-	if (!nr)
-		option_invalid("sizes", text);
-	for (size_t i = 0; i < nr; i++) {
-		uint64_t bytes;
-
-		/* A power of two, from a page to a PMD. */
-		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
-		    bytes > PMD_BYTES || bytes & (bytes - 1))
-			option_invalid("sizes", words[i]);
-		o->sizes[i] = bytes;
-	}
-	o->nr_sizes = nr;
+	return &o->run.variants[0];
 }
 
-static void parse_pages(struct options *o, const char *text)
+static void check_options(struct options *o)
 {
-	char words[MAX_SIZES][64];
-	size_t nr = parse_list(text, words, NR_PAGES_KINDS);
-
-	if (!nr)
-		option_invalid("pages", text);
-	for (size_t i = 0; i < nr; i++)
-		if (!pages_parse(words[i], &o->kinds[i]))
-			option_invalid("pages", words[i]);
-	o->nr_kinds = nr;
-}
-
-static void parse_paths(struct options *o, const char *text)
-{
-	char words[NR_PATHS][64];
-	size_t nr = parse_list(text, words, NR_PATHS);
-
-	if (!nr)
-		option_invalid("paths", text);
-	for (size_t i = 0; i < nr; i++)
-		if (!path_parse(words[i], &o->paths[i]))
-			option_invalid("paths", words[i]);
-	o->nr_paths = nr;
-}
-
-static void parse_options(struct options *o, int argc, char **argv)
-{
-	static const struct option longopts[] = {
-		{ "engine", required_argument, NULL, 'e' },
-		{ "module", required_argument, NULL, 'm' },
-		{ "base-pages", required_argument, NULL, 'b' },
-		{ "huge-pages", required_argument, NULL, 'g' },
-		{ "middle-bytes", required_argument, NULL, 'i' },
-		{ "sizes", required_argument, NULL, 'z' },
-		{ "pages", required_argument, NULL, 'k' },
-		{ "paths", required_argument, NULL, 'P' },
-		{ "scatter", required_argument, NULL, 's' },
-		{ "passes", required_argument, NULL, 'p' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
-
-	variant_parse("off", &o->engine);
-	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-		switch (c) {
-		case 'e':
-			if (!variant_parse(optarg, &o->engine))
-				bench_die(BENCH_USAGE,
-					  "--engine: '%s' is not valid",
-					  optarg);
-			break;
-		case 'm':
-			if (o->nr_modules == MAX_MODULES)
-				bench_die(BENCH_USAGE, "too many --module");
-			o->modules[o->nr_modules++] = optarg;
-			break;
-		case 'b':
-			o->base_pages = number("base-pages", optarg, 1,
-					       1 << 24);
-			break;
-		case 'g':
-			o->huge_pages = number("huge-pages", optarg, 1,
-					       1 << 16);
-			break;
-		case 'i':
-			if (!parse_bytes(optarg, &o->middle_bytes) ||
-			    o->middle_bytes % PMD_BYTES || !o->middle_bytes)
-				option_invalid("middle-bytes", optarg);
-			break;
-		case 'z':
-			parse_sizes(o, optarg);
-			break;
-		case 'k':
-			parse_pages(o, optarg);
-			break;
-		case 'P':
-			parse_paths(o, optarg);
-			break;
-		case 's':
-			o->scatter = number("scatter", optarg, 0, UINT32_MAX);
-			break;
-		case 'p':
-			o->passes = (unsigned int)number(
-				"passes", optarg, 2,
-				MAX_PASSES - WARM_UP_PASSES);
-			break;
-		case 'h':
-			fputs(usage_text, stdout);
-			exit(BENCH_OK);
-		default:
-			exit(BENCH_USAGE);
-		}
-	}
-	if (optind != argc)
-		bench_die(BENCH_USAGE, "unexpected argument '%s'",
-			  argv[optind]);
+	run_read_sizes(&o->run);
 	if (o->passes % 2)
 		bench_die(BENCH_USAGE, "--passes must be even: there and back");
 }
@@ -246,7 +145,7 @@ static void become_init_of_paths(void)
 
 static bool other_paths(const struct options *o)
 {
-	return o->nr_paths > 1 || o->paths[0] != PATH_MOVE_PAGES;
+	return o->paths.nr > 1 || o->paths.at[0] != PATH_MOVE_PAGES;
 }
 
 /*
@@ -338,15 +237,12 @@ static void report_engine(const struct options *o, size_t folio_bytes,
 	uint64_t bytes = after->bytes - before->bytes;
 
 	/* The one engine that copies as the kernel does without any. */
-	if (before->known && bytes && !strcmp(o->engine.engine, "cpu"))
+	if (before->known && bytes && !strcmp(engine_of(o)->engine, "cpu"))
 		json_u64("copy_instructions", (after->ns - before->ns) /
 						      (bytes / folio_bytes));
 	else
 		json_null("copy_instructions");
-	if (before->known)
-		json_u64("engine_bytes", bytes);
-	else
-		json_null("engine_bytes");
+	json_u64_or_null("engine_bytes", before->known, bytes);
 }
 
 /* Every pass is the same but for the first ones, which do not count. */
@@ -359,14 +255,14 @@ static void measure(const struct options *o, const struct region *r,
 	uint64_t pass_ns[MAX_PASSES];
 
 	check_whole(r, "before");
-	before = count_engine(&o->engine);
+	before = count_engine(engine_of(o));
 	for (unsigned int pass = 0; pass < passes; pass++)
 		one_pass(r, pass, folio_bytes, &pass_ns[pass]);
 	check_whole(r, "after");
-	after = count_engine(&o->engine);
+	after = count_engine(engine_of(o));
 
 	json_begin("cost");
-	json_str("engine", o->engine.engine);
+	json_str("engine", engine_of(o)->engine);
 	if (pages)
 		json_str("pages", pages);
 	json_u64("folio_bytes", folio_bytes);
@@ -379,12 +275,12 @@ static void measure(const struct options *o, const struct region *r,
 
 static void measure_base(const struct options *o)
 {
-	for (size_t i = 0; i < o->nr_kinds; i++) {
+	for (size_t i = 0; i < o->kinds.nr; i++) {
 		struct pages pages;
 
-		pages_make(&pages, o->kinds[i], o->base_pages * page_bytes(),
+		pages_make(&pages, o->kinds.at[i], o->base_pages * page_bytes(),
 			   page_bytes());
-		measure(o, &pages.region, pages_name(o->kinds[i]));
+		measure(o, &pages.region, pages_names[o->kinds.at[i]]);
 		pages_free(&pages);
 	}
 }
@@ -429,7 +325,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	check_whole(&r, "before");
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		was[i] = folio_stat(folio_bytes, stats[i]);
-	before = count_engine(&o->engine);
+	before = count_engine(engine_of(o));
 	for (unsigned int pass = 0; pass < MIDDLE_PASSES; pass++) {
 		/* An entry of the list for each folio, as they are by now. */
 		struct region now = r;
@@ -438,12 +334,12 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 			now.folio_bytes = page_bytes();
 		one_pass(&now, pass, folio_bytes, &pass_ns[pass]);
 	}
-	after = count_engine(&o->engine);
+	after = count_engine(engine_of(o));
 	if (!region_count_split(&r, &nr_split))
 		bench_die(BENCH_LACKING, "no page flags to look at");
 
 	json_begin("cost");
-	json_str("engine", o->engine.engine);
+	json_str("engine", engine_of(o)->engine);
 	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios", o->middle_bytes / folio_bytes);
 	json_u64_array("pass_ns", pass_ns, MIDDLE_PASSES);
@@ -471,17 +367,17 @@ static void measure_path(const struct options *o, enum path_kind kind)
 	struct engine_counts before, after;
 	struct path_pass pass[MAX_PASSES];
 
-	before = count_engine(&o->engine);
+	before = count_engine(engine_of(o));
 	path_run(kind, path_bytes(o, kind), pass, passes);
-	after = count_engine(&o->engine);
+	after = count_engine(engine_of(o));
 	for (unsigned int i = 0; i < passes; i++) {
 		ns[i] = pass[i].ns;
 		folios[i] = pass[i].folios;
 	}
 
 	json_begin("cost");
-	json_str("path", path_name(kind));
-	json_str("engine", o->engine.engine);
+	json_str("path", path_names[kind]);
+	json_str("engine", engine_of(o)->engine);
 	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios", folios[WARM_UP_PASSES]);
 	json_u64_array("pass_ns", ns + WARM_UP_PASSES, o->passes);
@@ -493,8 +389,8 @@ static void measure_path(const struct options *o, enum path_kind kind)
 
 static void measure_sizes(const struct options *o)
 {
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		size_t size = o->sizes[i];
+	for (size_t i = 0; i < o->run.nr_sizes; i++) {
+		size_t size = o->run.sizes[i];
 
 		if (size == page_bytes())
 			measure_base(o);
@@ -518,12 +414,12 @@ static void check_free(const struct options *o)
 {
 	uint64_t most = 0, bytes;
 
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		bytes = list_bytes(o, o->sizes[i]);
+	for (size_t i = 0; i < o->run.nr_sizes; i++) {
+		bytes = list_bytes(o, o->run.sizes[i]);
 		most = bytes > most ? bytes : most;
 	}
-	for (size_t i = 0; i < o->nr_paths; i++) {
-		bytes = path_needs(o->paths[i], path_bytes(o, o->paths[i]),
+	for (size_t i = 0; i < o->paths.nr; i++) {
+		bytes = path_needs(o->paths.at[i], path_bytes(o, o->paths.at[i]),
 				   WARM_UP_PASSES + o->passes);
 		most = bytes > most ? bytes : most;
 	}
@@ -533,26 +429,17 @@ static void check_free(const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = {
-		.base_pages = 8192,
-		.huge_pages = 16,
-		.middle_bytes = 16UL << 20,
-		.passes = 4,
-		.sizes = { page_bytes(), PMD_BYTES },
-		.nr_sizes = 2,
-		.nr_kinds = 1,
-		.nr_paths = 1,
-	};
+	struct run *r = &opts.run;
 
 	if (getpid() == 1)
 		become_init();
-	parse_options(&o, argc, argv);
-	if (getpid() == 1 && other_paths(&o))
+	options_parse(&program, argc, argv);
+	check_options(&opts);
+	if (getpid() == 1 && other_paths(&opts))
 		become_init_of_paths();
-	check_free(&o);
-	for (size_t i = 0; i < o.nr_modules; i++)
-		module_load(o.modules[i]);
-	engine_check(&o.engine);
+	check_free(&opts);
+	modules_load(&r->modules);
+	engine_check(engine_of(&opts));
 
 	settings_restore_on_exit();
 	settings_on_interrupt(NULL);
@@ -563,18 +450,18 @@ int main(int argc, char **argv)
 	machine_quiet();
 	json_end();
 
-	for (int node = 0; o.scatter && node < 2; node++)
-		scatter(&o, node);
+	for (int node = 0; opts.scatter && node < 2; node++)
+		scatter(&opts, node);
 	engine_prepare();
-	engine_select(&o.engine);
-	for (size_t i = 0; i < o.nr_paths; i++) {
-		if (o.paths[i] == PATH_MOVE_PAGES)
-			measure_sizes(&o);
+	engine_select(engine_of(&opts));
+	for (size_t i = 0; i < opts.paths.nr; i++) {
+		if (opts.paths.at[i] == PATH_MOVE_PAGES)
+			measure_sizes(&opts);
 		else
-			measure_path(&o, o.paths[i]);
+			measure_path(&opts, opts.paths.at[i]);
 	}
 	json_begin("done");
-	json_u64("passes", o.passes);
+	json_u64("passes", opts.passes);
 	json_end();
 	return BENCH_OK;
 }

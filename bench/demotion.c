@@ -42,11 +42,15 @@
 #define BEYOND_BYTES (4UL << 20)
 #define SLACK_BYTES (256UL << 10)
 
+enum part { PART_CALLS, PART_RECLAIM };
+static const char *const part_names[] = { "calls", "reclaim", NULL };
+
 enum pressure { PRESSURE_RECLAIM, PRESSURE_HIGH, PRESSURE_MAX };
+static const char *const pressure_words[] = { "reclaim", "high", "max", NULL };
 
 struct options {
-	struct tier_options tier;
-	bool calls, reclaim;
+	struct run run;
+	struct word_list parts;
 	uint64_t call_bytes;
 	enum pressure pressure;
 };
@@ -73,78 +77,43 @@ static const char *const counters[] = {
 	"pgdemote_khugepaged",
 };
 
-static const char usage_text[] =
-	"usage: demotion [options]\n"
-	"\n"
-	"Moves memory to a slower NUMA node, a page, a list or a huge page at a time\n"
-	"and by reclaim, verifies it, and prints one JSON object per measurement.\n"
-	"\n"
-	TIER_USAGE
-	"  --parts LIST            of calls and reclaim (default both)\n"
-	"  --call-bytes SIZE       moved in calls, a multiple of 2M (default 4M): each\n"
-	"                          call waits until every CPU has emptied its caches\n"
-	"                          of the LRU lists\n"
-	"  --pressure reclaim|high|max\n"
-	"                          what demotes: memory.reclaim, memory.high or\n"
-	"                          memory.max of a cgroup (default reclaim); the last\n"
-	"                          has a child killed, and alone shows stalls\n"
-	"\n"
-	"example: demotion --sizes 2M --variants stock,mtcopy:threads=2\n";
+static struct options opts = {
+	.run = { TIER_DEFAULTS(0, 1) },
+	.parts = { .at = { PART_CALLS, PART_RECLAIM }, .nr = 2 },
+	.call_bytes = 4UL << 20,
+};
 
-static void parse_parts(struct options *o, const char *text)
+static const struct option_row rows[] = {
+	ROWS_TIERS(&opts.run, 0, 1),
+	{ "parts", "LIST", "of calls and reclaim (default both)", set_words,
+	  &opts.parts, 0, 0, part_names },
+	{ "call-bytes", "SIZE",
+	  "moved in calls, a multiple of 2M (default 4M): each\n"
+	  "call waits until every CPU has emptied its caches\n"
+	  "of the LRU lists", set_bytes, &opts.call_bytes, PMD_BYTES,
+	  1ULL << 44, NULL },
+	{ "pressure", "reclaim|high|max",
+	  "what demotes: memory.reclaim, memory.high or\n"
+	  "memory.max of a cgroup (default reclaim); the last\n"
+	  "has a child killed, and alone shows stalls", set_word,
+	  &opts.pressure, 0, 0, pressure_words },
+	{ 0 },
+};
+
+static const struct program program = {
+	.name = "demotion",
+	.about = "Moves memory to a slower NUMA node, a page, a list or a huge page at a time\n"
+		 "and by reclaim, verifies it, and prints one JSON object per measurement.",
+	.example = "--sizes 2M --variants stock,mtcopy:threads=2",
+	.options = rows,
+};
+
+static bool has_part(const struct options *o, enum part part)
 {
-	char words[2][64];
-	size_t nr = parse_list(text, words, ARRAY_SIZE(words));
-
-	if (!nr)
-		option_invalid("parts", text);
-	o->calls = false;
-	o->reclaim = false;
-	for (size_t i = 0; i < nr; i++) {
-		if (!strcmp(words[i], "calls"))
-			o->calls = true;
-		else if (!strcmp(words[i], "reclaim"))
-			o->reclaim = true;
-		else
-			option_invalid("parts", words[i]);
-	}
-}
-
-static void parse_options(struct options *o, int argc, char **argv)
-{
-	static const struct option longopts[] = {
-		TIER_LONGOPTS,
-		{ "parts", required_argument, NULL, 'p' },
-		{ "pressure", required_argument, NULL, 'P' },
-		{ "call-bytes", required_argument, NULL, 'B' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
-
-	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-		if (c == 'p') {
-			parse_parts(o, optarg);
-		} else if (c == 'B') {
-			if (!parse_bytes(optarg, &o->call_bytes) ||
-			    !o->call_bytes || o->call_bytes % PMD_BYTES ||
-			    o->call_bytes > 1ULL << 44)
-				option_invalid("call-bytes", optarg);
-		} else if (c == 'P') {
-			if (!strcmp(optarg, "reclaim"))
-				o->pressure = PRESSURE_RECLAIM;
-			else if (!strcmp(optarg, "high"))
-				o->pressure = PRESSURE_HIGH;
-			else if (!strcmp(optarg, "max"))
-				o->pressure = PRESSURE_MAX;
-			else
-				option_invalid("pressure", optarg);
-		} else {
-			tier_option(&o->tier, c, optarg, usage_text);
-		}
-	}
-	if (optind != argc)
-		bench_die(BENCH_USAGE, "unexpected argument '%s'",
-			  argv[optind]);
+	for (size_t i = 0; i < o->parts.nr; i++)
+		if (o->parts.at[i] == part)
+			return true;
+	return false;
 }
 
 /* The whole region in calls of @per_call entries, one for each folio; timed. */
@@ -177,20 +146,12 @@ static void move_in_calls(const struct region *r, int node,
 	free(pages);
 }
 
-/* A new seed each time: stale content of an earlier run is wrong. */
-static uint64_t next_seed(void)
-{
-	static uint64_t seed;
-
-	return seed += 2;
-}
-
 static void measure_calls(const struct options *o, const struct call_case *c,
 			  const struct variant *v, unsigned int round)
 {
 	size_t folio_bytes = c->huge ? PMD_BYTES : page_bytes();
-	const struct tier_options *t = &o->tier;
-	uint64_t seed = next_seed(), elapsed_ns, before = 0, after = 0;
+	const struct run *t = &o->run;
+	uint64_t seed = run_seed(), elapsed_ns, before = 0, after = 0;
 	struct region r, spacer;
 	bool known;
 
@@ -213,7 +174,7 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 	json_u64("round", round);
 	json_u64("moved_bytes", o->call_bytes);
 	json_u64("elapsed_ns", elapsed_ns);
-	report_or_null("engine_bytes", known, after - before);
+	json_u64_or_null("engine_bytes", known, after - before);
 	json_bool("verified", true);
 	json_end();
 }
@@ -241,7 +202,7 @@ static void counters_read(struct sample *s, bool subtract)
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
 		uint64_t value = 0;
 
-		s->demoted_known[i] = vmstat_read(VMSTAT, counters[i], &value);
+		s->demoted_known[i] = line_read_u64(VMSTAT, counters[i], &value);
 		s->demoted[i] = subtract ? value - s->demoted[i] : value;
 	}
 }
@@ -366,7 +327,7 @@ static void prepare_to_kill(void)
 /* True when the kernel did all that it was asked for. */
 static bool demote(const struct options *o)
 {
-	uint64_t current, bytes = o->tier.total_bytes;
+	uint64_t current, bytes = o->run.total_bytes;
 	char number[32];
 	bool done;
 
@@ -399,26 +360,26 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_str("method", pressure_names[o->pressure]);
 	json_u64("folio_bytes", s->folio_bytes);
 	json_u64("round", s->round);
-	json_u64("asked_bytes", o->tier.total_bytes);
+	json_u64("asked_bytes", o->run.total_bytes);
 	json_u64("moved_bytes", s->placement.to_bytes);
 	json_u64("left_bytes", s->placement.from_bytes);
 	json_bool("complete", s->complete);
 	json_u64("elapsed_ns", s->elapsed_ns);
-	report_or_null("moving_ns", s->moving_known, s->moving_ns);
-	report_or_null("stall_some_us", s->stall_known, s->stall.some_us);
-	report_or_null("stall_full_us", s->stall_known, s->stall.full_us);
+	json_u64_or_null("moving_ns", s->moving_known, s->moving_ns);
+	json_u64_or_null("stall_some_us", s->stall_known, s->stall.some_us);
+	json_u64_or_null("stall_full_us", s->stall_known, s->stall.full_us);
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
-		report_or_null(counters[i], s->demoted_known[i], s->demoted[i]);
+		json_u64_or_null(counters[i], s->demoted_known[i], s->demoted[i]);
 	offloaded_report(&s->before, &s->after);
-	report_or_null("split_folios", s->split_known, s->nr_split);
+	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	json_bool("verified", true);
 	json_end();
 }
 
 static void measure_reclaim(const struct options *o, struct sample *s)
 {
-	const struct tier_options *t = &o->tier;
-	uint64_t seed = next_seed();
+	const struct run *t = &o->run;
+	uint64_t seed = run_seed();
 	struct stall before;
 	struct region r, spacer;
 
@@ -463,28 +424,24 @@ static void run_calls(const struct options *o, unsigned int round)
 {
 	size_t nr = ARRAY_SIZE(call_cases);
 
-	for (size_t v = 0; v < o->tier.nr_variants; v++) {
-		const struct variant *variant =
-			&o->tier.variants[(v + round) % o->tier.nr_variants];
-
+	for (size_t v = 0; v < o->run.nr_variants; v++) {
 		for (size_t i = 0; i < nr; i++) {
 			const struct call_case *c = &call_cases[(i + round) % nr];
 
 			if (!c->huge || folio_size_supported(PMD_BYTES))
-				measure_calls(o, c, variant, round);
+				measure_calls(o, c, run_turn(&o->run, v, round),
+					      round);
 		}
 	}
 }
 
 static void run_reclaim(const struct options *o, unsigned int round)
 {
-	for (size_t i = 0; i < o->tier.nr_sizes; i++) {
-		for (size_t v = 0; v < o->tier.nr_variants; v++) {
-			/* Nobody is always first, or after the same one. */
-			size_t turn = (v + round) % o->tier.nr_variants;
+	for (size_t i = 0; i < o->run.nr_sizes; i++) {
+		for (size_t v = 0; v < o->run.nr_variants; v++) {
 			struct sample s = {
-				.variant = &o->tier.variants[turn],
-				.folio_bytes = o->tier.sizes[i],
+				.variant = run_turn(&o->run, v, round),
+				.folio_bytes = o->run.sizes[i],
 				.round = round,
 			};
 
@@ -510,45 +467,40 @@ static void on_interrupt(void)
 
 int main(int argc, char **argv)
 {
-	static struct options o = {
-		.calls = true,
-		.reclaim = true,
-		.call_bytes = 4UL << 20,
-	};
+	struct run *r = &opts.run;
 	struct stall stall;
+	bool calls, reclaim;
 
-	tier_defaults(&o.tier, 0, 1);
-	parse_options(&o, argc, argv);
-	tier_check(&o.tier);
-	node_check_free(o.tier.from, o.call_bytes);
-	node_check_free(o.tier.to, o.call_bytes);
-	tier_start(&o.tier);
+	options_parse(&program, argc, argv);
+	calls = has_part(&opts, PART_CALLS);
+	reclaim = has_part(&opts, PART_RECLAIM);
+	run_check(r);
+	run_check_nodes(r, r->total_bytes);
+	run_check_nodes(r, opts.call_bytes);
+	run_start(r);
 	settings_restore_on_exit();
 	settings_on_interrupt(on_interrupt);
-	if (o.reclaim) {
+	if (reclaim) {
 		cgroup_open();
 		last_move_open();
 	}
-	tier_environment(&o.tier, "demotion", o.tier.cpu);
-	json_bool("psi", o.reclaim && cgroup_stall(&stall));
+	run_environment(r, "demotion");
+	tiers_report();
+	json_bool("psi", reclaim && cgroup_stall(&stall));
 	json_end();
-	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes,
-						 false);
-	tier_prepare(&o.tier);
-	if (o.reclaim)
+	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, false);
+	run_prepare(r);
+	if (reclaim)
 		enable_demotion();
-	if (o.reclaim && o.pressure == PRESSURE_MAX)
+	if (reclaim && opts.pressure == PRESSURE_MAX)
 		prepare_to_kill();
-	pin_to_cpu(o.tier.cpu);
-	parallel_setup(&o.tier.cpus, o.tier.cpu);
-	for (unsigned int round = 0; round <= o.tier.rounds; round++) {
-		if (o.calls)
-			run_calls(&o, round);
-		if (o.reclaim)
-			run_reclaim(&o, round);
+	run_on_cpu(r, r->cpu);
+	for (unsigned int round = 0; round <= r->rounds; round++) {
+		if (calls)
+			run_calls(&opts, round);
+		if (reclaim)
+			run_reclaim(&opts, round);
 	}
-	json_begin("done");
-	json_u64("rounds", o.tier.rounds);
-	json_end();
+	run_done(r);
 	return BENCH_OK;
 }

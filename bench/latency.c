@@ -10,7 +10,6 @@
  * kernel and every byte is compared: a wrong one ends the program with status 1.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,24 +17,19 @@
 #include <unistd.h>
 
 #include "common/latency.h"
+#include "common/run.h"
 #include "common/tracing.h"
 
 #define MAX_CASES 256
-#define MAX_ROUNDS 10000
-#define MAX_MODULES 8
 
 struct options {
-	int from, to;
+	struct run run;
 	struct test_case cases[MAX_CASES];
 	bool left_out[MAX_CASES];
 	size_t nr_cases;
-	unsigned int rounds, skip_windows;
+	unsigned int skip_windows;
 	uint64_t pause_us;
-	const char *sabotage;
-	const char *modules[MAX_MODULES];
-	size_t nr_modules;
-	cpu_set_t cpus;
-	int cpu, other_cpu;
+	int other_cpu;
 	bool has_times;
 	char default_limit[32];
 };
@@ -56,111 +50,57 @@ struct sample {
 	struct slowdown slowdown;
 };
 
-static const char usage_text[] =
-	"usage: latency [options] --case LIST [--case LIST ...]\n"
-	"\n"
-	"Moves memory between two NUMA nodes, verifies every page and byte, and\n"
-	"prints how long folios were out of reach, one JSON object per move.\n"
-	"\n"
-	"  --case LIST             what to measure, as NAME=VALUE,NAME=VALUE,...\n"
-	"    engine=NAME           stock, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
-	"    folio=SIZE            folio size, 4K to 2M (default 2M)\n"
-	"    total=SIZE            moved by one call (default 64M)\n"
-	"    cap=PAGES             max_batch_pages (default 512)\n"
-	"    windows=N             max_windows (default 2)\n"
-	"    streaming=true|false  (default true)\n"
-	"    limit=US|default      max_unmapped_us (default default)\n"
-	"    mbps=N                rate of each simulated DMA channel\n"
-	"    share=true|false      whether the CPU copies a share beside them\n"
-	"    touch=none|read|write by a thread, meanwhile (default none)\n"
-	"    slow=PERCENT:FACTOR   channels get slower by FACTOR after PERCENT\n"
-	"  --from NODE, --to NODE  nodes (default 0 and 1)\n"
-	"  --rounds N              that count; one more comes first (default 5)\n"
-	"  --pause-us N            between two touches, on average (default 100)\n"
-	"  --skip-windows N        that pass before what comes after a slowdown\n"
-	"                          counts (default 6)\n"
-	"  --cpu CPU               where the caller runs (default: first of --from)\n"
-	"  --module FILE           load this kernel module first; may be repeated;\n"
-	"                          'FILE.ko NAME=VALUE' with parameters\n"
-	"  --sabotage content|node spoil one page before the check, which must\n"
-	"                          then fail (for tests)\n"
-	"  --help\n"
-	"\n"
-	"example: latency --case engine=stock,touch=write --case engine=cpu,cap=8192\n";
+static struct options opts = {
+	.run = { RUN_DEFAULTS(0, 1, "stock") },
+	.skip_windows = 6,
+	.pause_us = 100,
+};
 
-static void parse_case(struct options *o, const char *text)
+static void set_case(const struct option_row *row, const char *text)
 {
-	if (o->nr_cases == MAX_CASES)
+	if (opts.nr_cases == MAX_CASES)
 		bench_die(BENCH_USAGE, "more than %d --case", MAX_CASES);
-	if (!case_parse(text, &o->cases[o->nr_cases++]))
-		option_invalid("case", text);
+	if (!case_parse(text, &opts.cases[opts.nr_cases++]))
+		option_invalid(row->name, text);
 }
 
-static void parse_options(struct options *o, int argc, char **argv)
-{
-	static const struct option longopts[] = {
-		{ "case", required_argument, NULL, 'k' },
-		{ "from", required_argument, NULL, 'f' },
-		{ "to", required_argument, NULL, 't' },
-		{ "rounds", required_argument, NULL, 'r' },
-		{ "pause-us", required_argument, NULL, 'p' },
-		{ "skip-windows", required_argument, NULL, 's' },
-		{ "cpu", required_argument, NULL, 'c' },
-		{ "module", required_argument, NULL, 'm' },
-		{ "sabotage", required_argument, NULL, 'x' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
+static const struct option_row rows[] = {
+	{ "case", "LIST",
+	  "what to measure, as NAME=VALUE,NAME=VALUE,...; may be\n"
+	  "repeated\n"
+	  "engine=NAME: stock, cpu, mtcopy[:threads=N],\n"
+	  "  dcbm[:channels=N]\n"
+	  "folio=SIZE: folio size, 4K to 2M (default 2M)\n"
+	  "total=SIZE: moved by one call (default 64M)\n"
+	  "cap=PAGES: max_batch_pages (default 512)\n"
+	  "windows=N: max_windows (default 2)\n"
+	  "streaming=true|false (default true)\n"
+	  "limit=US|default: max_unmapped_us (default default)\n"
+	  "mbps=N: rate of each simulated DMA channel\n"
+	  "share=true|false: whether the CPU copies a share\n"
+	  "touch=none|read|write: by a thread (default none)\n"
+	  "slow=PERCENT:FACTOR: channels get slower by FACTOR\n"
+	  "  after PERCENT", set_case, NULL, 0, 0, NULL },
+	ROWS_NODES(&opts.run, 0, 1),
+	ROW_ROUNDS(&opts.run.rounds),
+	{ "pause-us", "N", "between two touches, on average (default 100)",
+	  set_u64, &opts.pause_us, 0, 1000000, NULL },
+	{ "skip-windows", "N",
+	  "that pass before what comes after a slowdown\n"
+	  "counts (default 6)", set_uint, &opts.skip_windows, 0, 100000, NULL },
+	ROW_CPU(&opts.run.cpu),
+	ROW_MODULE(&opts.run.modules),
+	ROW_SABOTAGE(&opts.run.sabotage, " or node"),
+	{ 0 },
+};
 
-	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-		switch (c) {
-		case 'k':
-			parse_case(o, optarg);
-			break;
-		case 'f':
-			o->from = (int)option_u64("from", optarg, 0, 1023);
-			break;
-		case 't':
-			o->to = (int)option_u64("to", optarg, 0, 1023);
-			break;
-		case 'r':
-			o->rounds = (unsigned int)option_u64("rounds", optarg, 1,
-							 MAX_ROUNDS);
-			break;
-		case 'p':
-			o->pause_us = option_u64("pause-us", optarg, 0, 1000000);
-			break;
-		case 's':
-			o->skip_windows =
-				(unsigned int)option_u64("skip-windows", optarg, 0,
-						     100000);
-			break;
-		case 'c':
-			o->cpu = (int)option_u64("cpu", optarg, 0, CPU_SETSIZE - 1);
-			break;
-		case 'm':
-			if (o->nr_modules == MAX_MODULES)
-				bench_die(BENCH_USAGE, "too many --module");
-			o->modules[o->nr_modules++] = optarg;
-			break;
-		case 'x':
-			if (strcmp(optarg, "content") && strcmp(optarg, "node"))
-				option_invalid("sabotage", optarg);
-			o->sabotage = optarg;
-			break;
-		case 'h':
-			fputs(usage_text, stdout);
-			exit(BENCH_OK);
-		default:
-			/* getopt has said which option it was. */
-			exit(BENCH_USAGE);
-		}
-	}
-	if (optind != argc)
-		bench_die(BENCH_USAGE, "unexpected argument '%s'",
-			  argv[optind]);
-}
+static const struct program program = {
+	.name = "latency",
+	.about = "Moves memory between two NUMA nodes, verifies every page and byte, and\n"
+		 "prints how long folios were out of reach, one JSON object per move.",
+	.example = "--case engine=stock,touch=write --case engine=cpu,cap=8192",
+	.options = rows,
+};
 
 static void check_options(const struct options *o)
 {
@@ -168,30 +108,17 @@ static void check_options(const struct options *o)
 
 	if (!o->nr_cases)
 		bench_die(BENCH_USAGE, "no --case: nothing to measure");
-	if (o->from == o->to)
-		bench_die(BENCH_USAGE,
-			  "--from and --to are both node %d: nothing would move",
-			  o->from);
 	for (size_t i = 0; i < o->nr_cases; i++)
 		if (o->cases[i].total_bytes > most)
 			most = o->cases[i].total_bytes;
-	node_check_free(o->from, most);
-	node_check_free(o->to, most);
+	run_check_nodes(&o->run, most);
 }
 
 static void report_environment(const struct options *o)
 {
-	json_begin("environment");
-	json_str("bench", "latency");
-	machine_report();
-	json_u64("from_node", (uint64_t)o->from);
-	json_u64("to_node", (uint64_t)o->to);
-	json_u64("caller_cpu", (uint64_t)o->cpu);
-	json_u64("page_bytes", page_bytes());
+	run_environment(&o->run, "latency");
 	json_u64("pause_us", o->pause_us);
 	json_u64("skip_windows", o->skip_windows);
-	engine_report();
-	machine_quiet();
 	json_end();
 }
 
@@ -308,7 +235,7 @@ static long move(const struct options *o, struct sample *s, struct region *r)
 	tracing_empty();
 	if (t->touch != TOUCH_NONE)
 		toucher_moving(toucher);
-	ret = region_move(r, o->to, &s->elapsed_ns);
+	ret = region_move(r, o->run.to, &s->elapsed_ns);
 	if (t->touch != TOUCH_NONE)
 		toucher_stop(toucher);
 	if (t->slow_factor)
@@ -342,9 +269,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 
 	json_begin("latency");
 	json_u64("case", s->index);
-	json_str("engine", t->variant.engine);
-	json_u64("threads", t->variant.threads);
-	json_u64("channels", t->variant.channels);
+	variant_report(&t->variant);
 	json_u64("folio_bytes", t->folio_bytes);
 	json_u64("moved_bytes", t->total_bytes);
 	json_u64("round", s->round);
@@ -377,17 +302,14 @@ static void report_sample(const struct options *o, const struct sample *s)
 
 static void measure(const struct options *o, size_t index, unsigned int round)
 {
-	static uint64_t seed;
 	const struct test_case *t = &o->cases[index];
 	struct sample s = { .index = index, .test = t, .round = round };
-	uint64_t before = 0, after = 0;
+	uint64_t before = 0, after = 0, seed = run_seed();
 	struct region r, spacer;
 	long ret;
 
-	/* A new seed each time: stale content of an earlier run is wrong. */
-	seed += 2;
-	region_allocate(&r, t->total_bytes, t->folio_bytes, o->from, seed);
-	spacer_take(&spacer, t->folio_bytes, o->to);
+	region_allocate(&r, t->total_bytes, t->folio_bytes, o->run.from, seed);
+	spacer_take(&spacer, t->folio_bytes, o->run.to);
 	apply(o, t);
 	s.engine_bytes_known = engine_copied_bytes(&t->variant, &before);
 	ret = move(o, &s, &r);
@@ -396,8 +318,8 @@ static void measure(const struct options *o, size_t index, unsigned int round)
 			  t->variant.engine, strerror((int)-ret));
 	if (engine_copied_bytes(&t->variant, &after))
 		s.engine_bytes = after - before;
-	region_sabotage(&r, o->sabotage, o->from);
-	region_check(&r, o->to, seed, t->variant.engine, round);
+	region_sabotage(&r, o->run.sabotage, o->run.from);
+	region_check(&r, o->run.to, seed, t->variant.engine, round);
 	s.split_known = region_count_split(&r, &s.nr_split);
 	region_unmap(&spacer);
 	region_unmap(&r);
@@ -406,7 +328,7 @@ static void measure(const struct options *o, size_t index, unsigned int round)
 
 static void run_rounds(const struct options *o)
 {
-	for (unsigned int round = 0; round <= o->rounds; round++) {
+	for (unsigned int round = 0; round <= o->run.rounds; round++) {
 		for (size_t i = 0; i < o->nr_cases; i++) {
 			/* Nobody is always first, or after the same one. */
 			size_t turn = (i + round) % o->nr_cases;
@@ -444,15 +366,12 @@ static void choose_other_cpu(struct options *o)
 
 	for (size_t i = 0; i < o->nr_cases; i++)
 		needed |= o->cases[i].touch != TOUCH_NONE;
-	o->other_cpu = CPU_SETSIZE - 1;
-	while (o->other_cpu >= 0 && (o->other_cpu == o->cpu ||
-				     !CPU_ISSET(o->other_cpu, &o->cpus)))
-		o->other_cpu--;
+	o->other_cpu = run_other_cpu(&o->run);
 	if (needed && o->other_cpu < 0)
 		bench_die(BENCH_LACKING, "touching needs a second CPU");
 	/* To slow channels down, while we wait for them, takes hardly any time. */
 	if (o->other_cpu < 0)
-		o->other_cpu = o->cpu;
+		o->other_cpu = o->run.cpu;
 }
 
 static void on_interrupt(void)
@@ -463,36 +382,25 @@ static void on_interrupt(void)
 
 int main(int argc, char **argv)
 {
-	static struct options o = {
-		.to = 1,
-		.rounds = 5,
-		.skip_windows = 6,
-		.pause_us = 100,
-		.cpu = -1,
-	};
+	struct run *r = &opts.run;
 
-	parse_options(&o, argc, argv);
-	check_options(&o);
-	for (size_t i = 0; i < o.nr_modules; i++)
-		module_load(o.modules[i]);
-	for (size_t i = 0; i < o.nr_cases; i++)
-		engine_check(&o.cases[i].variant);
-	o.cpu = caller_cpu(&o.cpus, o.cpu, o.from, o.to);
-	choose_other_cpu(&o);
+	options_parse(&program, argc, argv);
+	check_options(&opts);
+	run_start(r);
+	for (size_t i = 0; i < opts.nr_cases; i++)
+		engine_check(&opts.cases[i].variant);
+	choose_other_cpu(&opts);
 
 	settings_restore_on_exit();
 	settings_on_interrupt(on_interrupt);
-	report_environment(&o);
-	drop_unsupported_sizes(&o);
-	engine_prepare();
-	o.has_times = unmapped_prepare();
-	learn_default_limit(&o);
+	report_environment(&opts);
+	drop_unsupported_sizes(&opts);
+	run_prepare(r);
+	opts.has_times = unmapped_prepare();
+	learn_default_limit(&opts);
 	first_open();
-	pin_to_cpu(o.cpu);
-	parallel_setup(&o.cpus, o.cpu);
-	run_rounds(&o);
-	json_begin("done");
-	json_u64("rounds", o.rounds);
-	json_end();
+	run_on_cpu(r, r->cpu);
+	run_rounds(&opts);
+	run_done(r);
 	return BENCH_OK;
 }

@@ -9,40 +9,54 @@
  * is asked from the kernel and every byte is compared: a wrong one ends the
  * program with status 1.
  */
-#include <getopt.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bench.h"
-#include "common/engine.h"
 #include "common/limit.h"
-
-#define MAX_SIZES 16
-#define MAX_VARIANTS 32	/* of which so many are no limits: */
-#define MAX_ENGINES 16
-#define MAX_ROUNDS 10000
-#define MAX_MODULES 8
+#include "common/run.h"
 
 enum busy_mode { BUSY_NO, BUSY_ONLY, BUSY_BOTH };
+static const char *const busy_names[] = { "no", "only", "both", NULL };
 
 struct options {
-	int from, to;
-	bool hugetlb;
-	size_t sizes[MAX_SIZES];
-	size_t nr_sizes;
-	uint64_t total_bytes;
-	unsigned int rounds;
-	struct variant variants[MAX_VARIANTS];
-	size_t nr_variants;
+	struct run run;
+	const char *limits;
 	enum busy_mode busy;
-	const char *max_unmapped_us;	/* or NULL: as it is */
-	const char *sabotage;
-	const char *modules[MAX_MODULES];
-	size_t nr_modules;
-	cpu_set_t cpus;
-	int cpu;
+};
+
+static struct options opts = {
+	.run = { RUN_DEFAULTS(0, 1, "stock"), .total_bytes = 256UL << 20 },
+	.limits = "1",
+};
+
+static const struct option_row rows[] = {
+	ROWS_NODES(&opts.run, 0, 1),
+	ROW_SIZES(&opts.run, "4K to 2M (default 4K,64K,2M)"),
+	{ "hugetlb", NULL,
+	  "memory of hugetlb, up to 1G (default 2M); its pools\n"
+	  "grow meanwhile", set_true, &opts.run.hugetlb, 0, 0, NULL },
+	ROW_TOTAL(&opts.run, "moved by each call (default 256M)"),
+	ROW_ROUNDS(&opts.run.rounds),
+	ROW_VARIANTS(&opts.run),
+	{ "limit", "LIST", "memcpy with so many threads (default 1), or none",
+	  set_text, &opts.limits, 0, 0, NULL },
+	ROW_REACH(&opts.run),
+	{ "busy", "no|only|both", "a hog on every CPU meanwhile (default no)",
+	  set_word, &opts.busy, 0, 0, busy_names },
+	ROW_CPU(&opts.run.cpu),
+	ROW_MODULE(&opts.run.modules),
+	ROW_SABOTAGE(&opts.run.sabotage, " or node"),
+	{ 0 },
+};
+
+static const struct program program = {
+	.name = "move_pages",
+	.about = "Moves memory between two NUMA nodes, verifies every page and byte, and\n"
+		 "prints one JSON object per measurement.",
+	.example = "--sizes 64K,2M --variants stock,mtcopy:threads=2",
+	.options = rows,
 };
 
 struct sample {
@@ -58,195 +72,35 @@ struct sample {
 	bool engine_bytes_known;
 };
 
-static const char usage_text[] =
-	"usage: move_pages [options]\n"
-	"\n"
-	"Moves memory between two NUMA nodes, verifies every page and byte, and\n"
-	"prints one JSON object per measurement.\n"
-	"\n"
-	"  --from NODE, --to NODE  nodes (default 0 and 1)\n"
-	"  --sizes LIST            folio sizes, 4K to 2M (default 4K,64K,2M)\n"
-	"  --hugetlb               memory of hugetlb, up to 1G (default 2M); its pools\n"
-	"                          grow meanwhile\n"
-	"  --total-bytes SIZE      moved by each call (default 256M)\n"
-	"  --rounds N              that count; one more comes first (default 5)\n"
-	"  --variants LIST         stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"
-	"                          (default stock)\n"
-	"  --limit LIST            memcpy with so many threads (default 1), or none\n"
-	"  --max-unmapped-us N     how long a folio may be out of reach, 0: without\n"
-	"                          bounds (default: as it is)\n"
-	"  --busy no|only|both     a hog on every CPU meanwhile (default no)\n"
-	"  --cpu CPU               where the caller runs (default: first of --from)\n"
-	"  --module FILE           load this kernel module first; may be repeated;\n"
-	"                          'FILE.ko NAME=VALUE' with parameters\n"
-	"  --sabotage content|node spoil one page before the check, which must\n"
-	"                          then fail (for tests)\n"
-	"  --help\n"
-	"\n"
-	"example: move_pages --sizes 64K,2M --variants stock,mtcopy:threads=2\n";
-
-/* Limits come after --variants, whatever the order on the command line. */
-static void parse_limits(struct options *o, const char *text)
+/* They take turns with the variants. */
+static void add_limits(struct options *o)
 {
-	char words[MAX_VARIANTS - MAX_ENGINES][64];
+	struct run *r = &o->run;
+	char words[16][64];
 	size_t nr;
 
-	if (!strcmp(text, "none"))
+	if (!strcmp(o->limits, "none"))
 		return;
-	nr = parse_list(text, words, ARRAY_SIZE(words));
+	nr = parse_list(o->limits, words, ARRAY_SIZE(words));
 	if (!nr)
-		option_invalid("limit", text);
-	for (size_t i = 0; i < nr; i++)
-		o->variants[o->nr_variants++] = (struct variant){
+		option_invalid("limit", o->limits);
+	for (size_t i = 0; i < nr; i++) {
+		uint64_t threads;
+
+		if (!parse_u64(words[i], &threads) || !threads || threads > 64)
+			option_invalid("limit", words[i]);
+		r->variants[r->nr_variants++] = (struct variant){
 			.engine = "limit",
-			.threads = (unsigned int)option_u64("limit", words[i], 1,
-							64),
+			.threads = (unsigned int)threads,
 			.limit = true,
 		};
-}
-
-static void parse_busy(struct options *o, const char *text)
-{
-	static const char *const words[] = { "no", "only", "both" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (!strcmp(text, words[i])) {
-			o->busy = (enum busy_mode)i;
-			return;
-		}
 	}
-	option_invalid("busy", text);
-}
-
-static void parse_options(struct options *o, int argc, char **argv)
-{
-	static const struct option longopts[] = {
-		{ "from", required_argument, NULL, 'f' },
-		{ "to", required_argument, NULL, 't' },
-		{ "sizes", required_argument, NULL, 's' },
-		{ "hugetlb", no_argument, NULL, 'g' },
-		{ "total-bytes", required_argument, NULL, 'b' },
-		{ "rounds", required_argument, NULL, 'r' },
-		{ "variants", required_argument, NULL, 'v' },
-		{ "limit", required_argument, NULL, 'l' },
-		{ "max-unmapped-us", required_argument, NULL, 'u' },
-		{ "busy", required_argument, NULL, 'y' },
-		{ "cpu", required_argument, NULL, 'c' },
-		{ "module", required_argument, NULL, 'm' },
-		{ "sabotage", required_argument, NULL, 'x' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	const char *limits = "1", *sizes = NULL;
-	int c;
-
-	o->nr_variants = variants_parse("stock", o->variants, MAX_ENGINES);
-	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-		switch (c) {
-		case 'f':
-			o->from = (int)option_u64("from", optarg, 0, 1023);
-			break;
-		case 't':
-			o->to = (int)option_u64("to", optarg, 0, 1023);
-			break;
-		case 's':
-			sizes = optarg;
-			break;
-		case 'g':
-			o->hugetlb = true;
-			break;
-		case 'b':
-			if (!parse_bytes(optarg, &o->total_bytes))
-				option_invalid("total-bytes", optarg);
-			break;
-		case 'r':
-			o->rounds = (unsigned int)option_u64("rounds", optarg, 1,
-							 MAX_ROUNDS);
-			break;
-		case 'v':
-			o->nr_variants = variants_parse(optarg, o->variants,
-							MAX_ENGINES);
-			break;
-		case 'l':
-			limits = optarg;
-			break;
-		case 'u':
-			option_u64("max-unmapped-us", optarg, 0, UINT32_MAX);
-			o->max_unmapped_us = optarg;
-			break;
-		case 'y':
-			parse_busy(o, optarg);
-			break;
-		case 'c':
-			o->cpu = (int)option_u64("cpu", optarg, 0, CPU_SETSIZE - 1);
-			break;
-		case 'm':
-			if (o->nr_modules == MAX_MODULES)
-				bench_die(BENCH_USAGE, "too many --module");
-			o->modules[o->nr_modules++] = optarg;
-			break;
-		case 'x':
-			if (strcmp(optarg, "content") && strcmp(optarg, "node"))
-				option_invalid("sabotage", optarg);
-			o->sabotage = optarg;
-			break;
-		case 'h':
-			fputs(usage_text, stdout);
-			exit(BENCH_OK);
-		default:
-			/* getopt has said which option it was. */
-			exit(BENCH_USAGE);
-		}
-	}
-	if (optind != argc)
-		bench_die(BENCH_USAGE, "unexpected argument '%s'",
-			  argv[optind]);
-	parse_limits(o, limits);
-	if (!sizes)
-		sizes = o->hugetlb ? "2M" : "4K,64K,2M";
-	o->nr_sizes = sizes_parse(sizes, o->sizes, MAX_SIZES, o->hugetlb ?
-				  HUGETLB_MAX_BYTES : PMD_BYTES);
-}
-
-static size_t largest_folio(const struct options *o)
-{
-	size_t largest = PMD_BYTES;
-
-	for (size_t i = 0; i < o->nr_sizes; i++)
-		if (o->sizes[i] > largest)
-			largest = o->sizes[i];
-	return largest;
-}
-
-static void check_total(const struct options *o)
-{
-	size_t largest = largest_folio(o);
-
-	if (!o->total_bytes || o->total_bytes % largest ||
-	    o->total_bytes > (1ULL << 44))
-		bench_die(BENCH_USAGE,
-			  "--total-bytes must be a multiple of %zuM, so that every folio size divides it",
-			  largest >> 20);
-	if (o->from == o->to)
-		bench_die(BENCH_USAGE,
-			  "--from and --to are both node %d: nothing would move",
-			  o->from);
 }
 
 static void report_environment(const struct options *o)
 {
-	json_begin("environment");
-	json_str("bench", o->hugetlb ? "hugetlb" : "move-pages");
-	machine_report();
-	json_u64("from_node", (uint64_t)o->from);
-	json_u64("to_node", (uint64_t)o->to);
-	json_u64("caller_cpu", (uint64_t)o->cpu);
-	json_u64("page_bytes", page_bytes());
+	run_environment(&o->run, o->run.hugetlb ? "hugetlb" : "move-pages");
 	json_str("limit_copy", limit_choose_copy());
-	if (o->max_unmapped_us)
-		json_u64("max_unmapped_us", strtoull(o->max_unmapped_us, NULL, 0));
-	engine_report();
-	machine_quiet();
 	json_end();
 }
 
@@ -265,15 +119,15 @@ static void allocate(const struct options *o, struct region *r,
 		     struct region *spacer, size_t folio_bytes, uint64_t seed)
 {
 	*spacer = (struct region){ 0 };
-	if (!o->hugetlb) {
-		region_allocate(r, o->total_bytes, folio_bytes, o->from, seed);
-		spacer_take(spacer, folio_bytes, o->to);
+	if (!o->run.hugetlb) {
+		region_allocate(r, o->run.total_bytes, folio_bytes, o->run.from, seed);
+		spacer_take(spacer, folio_bytes, o->run.to);
 		return;
 	}
-	region_allocate_hugetlb(r, o->total_bytes, folio_bytes, o->from, seed);
+	region_allocate_hugetlb(r, o->run.total_bytes, folio_bytes, o->run.from, seed);
 	/* What does not fit between two huge pages is no use. */
 	if (folio_bytes <= PMD_BYTES)
-		spacer_take_hugetlb(spacer, folio_bytes, o->to);
+		spacer_take_hugetlb(spacer, folio_bytes, o->run.to);
 }
 
 static void measure_move(const struct options *o, struct sample *s,
@@ -290,7 +144,7 @@ static void measure_move(const struct options *o, struct sample *s,
 		hogs_run();
 		hogs = hogs_progress();
 	}
-	ret = region_move(&r, o->to, &s->elapsed_ns);
+	ret = region_move(&r, o->run.to, &s->elapsed_ns);
 	if (s->busy) {
 		s->hog_iterations = hogs_progress() - hogs;
 		hogs_pause();
@@ -300,8 +154,8 @@ static void measure_move(const struct options *o, struct sample *s,
 			  s->variant->engine, strerror((int)-ret));
 	if (engine_copied_bytes(s->variant, &after))
 		s->engine_bytes = after - before;
-	region_sabotage(&r, o->sabotage, o->from);
-	verify(&r, o->to, seed, s);
+	region_sabotage(&r, o->run.sabotage, o->run.from);
+	verify(&r, o->run.to, seed, s);
 	count_split_or_unknown(&r, s);
 	if (spacer.map)
 		region_unmap(&spacer);
@@ -311,12 +165,12 @@ static void measure_move(const struct options *o, struct sample *s,
 static void map_for_limit(const struct options *o, struct region *r,
 			  size_t folio_bytes, int node)
 {
-	if (o->hugetlb) {
-		region_map_hugetlb(r, o->total_bytes, folio_bytes, node);
+	if (o->run.hugetlb) {
+		region_map_hugetlb(r, o->run.total_bytes, folio_bytes, node);
 		return;
 	}
 	folio_size_select(folio_bytes);
-	region_map(r, o->total_bytes, folio_bytes, node);
+	region_map(r, o->run.total_bytes, folio_bytes, node);
 }
 
 static void measure_limit(const struct options *o, struct sample *s,
@@ -324,18 +178,18 @@ static void measure_limit(const struct options *o, struct sample *s,
 {
 	struct region src, dst;
 
-	map_for_limit(o, &src, s->folio_bytes, o->from);
+	map_for_limit(o, &src, s->folio_bytes, o->run.from);
 	region_fill(&src, seed);
-	map_for_limit(o, &dst, s->folio_bytes, o->to);
+	map_for_limit(o, &dst, s->folio_bytes, o->run.to);
 	region_fill(&dst, seed + 1);
 	if (s->busy)
 		hogs_run();
 	s->elapsed_ns = limit_copy_ns(&src, &dst, s->variant->threads,
-				      &o->cpus, o->cpu);
+				      &o->run.cpus, o->run.cpu);
 	if (s->busy)
 		hogs_pause();
-	verify(&src, o->from, seed, s);
-	verify(&dst, o->to, seed, s);
+	verify(&src, o->run.from, seed, s);
+	verify(&dst, o->run.to, seed, s);
 	region_unmap(&src);
 	region_unmap(&dst);
 }
@@ -343,22 +197,14 @@ static void measure_limit(const struct options *o, struct sample *s,
 static void report_sample(const struct options *o, const struct sample *s)
 {
 	json_begin("measurement");
-	json_str("engine", s->variant->engine);
-	json_u64("threads", s->variant->threads);
-	json_u64("channels", s->variant->channels);
+	variant_report(s->variant);
 	json_u64("folio_bytes", s->folio_bytes);
 	json_bool("busy", s->busy);
 	json_u64("round", s->round);
-	json_u64("moved_bytes", o->total_bytes);
+	json_u64("moved_bytes", o->run.total_bytes);
 	json_u64("elapsed_ns", s->elapsed_ns);
-	if (s->split_known)
-		json_u64("split_folios", s->nr_split);
-	else
-		json_null("split_folios");
-	if (s->engine_bytes_known)
-		json_u64("engine_bytes", s->engine_bytes);
-	else
-		json_null("engine_bytes");
+	json_u64_or_null("split_folios", s->split_known, s->nr_split);
+	json_u64_or_null("engine_bytes", s->engine_bytes_known, s->engine_bytes);
 	if (s->busy)
 		json_u64("hog_iterations", s->hog_iterations);
 	json_bool("verified", true);
@@ -367,10 +213,8 @@ static void report_sample(const struct options *o, const struct sample *s)
 
 static void measure(const struct options *o, struct sample *s)
 {
-	static uint64_t seed;
+	uint64_t seed = run_seed();
 
-	/* A new seed each time: stale content of an earlier run is wrong. */
-	seed += 2;
 	if (s->variant->limit)
 		measure_limit(o, s, seed);
 	else
@@ -381,11 +225,9 @@ static void measure(const struct options *o, struct sample *s)
 static void run_group(const struct options *o, unsigned int round,
 		      size_t folio_bytes, bool busy)
 {
-	for (size_t i = 0; i < o->nr_variants; i++) {
-		/* Nobody is always first, or always after the same one. */
-		size_t turn = (i + round) % o->nr_variants;
+	for (size_t i = 0; i < o->run.nr_variants; i++) {
 		struct sample s = {
-			.variant = &o->variants[turn],
+			.variant = run_turn(&o->run, i, round),
 			.folio_bytes = folio_bytes,
 			.busy = busy,
 			.round = round,
@@ -397,12 +239,12 @@ static void run_group(const struct options *o, unsigned int round,
 
 static void run_rounds(const struct options *o)
 {
-	for (unsigned int round = 0; round <= o->rounds; round++) {
-		for (size_t i = 0; i < o->nr_sizes; i++) {
+	for (unsigned int round = 0; round <= o->run.rounds; round++) {
+		for (size_t i = 0; i < o->run.nr_sizes; i++) {
 			if (o->busy != BUSY_ONLY)
-				run_group(o, round, o->sizes[i], false);
+				run_group(o, round, o->run.sizes[i], false);
 			if (o->busy != BUSY_NO)
-				run_group(o, round, o->sizes[i], true);
+				run_group(o, round, o->run.sizes[i], true);
 		}
 	}
 }
@@ -410,58 +252,45 @@ static void run_rounds(const struct options *o)
 /* So much on both nodes: what moves, and what it moves to. */
 static void reserve_pools(const struct options *o)
 {
-	for (size_t i = 0; i < o->nr_sizes; i++) {
-		size_t folio = o->sizes[i];
-		uint64_t bytes = o->total_bytes;
+	for (size_t i = 0; i < o->run.nr_sizes; i++) {
+		size_t folio = o->run.sizes[i];
+		uint64_t bytes = o->run.total_bytes;
 
-		hugetlb_reserve(o->from, folio, bytes);
+		hugetlb_reserve(o->run.from, folio, bytes);
 		if (folio <= PMD_BYTES)
 			bytes += SPACER_MAX_BYTES;
-		hugetlb_reserve(o->to, folio, bytes);
+		hugetlb_reserve(o->run.to, folio, bytes);
 	}
 }
 
 int main(int argc, char **argv)
 {
-	struct options o = {
-		.to = 1,
-		.total_bytes = 256UL << 20,
-		.rounds = 5,
-		.cpu = -1,
-	};
+	struct run *r = &opts.run;
 
-	parse_options(&o, argc, argv);
-	check_total(&o);
-	if (!o.hugetlb) {
-		node_check_free(o.from, o.total_bytes);
-		node_check_free(o.to, o.total_bytes);
-	}
-	for (size_t i = 0; i < o.nr_modules; i++)
-		module_load(o.modules[i]);
-	for (size_t i = 0; i < o.nr_variants; i++)
-		engine_check(&o.variants[i]);
-	o.cpu = caller_cpu(&o.cpus, o.cpu, o.from, o.to);
+	options_parse(&program, argc, argv);
+	if (!r->sizes_text)
+		r->sizes_text = r->hugetlb ? "2M" : "4K,64K,2M";
+	run_check(r);
+	add_limits(&opts);
+	run_check_nodes(r, r->total_bytes);
+	run_start(r);
 
 	settings_restore_on_exit();
 	settings_on_interrupt(hogs_kill);
-	report_environment(&o);
-	o.nr_sizes = sizes_drop_unsupported(o.sizes, o.nr_sizes, o.hugetlb);
-	if (o.hugetlb)
-		reserve_pools(&o);
-	engine_prepare();
-	if (o.max_unmapped_us)
-		engine_limit(o.max_unmapped_us);
-	if (largest_folio(&o) > PMD_BYTES)
-		engine_allow_large();
-	if (o.busy != BUSY_NO)
+	report_environment(&opts);
+	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, r->hugetlb);
+	if (r->hugetlb)
+		reserve_pools(&opts);
+	run_prepare(r);
+	for (size_t i = 0; i < r->nr_sizes; i++)
+		if (r->sizes[i] > PMD_BYTES)
+			engine_allow_large();
+	if (opts.busy != BUSY_NO)
 		hogs_create();
 	/* After the hogs, which take their CPUs from the same mask. */
-	pin_to_cpu(o.cpu);
-	parallel_setup(&o.cpus, o.cpu);
-	run_rounds(&o);
+	run_on_cpu(r, r->cpu);
+	run_rounds(&opts);
 	hogs_kill();
-	json_begin("done");
-	json_u64("rounds", o.rounds);
-	json_end();
+	run_done(r);
 	return BENCH_OK;
 }

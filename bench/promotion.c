@@ -36,7 +36,7 @@
 #define STILL_NS 3000000000ULL
 
 struct options {
-	struct tier_options tier;
+	struct run run;
 	enum touch_mode touch;
 	uint64_t wait_s;	/* for the first folio */
 	uint64_t percent;	/* of all pages; then the clock stops */
@@ -57,54 +57,31 @@ static const struct scan_setting {
 	{ "hot_threshold_ms_found", SCAN_DIR "/hot_threshold_ms", "5000" },
 };
 
-static const char usage_text[] =
-	"usage: promotion [options]\n"
-	"\n"
-	"Touches memory of a slow NUMA node until Linux has promoted it to the fast one,\n"
-	"verifies it, and prints one JSON object per measurement.\n"
-	"\n"
-	TIER_USAGE
-	"  --touch read|write      how it is touched (default write)\n"
-	"  --percent N             of the memory, then the clock stops (default 90)\n"
-	"  --wait SECONDS          for the first folio (default 60)\n"
-	"\n"
-	"example: promotion --sizes 2M --variants stock,mtcopy:threads=2\n";
+static struct options opts = {
+	.run = { TIER_DEFAULTS(1, 0) },
+	.touch = TOUCH_WRITE,
+	.wait_s = 60,
+	.percent = 90,
+};
 
-static void parse_options(struct options *o, int argc, char **argv)
-{
-	static const struct option longopts[] = {
-		TIER_LONGOPTS,
-		{ "touch", required_argument, NULL, 'T' },
-		{ "percent", required_argument, NULL, 'p' },
-		{ "wait", required_argument, NULL, 'w' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
+static const struct option_row rows[] = {
+	ROWS_TIERS(&opts.run, 1, 0),
+	{ "touch", "read|write", "how it is touched (default write)", set_word,
+	  &opts.touch, TOUCH_READ, 0, touch_names },
+	{ "percent", "N", "of the memory, then the clock stops (default 90)",
+	  set_u64, &opts.percent, 1, 100, NULL },
+	{ "wait", "SECONDS", "for the first folio (default 60)", set_u64,
+	  &opts.wait_s, 1, 3600, NULL },
+	{ 0 },
+};
 
-	while ((c = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-		switch (c) {
-		case 'T':
-			if (!strcmp(optarg, "read"))
-				o->touch = TOUCH_READ;
-			else if (!strcmp(optarg, "write"))
-				o->touch = TOUCH_WRITE;
-			else
-				option_invalid("touch", optarg);
-			break;
-		case 'p':
-			o->percent = option_u64("percent", optarg, 1, 100);
-			break;
-		case 'w':
-			o->wait_s = option_u64("wait", optarg, 1, 3600);
-			break;
-		default:
-			tier_option(&o->tier, c, optarg, usage_text);
-		}
-	}
-	if (optind != argc)
-		bench_die(BENCH_USAGE, "unexpected argument '%s'",
-			  argv[optind]);
-}
+static const struct program program = {
+	.name = "promotion",
+	.about = "Touches memory of a slow NUMA node until Linux has promoted it to the fast\n"
+		 "one, verifies it, and prints one JSON object per measurement.",
+	.example = "--sizes 2M --variants stock,mtcopy:threads=2",
+	.options = rows,
+};
 
 struct sample {
 	const struct variant *variant;
@@ -125,8 +102,8 @@ static uint64_t promoted_pages(const struct options *o)
 	uint64_t pages;
 
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/vmstat",
-		 o->tier.to);
-	if (!vmstat_read(path, "pgpromote_success", &pages))
+		 o->run.to);
+	if (!line_read_u64(path, "pgpromote_success", &pages))
 		bench_die(BENCH_LACKING,
 			  "%s has no pgpromote_success: this needs CONFIG_NUMA_BALANCING of Linux 5.18 or later",
 			  path);
@@ -166,7 +143,7 @@ static void watch(const struct options *o, struct sample *s, uint64_t first)
 	const struct timespec poll = { .tv_nsec = POLL_NS };
 	const uint64_t page = page_bytes();
 	const uint64_t goal =
-		o->tier.total_bytes / page * o->percent / 100;
+		o->run.total_bytes / page * o->percent / 100;
 	uint64_t begin = bench_now_ns(), quiet = begin, last = begin;
 	uint64_t pages = 0;
 
@@ -181,9 +158,9 @@ static void watch(const struct options *o, struct sample *s, uint64_t first)
 			if (now - begin > o->wait_s * 1000000000)
 				bench_die(BENCH_LACKING,
 					  "nothing was promoted from node %d to node %d in %llu s: is node %d of a slower tier, and has node %d room above its watermarks?",
-					  o->tier.from, o->tier.to,
+					  o->run.from, o->run.to,
 					  (unsigned long long)o->wait_s,
-					  o->tier.from, o->tier.to);
+					  o->run.from, o->run.to);
 			continue;
 		}
 		if (!pages)
@@ -243,7 +220,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_str("method", "numa_balancing");
 	json_u64("folio_bytes", s->folio_bytes);
 	json_u64("round", s->round);
-	json_u64("asked_bytes", o->tier.total_bytes);
+	json_u64("asked_bytes", o->run.total_bytes);
 	json_u64("moved_bytes", promoted_bytes(s));
 	json_u64("pgpromote_success", s->promoted_pages);
 	json_u64("fast_bytes", s->placement.to_bytes);
@@ -251,7 +228,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_u64("waited_ns", s->waited_ns);
 	json_u64("elapsed_ns", s->elapsed_ns);
 	offloaded_report(&s->before, &s->after);
-	report_or_null("split_folios", s->split_known, s->nr_split);
+	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	toucher_report(&s->toucher);
 	json_bool("verified", true);
 	json_end();
@@ -261,13 +238,10 @@ static void measure(const struct options *o, struct sample *s)
 {
 	/* Switching engines off waits for all that waits to be promoted. */
 	static const struct variant off = { .engine = "off" };
-	static uint64_t seed;
-	const struct tier_options *t = &o->tier;
+	const struct run *t = &o->run;
+	uint64_t first, seed = run_seed();
 	struct region r, spacer;
-	uint64_t first;
 
-	/* A new seed each time: stale content of an earlier run is wrong. */
-	seed += 2;
 	region_allocate(&r, t->total_bytes, s->folio_bytes, t->from, seed);
 	let_go(&r);
 	spacer_take(&spacer, s->folio_bytes, t->to);
@@ -304,14 +278,14 @@ static void measure(const struct options *o, struct sample *s)
 
 static void run_rounds(const struct options *o)
 {
-	for (unsigned int round = 0; round <= o->tier.rounds; round++) {
-		for (size_t i = 0; i < o->tier.nr_sizes; i++) {
-			for (size_t v = 0; v < o->tier.nr_variants; v++) {
-				/* Nobody is always first. */
-				size_t turn = (v + round) % o->tier.nr_variants;
+	const struct run *t = &o->run;
+
+	for (unsigned int round = 0; round <= t->rounds; round++) {
+		for (size_t i = 0; i < t->nr_sizes; i++) {
+			for (size_t v = 0; v < t->nr_variants; v++) {
 				struct sample s = {
-					.variant = &o->tier.variants[turn],
-					.folio_bytes = o->tier.sizes[i],
+					.variant = run_turn(t, v, round),
+					.folio_bytes = t->sizes[i],
 					.round = round,
 				};
 
@@ -327,7 +301,7 @@ static void run_rounds(const struct options *o)
  */
 static void choose_cpus(struct options *o)
 {
-	struct tier_options *t = &o->tier;
+	struct run *t = &o->run;
 	int fast = node_first_cpu(t->to);
 
 	if (fast < 0)
@@ -335,10 +309,7 @@ static void choose_cpus(struct options *o)
 			  "node %d has no CPU: memory is promoted to nodes with CPUs",
 			  t->to);
 	t->cpu = CPU_ISSET(fast, &t->cpus) ? fast : t->cpu;
-	o->other_cpu = CPU_SETSIZE - 1;
-	while (o->other_cpu >= 0 && (o->other_cpu == t->cpu ||
-				     !CPU_ISSET(o->other_cpu, &t->cpus)))
-		o->other_cpu--;
+	o->other_cpu = run_other_cpu(t);
 	if (o->other_cpu < 0)
 		bench_die(BENCH_LACKING, "touching needs a second CPU");
 }
@@ -349,42 +320,35 @@ static void prepare_scan(void)
 	for (size_t i = 0; i < ARRAY_SIZE(scan_settings); i++) {
 		const struct scan_setting *s = &scan_settings[i];
 
-		report_found(s->key, s->path);
+		setting_report(s->key, s->path);
 		if (!access(s->path, F_OK) && !setting_pin(s->path, s->value))
 			fprintf(stderr, "warning: cannot write '%s' to %s: %s\n",
 				s->value, s->path, strerror(errno));
 	}
-	report_found("promote_rate_limit_mbps_found",
+	setting_report("promote_rate_limit_mbps_found",
 		     "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps");
 }
 
 int main(int argc, char **argv)
 {
-	static struct options o = {
-		.touch = TOUCH_WRITE,
-		.wait_s = 60,
-		.percent = 90,
-	};
+	struct run *r = &opts.run;
 
-	tier_defaults(&o.tier, 1, 0);
-	parse_options(&o, argc, argv);
-	tier_check(&o.tier);
-	tier_start(&o.tier);
-	choose_cpus(&o);
+	options_parse(&program, argc, argv);
+	run_check(r);
+	run_check_nodes(r, r->total_bytes);
+	run_start(r);
+	choose_cpus(&opts);
 	settings_restore_on_exit();
 	settings_on_interrupt(NULL);
-	tier_environment(&o.tier, "promotion", o.tier.cpu);
+	run_environment(r, "promotion");
+	tiers_report();
 	prepare_scan();
 	json_end();
-	o.tier.nr_sizes = sizes_drop_unsupported(o.tier.sizes, o.tier.nr_sizes,
-						 false);
-	tier_prepare(&o.tier);
-	promoted_pages(&o);
-	pin_to_cpu(o.other_cpu);
-	parallel_setup(&o.tier.cpus, o.other_cpu);
-	run_rounds(&o);
-	json_begin("done");
-	json_u64("rounds", o.tier.rounds);
-	json_end();
+	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, false);
+	run_prepare(r);
+	promoted_pages(&opts);
+	run_on_cpu(r, opts.other_cpu);
+	run_rounds(&opts);
+	run_done(r);
 	return BENCH_OK;
 }

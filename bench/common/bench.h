@@ -36,19 +36,15 @@ void json_u64(const char *key, uint64_t value);
 void json_str(const char *key, const char *value);
 void json_bool(const char *key, bool value);
 void json_null(const char *key);
+void json_u64_or_null(const char *key, bool known, uint64_t value);
 void json_u64_array(const char *key, const uint64_t *values, size_t nr);
 void json_end(void);
 
-/* options.c: strict parsing, no value is ever guessed */
+/* parse.c: strict parsing, no value is ever guessed */
 bool parse_u64(const char *text, uint64_t *value);
 bool parse_bytes(const char *text, uint64_t *bytes);
 size_t parse_list(const char *text, char (*words)[64], size_t max);
-size_t sizes_parse(const char *text, size_t *sizes, size_t max, size_t largest);
-/* Ends the program: what --OPTION was given is no good. */
-_Noreturn void option_invalid(const char *option, const char *value);
-/* A number from @min to @max, or the end of the program. */
-uint64_t option_u64(const char *option, const char *text, uint64_t min,
-		    uint64_t max);
+int parse_word(const char *text, const char *const *words);
 
 /* pattern.c: content that says which page and which round it belongs to */
 void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index);
@@ -62,6 +58,8 @@ bool file_read_u64(const char *path, uint64_t *value);
 void setting_value(const char *path, char *buf, size_t size);
 bool setting_pin(const char *path, const char *value);
 void setting_keep(const char *path, const char *old);
+void setting_report(const char *key, const char *path);
+bool line_read_u64(const char *path, const char *name, uint64_t *value);
 void settings_restore(void);
 void settings_restore_after(void (*let_go)(void));
 void settings_restore_without(pid_t child);
@@ -140,8 +138,8 @@ struct pages {
 	int watch_fd;
 };
 
-const char *pages_name(enum pages_kind kind);
-bool pages_parse(const char *text, enum pages_kind *kind);
+extern const char *const pages_names[NR_PAGES_KINDS + 1];
+
 void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		uint64_t seed);
 void pages_free(struct pages *pages);
@@ -152,7 +150,12 @@ int node_first_cpu(int node);
 bool node_free_bytes(int node, uint64_t *bytes);
 void node_check_free(int node, uint64_t bytes);
 void pin_to_cpu(int cpu);
-void module_load(const char *module);
+struct modules {
+	const char *names[8];	/* or 'FILE.ko NAME=VALUE' */
+	size_t nr;
+};
+
+void modules_load(const struct modules *modules);
 void machine_report(void);
 void machine_quiet(void);
 

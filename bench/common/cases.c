@@ -14,15 +14,10 @@ static bool number_ok(const char *text, uint64_t min, uint64_t max,
 
 static bool parse_touch(const char *text, enum touch_mode *mode)
 {
-	static const char *const words[] = { "none", "read", "write" };
+	int at = parse_word(text, touch_names);
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
-		if (!strcmp(text, words[i])) {
-			*mode = (enum touch_mode)i;
-			return true;
-		}
-	}
-	return false;
+	*mode = at < 0 ? TOUCH_NONE : (enum touch_mode)at;
+	return at >= 0;
 }
 
 static bool parse_bool(const char *text, bool *value)
@@ -51,7 +46,7 @@ static bool parse_limit(const char *text, uint64_t *us)
 }
 
 /* One NAME=VALUE of a case. */
-static bool parse_word(struct test_case *t, const char *name, char *value)
+static bool parse_pair(struct test_case *t, const char *name, char *value)
 {
 	uint64_t bytes;
 
@@ -111,7 +106,7 @@ bool case_parse(const char *text, struct test_case *t)
 
 		if (value)
 			*value++ = '\0';
-		if (!value || !parse_word(t, words[i], value))
+		if (!value || !parse_pair(t, words[i], value))
 			return false;
 	}
 	/* A whole number of folios; and a rate, where it is to change. */

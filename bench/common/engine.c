@@ -47,22 +47,6 @@ bool variant_parse(const char *text, struct variant *v)
 	return false;
 }
 
-/* "stock,mtcopy:threads=2".  Returns how many, at least one. */
-size_t variants_parse(const char *text, struct variant *variants, size_t max)
-{
-	char words[32][64];
-	size_t nr = parse_list(text, words,
-			       max < ARRAY_SIZE(words) ? max :
-							 ARRAY_SIZE(words));
-
-	if (!nr)
-		option_invalid("variants", text);
-	for (size_t i = 0; i < nr; i++)
-		if (!variant_parse(words[i], &variants[i]))
-			option_invalid("variants", words[i]);
-	return nr;
-}
-
 /*
  * True where no engine is active. "stock" is, or behaves as, a kernel that knows
  * of none; "off" is one that does, and unmaps and maps folios in its own way.
@@ -252,33 +236,22 @@ bool engine_time_ns(const struct variant *v, uint64_t *ns)
 	return file_read_u64(path, ns);
 }
 
-static void report_file(const char *key, const char *path)
-{
-	char value[160];
-
-	setting_value(path, value, sizeof(value));
-	if (value[0])
-		json_str(key, value);
-	else
-		json_null(key);
-}
-
 /* The settings as found, before anything is pinned. */
 void engine_report(void)
 {
-	report_file("engine_found", OFFLOAD_DIR "/engine");
-	report_file("available_engines", OFFLOAD_DIR "/available_engines");
-	report_file("reasons_found", OFFLOAD_DIR "/reasons");
-	report_file("min_batch_bytes", OFFLOAD_DIR "/min_batch_bytes");
-	report_file("max_unmapped_us_found", OFFLOAD_DIR "/max_unmapped_us");
-	report_file("max_batch_pages_found", OFFLOAD_DIR "/max_batch_pages");
-	report_file("max_windows_found", OFFLOAD_DIR "/max_windows");
-	report_file("streaming_found", OFFLOAD_DIR "/streaming");
-	report_file("mtcopy_max_threads_found", THREADS_PARAM);
-	report_file("mtcopy_min_thread_bytes",
+	setting_report("engine_found", OFFLOAD_DIR "/engine");
+	setting_report("available_engines", OFFLOAD_DIR "/available_engines");
+	setting_report("reasons_found", OFFLOAD_DIR "/reasons");
+	setting_report("min_batch_bytes", OFFLOAD_DIR "/min_batch_bytes");
+	setting_report("max_unmapped_us_found", OFFLOAD_DIR "/max_unmapped_us");
+	setting_report("max_batch_pages_found", OFFLOAD_DIR "/max_batch_pages");
+	setting_report("max_windows_found", OFFLOAD_DIR "/max_windows");
+	setting_report("streaming_found", OFFLOAD_DIR "/streaming");
+	setting_report("mtcopy_max_threads_found", THREADS_PARAM);
+	setting_report("mtcopy_min_thread_bytes",
 		    "/sys/module/mtcopy/parameters/min_thread_bytes");
-	report_file("dmasim_bandwidth_mbps",
+	setting_report("dmasim_bandwidth_mbps",
 		    "/sys/module/dmasim/parameters/bandwidth_mbps");
-	report_file("dmasim_latency_us",
+	setting_report("dmasim_latency_us",
 		    "/sys/module/dmasim/parameters/latency_us");
 }

@@ -18,7 +18,6 @@ struct variant {
 };
 
 bool variant_parse(const char *text, struct variant *v);
-size_t variants_parse(const char *text, struct variant *variants, size_t max);
 bool is_stock(const struct variant *v);
 void engine_check(const struct variant *v);
 void engine_prepare(void);

@@ -88,6 +88,37 @@ void setting_value(const char *path, char *buf, size_t size)
 	}
 }
 
+/* The same, as a part of the JSON object that is open. */
+void setting_report(const char *key, const char *path)
+{
+	char value[160];
+
+	setting_value(path, value, sizeof(value));
+	if (value[0])
+		json_str(key, value);
+	else
+		json_null(key);
+}
+
+/* A line "name value" of a file like /proc/vmstat. */
+bool line_read_u64(const char *path, const char *name, uint64_t *value)
+{
+	size_t len = strlen(name);
+	FILE *f = fopen(path, "re");
+	bool found = false;
+	char line[160];
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, name, len) || line[len] != ' ')
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		found = parse_u64(line + len + 1, value);
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
 /* @old, or what is there now if that is NULL. */
 static bool setting_remember(const char *path, const char *old)
 {

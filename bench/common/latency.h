@@ -51,6 +51,7 @@ bool first_read(uint64_t *since_start_ns);
 
 /* touch.c: a thread that keeps touching the memory that moves */
 enum touch_mode { TOUCH_NONE, TOUCH_READ, TOUCH_WRITE };
+extern const char *const touch_names[];
 
 struct toucher {
 	/* Set by the caller. */

@@ -83,7 +83,7 @@ void pin_to_cpu(int cpu)
 }
 
 /* A module that is there already is fine. */
-void module_load(const char *module)
+static void module_load(const char *module)
 {
 	const char *end = strstr(module, ".ko ");
 	const char *parameters = end ? end + 4 : "";
@@ -100,6 +100,12 @@ void module_load(const char *module)
 		bench_die(BENCH_LACKING, "cannot load module %s: %s", path,
 			  strerror(errno));
 	close(fd);
+}
+
+void modules_load(const struct modules *modules)
+{
+	for (size_t i = 0; i < modules->nr; i++)
+		module_load(modules->names[i]);
 }
 
 static void report_cpu_model(void)
@@ -160,11 +166,8 @@ void machine_quiet(void)
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		char value[64];
 
+		setting_report(others[i].key, others[i].path);
 		setting_value(others[i].path, value, sizeof(value));
-		if (value[0])
-			json_str(others[i].key, value);
-		else
-			json_null(others[i].key);
 		if (others[i].off && value[0] &&
 		    !setting_pin(others[i].path, others[i].off))
 			fprintf(stderr,

@@ -1,72 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <errno.h>
+/* The options of a program, as a table: how they are read, and what --help says. */
+#include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "options.h"
 
-/* Parses the digits only; *end is what follows them. */
-static bool parse_digits(const char *text, uint64_t *value, const char **end)
-{
-	char *stop;
+#define MAX_OPTIONS 32
+#define ABOUT_COLUMN 26
 
-	/* strtoull() would take a sign and leading blanks. */
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*value = strtoull(text, &stop, 10);
-	*end = stop;
-	return !errno;
-}
-
-bool parse_u64(const char *text, uint64_t *value)
-{
-	const char *end;
-
-	return parse_digits(text, value, &end) && !*end;
-}
-
-/* "4096", "4K", "4KiB": binary units only, as everywhere in pageferry. */
-bool parse_bytes(const char *text, uint64_t *bytes)
-{
-	static const char units[] = "KMG";
-	const char *end, *unit;
-	unsigned int shift;
-
-	if (!parse_digits(text, bytes, &end))
-		return false;
-	if (!*end)
-		return true;
-	unit = strchr(units, *end & ~0x20);
-	if (!unit || !*unit || (end[1] && strcmp(end + 1, "iB")))
-		return false;
-	shift = 10 * (unsigned int)(unit - units + 1);
-	if (*bytes > UINT64_MAX >> shift)
-		return false;
-	*bytes <<= shift;
-	return true;
-}
-
-/*
- * Splits "a,b,c".  Returns the number of words, or 0 when one is empty, too
- * long, or there are more than @max.
- */
-size_t parse_list(const char *text, char (*words)[64], size_t max)
-{
-	size_t nr = 0;
-
-	for (;;) {
-		size_t len = strcspn(text, ",");
-
-		if (!len || len >= sizeof(words[0]) || nr == max)
-			return 0;
-		memcpy(words[nr], text, len);
-		words[nr++][len] = '\0';
-		if (!text[len])
-			return nr;
-		text += len + 1;
-	}
-}
+const char *const sabotages[] = { "content", "node", NULL };
+const char *const sabotage_content[] = { "content", NULL };
 
 _Noreturn void option_invalid(const char *option, const char *value)
 {
@@ -74,35 +19,138 @@ _Noreturn void option_invalid(const char *option, const char *value)
 		  value);
 }
 
-uint64_t option_u64(const char *option, const char *text, uint64_t min,
-		    uint64_t max)
+static uint64_t number(const struct option_row *row, const char *text)
 {
 	uint64_t value;
 
-	if (!parse_u64(text, &value) || value < min || value > max)
-		option_invalid(option, text);
+	if (!parse_u64(text, &value) || value < row->min || value > row->max)
+		option_invalid(row->name, text);
 	return value;
 }
 
-/* "4K,2M": folio sizes, up to @largest.  Returns how many, at least one. */
-size_t sizes_parse(const char *text, size_t *sizes, size_t max, size_t largest)
+void set_int(const struct option_row *row, const char *text)
 {
-	char words[32][64];
-	size_t nr = parse_list(text, words,
-			       max < ARRAY_SIZE(words) ? max :
-							 ARRAY_SIZE(words));
+	*(int *)row->to = (int)number(row, text);
+}
 
-	if (!nr)
-		option_invalid("sizes", text);
-	for (size_t i = 0; i < nr; i++) {
-		uint64_t bytes;
+void set_uint(const struct option_row *row, const char *text)
+{
+	*(unsigned int *)row->to = (unsigned int)number(row, text);
+}
 
-		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
-		    bytes > largest || (bytes & (bytes - 1)))
-			bench_die(BENCH_USAGE,
-				  "--sizes: '%s' is not a power of two from 4K to %s",
-				  words[i], largest > PMD_BYTES ? "1G" : "2M");
-		sizes[i] = bytes;
+void set_u64(const struct option_row *row, const char *text)
+{
+	*(uint64_t *)row->to = number(row, text);
+}
+
+void set_bytes(const struct option_row *row, const char *text)
+{
+	uint64_t bytes;
+
+	if (!parse_bytes(text, &bytes) || bytes > row->max ||
+	    (row->min && (!bytes || bytes % row->min)))
+		option_invalid(row->name, text);
+	*(uint64_t *)row->to = bytes;
+}
+
+void set_text(const struct option_row *row, const char *text)
+{
+	if (row->words && parse_word(text, row->words) < 0)
+		option_invalid(row->name, text);
+	if (row->max)
+		number(row, text);
+	*(const char **)row->to = text;
+}
+
+void set_word(const struct option_row *row, const char *text)
+{
+	int at = parse_word(text, row->words);
+
+	if (at < (int)row->min)
+		option_invalid(row->name, text);
+	*(unsigned int *)row->to = (unsigned int)at;
+}
+
+void set_words(const struct option_row *row, const char *text)
+{
+	struct word_list *list = row->to;
+	char words[ARRAY_SIZE(list->at)][64];
+
+	list->nr = parse_list(text, words, ARRAY_SIZE(words));
+	if (!list->nr)
+		option_invalid(row->name, text);
+	for (size_t i = 0; i < list->nr; i++) {
+		int at = parse_word(words[i], row->words);
+
+		if (at < 0)
+			option_invalid(row->name, words[i]);
+		list->at[i] = (unsigned int)at;
 	}
-	return nr;
+}
+
+void set_true(const struct option_row *row, const char *text)
+{
+	(void)text;
+	*(bool *)row->to = true;
+}
+
+void set_module(const struct option_row *row, const char *text)
+{
+	struct modules *modules = row->to;
+
+	if (modules->nr == ARRAY_SIZE(modules->names))
+		bench_die(BENCH_USAGE, "too many --module");
+	modules->names[modules->nr++] = text;
+}
+
+static void help_row(const struct option_row *row)
+{
+	int column = printf("  --%s %s", row->name, row->value ?: "");
+
+	if (column >= ABOUT_COLUMN) {
+		putchar('\n');
+		column = 0;
+	}
+	printf("%*s", ABOUT_COLUMN - column, "");
+	for (const char *c = row->about; *c; c++) {
+		putchar(*c);
+		if (*c == '\n')
+			printf("%*s", ABOUT_COLUMN, "");
+	}
+	putchar('\n');
+}
+
+static _Noreturn void help(const struct program *p)
+{
+	printf("usage: %s [options]\n\n%s\n\n", p->name, p->about);
+	for (const struct option_row *row = p->options; row->name; row++)
+		help_row(row);
+	printf("  --help\n\nexample: %s %s\n", p->name, p->example);
+	exit(BENCH_OK);
+}
+
+void options_parse(const struct program *p, int argc, char **argv)
+{
+	struct option all[MAX_OPTIONS + 2] = { { 0 } };
+	int nr = 0, c;
+
+	/* Each is known by its place, counted from 1. */
+	for (; nr < MAX_OPTIONS && p->options[nr].name; nr++)
+		all[nr] = (struct option){ p->options[nr].name,
+					   p->options[nr].value ?
+						   required_argument :
+						   no_argument,
+					   NULL, nr + 1 };
+	all[nr] = (struct option){ "help", no_argument, NULL, nr + 1 };
+	while ((c = getopt_long(argc, argv, "", all, NULL)) != -1) {
+		/* getopt has said which option it was. */
+		if (c == '?')
+			exit(BENCH_USAGE);
+		if (c == nr + 1)
+			help(p);
+		p->options[c - 1].set(&p->options[c - 1], optarg);
+	}
+	if (optind != argc)
+		bench_die(BENCH_USAGE, "unexpected argument '%s'",
+			  argv[optind]);
 }

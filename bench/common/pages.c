@@ -17,28 +17,12 @@
 #define KSM_DIR "/sys/kernel/mm/ksm"
 #define KSM_WAIT_S 120U
 
-static const char *const names[] = {
+const char *const pages_names[NR_PAGES_KINDS + 1] = {
 	[PAGES_RUNS] = "runs",		 [PAGES_RANDOM] = "random",
 	[PAGES_SHARED] = "shared",	 [PAGES_SHMEM] = "shmem",
 	[PAGES_MLOCKED] = "mlocked",	 [PAGES_KSM] = "ksm",
 	[PAGES_INHERITED] = "inherited", [PAGES_WATCHED] = "watched",
 };
-
-const char *pages_name(enum pages_kind kind)
-{
-	return names[kind];
-}
-
-bool pages_parse(const char *text, enum pages_kind *kind)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (!strcmp(text, names[i])) {
-			*kind = (enum pages_kind)i;
-			return true;
-		}
-	}
-	return false;
-}
 
 /* A child that has all the pages of its parent, and does nothing. */
 static pid_t share_with_child(void)

@@ -59,7 +59,7 @@ static uint64_t vmstat(const char *name)
 {
 	uint64_t value;
 
-	if (!vmstat_read(VMSTAT, name, &value))
+	if (!line_read_u64(VMSTAT, name, &value))
 		bench_die(BENCH_LACKING, VMSTAT " does not have %s", name);
 	return value;
 }
@@ -278,7 +278,7 @@ static uint64_t demoted_pages(void)
 static uint64_t moved_pages(const struct region *r, int from, int to,
 			    uint64_t seed, const char *path, unsigned int pass)
 {
-	struct tier_options o = { .from = from, .to = to };
+	struct run o = { .from = from, .to = to };
 	struct placement p;
 	size_t offset;
 
@@ -381,43 +381,31 @@ static void run_promotion(const struct work *w)
 	region_unmap(&r);
 }
 
+const char *const path_names[NR_PATHS + 1] = {
+	[PATH_MOVE_PAGES] = "move_pages",
+	[PATH_MBIND] = "mbind",
+	[PATH_MIGRATE_PAGES] = "migrate_pages",
+	[PATH_HUGETLB] = "hugetlb",
+	[PATH_COMPACTION] = "compaction",
+	[PATH_DEMOTION] = "demotion",
+	[PATH_PROMOTION] = "promotion",
+};
+
 static const struct path {
-	const char *name;
 	bool huge;
 	/* Settings, which are put back at the end of the program. */
 	void (*prepare)(uint64_t bytes);
 	void (*run)(const struct work *w);
 } paths[NR_PATHS] = {
-	[PATH_MOVE_PAGES] = { .name = "move_pages" },
-	[PATH_MBIND] = { .name = "mbind", .run = run_mbind },
-	[PATH_MIGRATE_PAGES] = { .name = "migrate_pages",
-				 .run = run_migrate_pages },
-	[PATH_HUGETLB] = { .name = "hugetlb",
-			   .huge = true,
+	[PATH_MBIND] = { .run = run_mbind },
+	[PATH_MIGRATE_PAGES] = { .run = run_migrate_pages },
+	[PATH_HUGETLB] = { .huge = true,
 			   .prepare = prepare_hugetlb,
 			   .run = run_hugetlb },
-	[PATH_COMPACTION] = { .name = "compaction", .run = run_compaction },
-	[PATH_DEMOTION] = { .name = "demotion",
-			    .prepare = prepare_demotion,
-			    .run = run_demotion },
-	[PATH_PROMOTION] = { .name = "promotion", .run = run_promotion },
+	[PATH_COMPACTION] = { .run = run_compaction },
+	[PATH_DEMOTION] = { .prepare = prepare_demotion, .run = run_demotion },
+	[PATH_PROMOTION] = { .run = run_promotion },
 };
-
-const char *path_name(enum path_kind kind)
-{
-	return paths[kind].name;
-}
-
-bool path_parse(const char *text, enum path_kind *kind)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-		if (!strcmp(text, paths[i].name)) {
-			*kind = (enum path_kind)i;
-			return true;
-		}
-	}
-	return false;
-}
 
 size_t path_folio_bytes(enum path_kind kind)
 {
@@ -483,7 +471,7 @@ void path_run(enum path_kind kind, uint64_t bytes, struct path_pass *passes,
 	for (unsigned int i = 0; i < nr; i++)
 		if (!w.passes[i].folios)
 			bench_die(BENCH_FAILED, "%s, pass %u: nothing moved",
-				  paths[kind].name, i);
+				  path_names[kind], i);
 	memcpy(passes, w.passes, size);
 	munmap(w.passes, size);
 }

@@ -21,8 +21,8 @@ struct path_pass {
 	uint64_t folios;	/* that moved meanwhile */
 };
 
-const char *path_name(enum path_kind kind);
-bool path_parse(const char *text, enum path_kind *kind);
+extern const char *const path_names[NR_PATHS + 1];
+
 size_t path_folio_bytes(enum path_kind kind);
 uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr);
 void path_run(enum path_kind kind, uint64_t bytes, struct path_pass *passes,

@@ -59,6 +59,14 @@ void json_null(const char *key)
 	printf("null");
 }
 
+void json_u64_or_null(const char *key, bool known, uint64_t value)
+{
+	if (known)
+		json_u64(key, value);
+	else
+		json_null(key);
+}
+
 void json_u64_array(const char *key, const uint64_t *values, size_t nr)
 {
 	json_key(key);

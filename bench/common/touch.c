@@ -23,6 +23,8 @@
 #define QUIET_TOUCHES 1000
 #define LOST_AT_LEAST_NS 20000ULL
 
+const char *const touch_names[] = { "none", "read", "write", NULL };
+
 enum phase { QUIET, READY, MOVING, STOP };
 
 static void sleep_ns(uint64_t ns)
@@ -172,7 +174,7 @@ void toucher_stop(struct toucher *t)
 
 void toucher_report(const struct toucher *t)
 {
-	json_str("touch", t->mode == TOUCH_WRITE ? "write" : "read");
+	json_str("touch", touch_names[t->mode]);
 	json_u64("touches", t->touches);
 	json_u64("touch_quiet_ns", t->quiet_ns);
 	json_u64("touch_threshold_ns", t->threshold_ns);

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,12 @@ def test_help(programs: Path, program: str) -> None:
         ("cost", "--base-pages=0", "base-pages"),
         ("cost", "--engine=:", "engine"),
         ("cost", "--paths=mbind,swap", "swap"),
+        ("cost", "--middle-bytes=3M", "middle-bytes"),
+        ("cost", "--sizes=3K", "3K"),
+        ("cost", "--pages=runs,flags", "flags"),
+        ("promotion", "--touch=none", "none"),
+        ("compaction", "--variants=cpu,", "cpu,"),
+        ("demotion", "--max-unmapped-us=4294967296", "4294967296"),
         ("cost", "stray", "stray"),
     ],
 )
@@ -138,6 +145,30 @@ def test_one_node_is_not_enough(programs: Path, program: str) -> None:
     with pytest.raises(PageferryError, match="node 1") as caught:
         complete([line])
     assert caught.value.code == 3
+
+
+def test_no_files_of_common_need_each_other(tmp_path: Path) -> None:
+    """By the symbols that each object defines, and those that it lacks."""
+    names = [path.stem for path in (ROOT / "bench" / "common").glob("*.c")]
+    objects = [tmp_path / "common" / f"{name}.o" for name in names]
+    make = ("make", "-s", "-C", ROOT / "bench", f"OUT={tmp_path}", "CFLAGS=-O0")
+    subprocess.run((*make, *objects), check=True)
+    defined: dict[str, str] = {}
+    lacking: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in zip(names, objects, strict=True):
+        listed = subprocess.check_output(["nm", "-g", "-P", path], text=True)
+        for symbol, kind, *_ in map(str.split, listed.splitlines()):
+            if kind == "U":
+                lacking[name].add(symbol)
+            else:
+                defined[symbol] = name
+    needs = {
+        name: {defined[symbol] for symbol in symbols if symbol in defined}
+        for name, symbols in lacking.items()
+    }
+    # Raises CycleError, which names the files, unless they have an order.
+    assert sorted(TopologicalSorter(needs).static_order()) == sorted(names)
+    assert needs["options"] >= {"parse"}
 
 
 def test_too_much_memory_names_node_and_bytes(programs: Path) -> None:

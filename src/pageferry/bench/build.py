@@ -15,10 +15,10 @@ from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.paths import make_cache_dir, repo_root
 from pageferry.proc import capture, find_tool
 
-PROGRAMS = (
-    *("move_pages", "latency", "cost", "demotion", "promotion"),
-    *("compaction", "hold", "bandwidth", "selftest"),
-)
+
+def programs() -> list[str]:
+    """Name the programs: each is a file of bench/."""
+    return sorted(path.stem for path in (repo_root() / "bench").glob("*.c"))
 
 
 def _sources(directory: Path) -> list[Path]:
@@ -83,7 +83,7 @@ def _build(source: Path, cache: Path, wanted: Path, arch: Architecture) -> Path:
                 code=ExitCode.NOT_STARTED,
             )
         ready.mkdir()
-        for program in PROGRAMS:
+        for program in programs():
             shutil.copy2(objects / program, ready / program)
         try:
             ready.rename(wanted)

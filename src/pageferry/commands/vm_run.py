@@ -195,7 +195,7 @@ def _carried(args: argparse.Namespace, machine: topology.Topology) -> tuple[Path
             raise usage_error("--carry: this guest sees the host's root", args.carry[0])
         return ()
     programs = build.build(arch)
-    ours = (programs / name for name in build.PROGRAMS)
+    ours = (programs / name for name in build.programs())
     return (*(path.absolute() for path in args.carry), *ours)
 
 

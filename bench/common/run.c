@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What programs that measure in rounds have in common, from first to last. */
+#include <stdlib.h>
+
+#include "run.h"
+
+void run_read_variants(struct run *r)
+{
+	char words[16][64];
+	size_t nr = parse_list(r->variants_text, words, ARRAY_SIZE(words));
+
+	if (!nr)
+		option_invalid("variants", r->variants_text);
+	for (size_t i = 0; i < nr; i++)
+		if (!variant_parse(words[i], &r->variants[i]))
+			option_invalid("variants", words[i]);
+	r->nr_variants = nr;
+}
+
+void run_read_sizes(struct run *r)
+{
+	size_t most = r->hugetlb ? HUGETLB_MAX_BYTES : PMD_BYTES;
+	char words[ARRAY_SIZE(r->sizes)][64];
+
+	r->nr_sizes = parse_list(r->sizes_text, words, ARRAY_SIZE(words));
+	if (!r->nr_sizes)
+		option_invalid("sizes", r->sizes_text);
+	for (size_t i = 0; i < r->nr_sizes; i++) {
+		uint64_t bytes;
+
+		if (!parse_bytes(words[i], &bytes) || bytes < page_bytes() ||
+		    bytes > most || (bytes & (bytes - 1)))
+			bench_die(BENCH_USAGE,
+				  "--sizes: '%s' is not a power of two from 4K to %s",
+				  words[i], r->hugetlb ? "1G" : "2M");
+		r->sizes[i] = bytes;
+	}
+}
+
+/* What lists say, and whether it makes sense with the total. */
+void run_check(struct run *r)
+{
+	size_t largest = PMD_BYTES;
+
+	run_read_variants(r);
+	run_read_sizes(r);
+	for (size_t i = 0; i < r->nr_sizes; i++)
+		if (r->sizes[i] > largest)
+			largest = r->sizes[i];
+	if (!r->total_bytes || r->total_bytes % largest ||
+	    r->total_bytes > (1ULL << 44))
+		bench_die(BENCH_USAGE,
+			  "--total-bytes must be a multiple of %zuM, so that every folio size divides it",
+			  largest >> 20);
+}
+
+/* Two nodes, each with so much room. */
+void run_check_nodes(const struct run *r, uint64_t bytes)
+{
+	if (r->from == r->to)
+		bench_die(BENCH_USAGE,
+			  "--from and --to are both node %d: nothing would move",
+			  r->from);
+	/* What hugetlb has is not free. */
+	if (r->hugetlb)
+		return;
+	node_check_free(r->from, bytes);
+	node_check_free(r->to, bytes);
+}
+
+/* Modules, engines, and the CPU where the caller is to run. */
+void run_start(struct run *r)
+{
+	modules_load(&r->modules);
+	for (size_t i = 0; i < r->nr_variants; i++)
+		engine_check(&r->variants[i]);
+	r->cpu = caller_cpu(&r->cpus, r->cpu, r->from, r->to);
+}
+
+/* Opens the line, for what only one program knows.  From here settings change. */
+void run_environment(const struct run *r, const char *bench)
+{
+	json_begin("environment");
+	json_str("bench", bench);
+	machine_report();
+	json_u64("from_node", (uint64_t)r->from);
+	json_u64("to_node", (uint64_t)r->to);
+	json_u64("caller_cpu", (uint64_t)r->cpu);
+	json_u64("page_bytes", page_bytes());
+	engine_report();
+	if (r->max_unmapped_us)
+		json_u64("max_unmapped_us", strtoull(r->max_unmapped_us, NULL, 10));
+	machine_quiet();
+}
+
+void run_prepare(const struct run *r)
+{
+	engine_prepare();
+	if (r->max_unmapped_us)
+		engine_limit(r->max_unmapped_us);
+}
+
+/* The caller stays on @cpu, and fills and verifies memory with all. */
+void run_on_cpu(const struct run *r, int cpu)
+{
+	pin_to_cpu(cpu);
+	parallel_setup(&r->cpus, cpu);
+}
+
+/* For those who look on: the last CPU that is not the caller's, or -1. */
+int run_other_cpu(const struct run *r)
+{
+	int cpu = CPU_SETSIZE - 1;
+
+	while (cpu >= 0 && (cpu == r->cpu || !CPU_ISSET(cpu, &r->cpus)))
+		cpu--;
+	return cpu;
+}
+
+/* Nobody is always first, or always after the same one. */
+const struct variant *run_turn(const struct run *r, size_t i,
+			       unsigned int round)
+{
+	return &r->variants[(i + round) % r->nr_variants];
+}
+
+void run_done(const struct run *r)
+{
+	json_begin("done");
+	json_u64("rounds", r->rounds);
+	json_end();
+}
+
+/* A new one each time: stale content of an earlier measurement is wrong. */
+uint64_t run_seed(void)
+{
+	static uint64_t seed;
+
+	return seed += 2;
+}
+
+void variant_report(const struct variant *v)
+{
+	json_str("engine", v->engine);
+	json_u64("threads", v->threads);
+	json_u64("channels", v->channels);
+}
