@@ -22,7 +22,6 @@
 #include "common/tiers.h"
 
 #define TEST_DIR "/sys/kernel/debug/migrate_compact_test"
-#define VMSTAT "/proc/vmstat"
 #define PROACTIVENESS "/proc/sys/vm/compaction_proactiveness"
 #define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
 /* The largest: each CPU keeps as few pages for itself as it may. */
@@ -50,7 +49,7 @@ struct options {
 static const char *const counters[] = {
 	"pgmigrate_success",	"pgmigrate_fail",
 	"compact_migrate_scanned", "compact_free_scanned",
-	"compact_stall",	"compact_fail",
+	"compact_stall",	"compact_fail",	NULL
 };
 
 static const char *const state_names[] = { "idle", "busy", NULL };
@@ -157,8 +156,7 @@ struct sample {
 	uint64_t wall_ns, thread_ns, hog_iterations;
 	uint64_t alone_ns, alone_iterations;	/* of the hog, afterwards */
 	struct cpu_ticks before, after;
-	uint64_t counted[ARRAY_SIZE(counters)];
-	bool counted_known[ARRAY_SIZE(counters)];
+	struct counters counted;
 	struct offloaded offloaded_before, offloaded_after;
 };
 
@@ -175,9 +173,9 @@ static struct {
 static void channels_follow(const struct options *o, const struct sample *s)
 {
 	if (!o->channel_percent || strcmp(s->variant->engine, "stock") ||
-	    !s->counted_known[0] || !s->thread_ns)
+	    !s->counted.known[0] || !s->thread_ns)
 		return;
-	migrated.pages += s->counted[0];
+	migrated.pages += s->counted.value[0];
 	migrated.thread_ns += s->thread_ns;
 	migrated.channel_mbps = migrated.pages * page_bytes() * 1000 /
 				migrated.thread_ns * o->channel_percent / 100;
@@ -187,16 +185,6 @@ static void channels_follow(const struct options *o, const struct sample *s)
 		bench_die(BENCH_LACKING,
 			  "cannot set the rate of simulated channels: %s (is the module dmasim loaded?)",
 			  strerror(errno));
-}
-
-static void counters_read(struct sample *s, bool subtract)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
-		uint64_t value = 0;
-
-		s->counted_known[i] = line_read_u64(VMSTAT, counters[i], &value);
-		s->counted[i] = subtract ? value - s->counted[i] : value;
-	}
 }
 
 static void ticks_read(const struct options *o, struct cpu_ticks *ticks)
@@ -222,7 +210,7 @@ static void allocate(const struct options *o, struct sample *s)
 	uint64_t start, thread, hog;
 
 	offloaded_read("compaction", &s->offloaded_before);
-	counters_read(s, false);
+	counters_read(&s->counted, false);
 	if (s->busy)
 		hogs_run();
 	ticks_read(o, &s->before);
@@ -238,7 +226,7 @@ static void allocate(const struct options *o, struct sample *s)
 		hog_alone(s);
 		hogs_pause();
 	}
-	counters_read(s, true);
+	counters_read(&s->counted, true);
 	offloaded_read("compaction", &s->offloaded_after);
 }
 
@@ -270,8 +258,7 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("hog_iterations", s->hog_iterations);
 	json_u64("alone_iterations", s->alone_iterations);
 	json_u64("alone_ns", s->alone_ns);
-	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
-		json_u64_or_null(counters[i], s->counted_known[i], s->counted[i]);
+	counters_report(&s->counted);
 	offloaded_report(&s->offloaded_before, &s->offloaded_after);
 	json_bool("verified", true);
 	json_end();
@@ -283,14 +270,14 @@ static void check_allocated(const struct options *o, const struct sample *s,
 	char ended[32] = "unknown";
 	uint64_t free = 0;
 
-	if (allocated && (!s->counted_known[0] || s->counted[0]))
+	if (allocated && (!s->counted.known[0] || s->counted.value[0]))
 		return;
 	file_read(TEST_DIR "/ended", ended, sizeof(ended));
 	node_free_bytes(o->run.from, &free);
 	bench_die(BENCH_LACKING,
 		  "%llu huge pages were allocated on node %d (%s), %llu pages migrated, %llu huge pages were free and %llu bytes are: ask for more memory",
 		  (unsigned long long)allocated, o->run.from, ended,
-		  (unsigned long long)s->counted[0],
+		  (unsigned long long)s->counted.value[0],
 		  (unsigned long long)drained, (unsigned long long)free);
 }
 
@@ -301,7 +288,7 @@ static void check_content(const struct options *o, const struct sample *s,
 
 	if (o->run.sabotage)
 		fragments_sabotage(f);
-	if (!fragments_verify(f, seed, &offset))
+	if (!region_verify(&f->region, seed, &offset))
 		bench_die(BENCH_FAILED,
 			  "%s, %s, round %u: byte %zu has the wrong content",
 			  s->variant->engine, s->busy ? "busy" : "idle",
@@ -352,6 +339,7 @@ static void run_round(const struct options *o, unsigned int round, bool busy)
 	for (size_t v = 0; v < o->run.nr_variants; v++) {
 		struct sample s = {
 			.variant = run_turn(&o->run, v, round),
+			.counted.names = counters,
 			.busy = busy,
 			.round = round,
 		};
@@ -376,21 +364,16 @@ static void report_environment(const struct options *o)
  */
 static void quieten(void)
 {
-	if (!setting_pin(PROACTIVENESS, "0") ||
-	    !setting_pin(PCP_FRACTION, PCP_FRACTION_MAX))
-		bench_die(BENCH_LACKING, "cannot write %s and %s: %s",
-			  PROACTIVENESS, PCP_FRACTION, strerror(errno));
+	setting_must_pin(PROACTIVENESS, "0");
+	setting_must_pin(PCP_FRACTION, PCP_FRACTION_MAX);
 }
 
 int main(int argc, char **argv)
 {
 	struct run *r = &opts.run;
-	bool states[2] = { false };
 
 	options_parse(&program, argc, argv);
 	check_options(&opts);
-	for (size_t i = 0; i < opts.states.nr; i++)
-		states[opts.states.at[i]] = true;
 	run_start(r);
 	if (access(TEST_DIR "/run", W_OK))
 		bench_die(BENCH_LACKING,
@@ -407,12 +390,12 @@ int main(int argc, char **argv)
 	test_write("free", 1);
 	quieten();
 	pin_to_cpu(r->cpu);
-	if (states[true])
+	if (has_word(&opts.states, true))
 		hogs_create();
 	run_on_cpu(r, r->cpu);
 	for (unsigned int round = 0; round <= r->rounds; round++)
 		for (int busy = false; busy <= true; busy++)
-			if (states[busy])
+			if (has_word(&opts.states, busy))
 				run_round(&opts, round, busy);
 	run_done(r);
 	return BENCH_OK;

@@ -32,7 +32,6 @@
 #include "common/tracing.h"
 
 #define LIST_PAGES 512U
-#define VMSTAT "/proc/vmstat"
 #define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"
 #define OOM_SCORE_ADJ "/proc/self/oom_score_adj"
 #define PANIC_ON_OOM "/proc/sys/vm/panic_on_oom"
@@ -75,6 +74,7 @@ static const char *const counters[] = {
 	"pgdemote_kswapd",
 	"pgdemote_direct",
 	"pgdemote_khugepaged",
+	NULL
 };
 
 static struct options opts = {
@@ -107,14 +107,6 @@ static const struct program program = {
 	.example = "--sizes 2M --variants stock,mtcopy:threads=2",
 	.options = rows,
 };
-
-static bool has_part(const struct options *o, enum part part)
-{
-	for (size_t i = 0; i < o->parts.nr; i++)
-		if (o->parts.at[i] == part)
-			return true;
-	return false;
-}
 
 /* The whole region in calls of @per_call entries, one for each folio; timed. */
 static void move_in_calls(const struct region *r, int node,
@@ -190,22 +182,11 @@ struct sample {
 	bool complete;		/* the kernel did all that it was asked for */
 	bool stall_known, split_known;
 	struct stall stall;
-	uint64_t demoted[ARRAY_SIZE(counters)];
-	bool demoted_known[ARRAY_SIZE(counters)];
+	struct counters demoted;
 	struct offloaded before, after;
 	struct placement placement;
 	size_t nr_split;
 };
-
-static void counters_read(struct sample *s, bool subtract)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
-		uint64_t value = 0;
-
-		s->demoted_known[i] = line_read_u64(VMSTAT, counters[i], &value);
-		s->demoted[i] = subtract ? value - s->demoted[i] : value;
-	}
-}
 
 /*
  * Nobody needs this memory for now.  Reclaim would find that out by itself, by
@@ -319,9 +300,7 @@ static void prepare_to_kill(void)
 		bench_die(BENCH_LACKING, "cannot write -1000 to " OOM_SCORE_ADJ ": %s",
 			  strerror(errno));
 	/* The kernel says much about it; on a console that takes its time. */
-	if (!setting_pin(PRINTK, "1"))
-		bench_die(BENCH_LACKING, "cannot write 1 to " PRINTK ": %s",
-			  strerror(errno));
+	setting_must_pin(PRINTK, "1");
 }
 
 /* True when the kernel did all that it was asked for. */
@@ -368,8 +347,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_u64_or_null("moving_ns", s->moving_known, s->moving_ns);
 	json_u64_or_null("stall_some_us", s->stall_known, s->stall.some_us);
 	json_u64_or_null("stall_full_us", s->stall_known, s->stall.full_us);
-	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
-		json_u64_or_null(counters[i], s->demoted_known[i], s->demoted[i]);
+	counters_report(&s->demoted);
 	offloaded_report(&s->before, &s->after);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	json_bool("verified", true);
@@ -387,7 +365,7 @@ static void measure_reclaim(const struct options *o, struct sample *s)
 	spacer_take(&spacer, s->folio_bytes, t->to);
 	engine_select(s->variant);
 	make_cold(&r);
-	counters_read(s, false);
+	counters_read(&s->demoted, false);
 	offloaded_read("demotion", &s->before);
 	s->stall_known = cgroup_stall(&before);
 	if (o->pressure == PRESSURE_MAX) {
@@ -407,7 +385,7 @@ static void measure_reclaim(const struct options *o, struct sample *s)
 		s->stall.full_us -= before.full_us;
 	}
 	offloaded_read("demotion", &s->after);
-	counters_read(s, true);
+	counters_read(&s->demoted, true);
 	placement_read(&r, t, &s->placement);
 	if (!s->placement.to_bytes)
 		bench_die(BENCH_LACKING,
@@ -442,19 +420,13 @@ static void run_reclaim(const struct options *o, unsigned int round)
 			struct sample s = {
 				.variant = run_turn(&o->run, v, round),
 				.folio_bytes = o->run.sizes[i],
+				.demoted.names = counters,
 				.round = round,
 			};
 
 			measure_reclaim(o, &s);
 		}
 	}
-}
-
-static void enable_demotion(void)
-{
-	if (!setting_pin(DEMOTION_ENABLED, "true"))
-		bench_die(BENCH_LACKING, "cannot write 'true' to %s: %s",
-			  DEMOTION_ENABLED, strerror(errno));
 }
 
 static void on_interrupt(void)
@@ -472,8 +444,8 @@ int main(int argc, char **argv)
 	bool calls, reclaim;
 
 	options_parse(&program, argc, argv);
-	calls = has_part(&opts, PART_CALLS);
-	reclaim = has_part(&opts, PART_RECLAIM);
+	calls = has_word(&opts.parts, PART_CALLS);
+	reclaim = has_word(&opts.parts, PART_RECLAIM);
 	run_check(r);
 	run_check_nodes(r, r->total_bytes);
 	run_check_nodes(r, opts.call_bytes);
@@ -491,7 +463,7 @@ int main(int argc, char **argv)
 	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, false);
 	run_prepare(r);
 	if (reclaim)
-		enable_demotion();
+		setting_must_pin(DEMOTION_ENABLED, "true");
 	if (reclaim && opts.pressure == PRESSURE_MAX)
 		prepare_to_kill();
 	run_on_cpu(r, r->cpu);

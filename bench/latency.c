@@ -127,9 +127,7 @@ static void pin(const char *name, const char *value)
 	char path[128];
 
 	snprintf(path, sizeof(path), OFFLOAD_DIR "/%s", name);
-	if (!setting_pin(path, value))
-		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
-			  path, strerror(errno));
+	setting_must_pin(path, value);
 }
 
 static void pin_number(const char *name, uint64_t value)
@@ -173,9 +171,7 @@ static void allow_slowness(const struct test_case *t)
 		return;
 	snprintf(value, sizeof(value), "%llu",
 		 (unsigned long long)(timeout_ms * factor));
-	if (!setting_pin(path, value))
-		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
-			  path, strerror(errno));
+	setting_must_pin(path, value);
 }
 
 static void apply(const struct options *o, const struct test_case *t)
@@ -185,9 +181,8 @@ static void apply(const struct options *o, const struct test_case *t)
 	if (t->has_rate && !rate_set(t->mbps))
 		bench_die(BENCH_LACKING,
 			  "cannot set the rate of DMA channels: is dmasim loaded, and debugfs mounted?");
-	if (t->has_share && !setting_pin(SHARE_PARAM, t->share ? "Y" : "N"))
-		bench_die(BENCH_LACKING, "cannot write to " SHARE_PARAM ": %s",
-			  strerror(errno));
+	if (t->has_share)
+		setting_must_pin(SHARE_PARAM, t->share ? "Y" : "N");
 	if (is_stock(&t->variant))
 		return;
 	engine_limit_keep();

@@ -127,13 +127,6 @@ static void let_go(const struct region *r)
 			  strerror(errno));
 }
 
-static void balancing_set(const char *mode)
-{
-	if (!setting_pin(BALANCING, mode))
-		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", mode,
-			  BALANCING, strerror(errno));
-}
-
 /*
  * From before the first folio until enough of them, or no more, are there.  Before
  * anybody touched them @first had been promoted.
@@ -254,12 +247,12 @@ static void measure(const struct options *o, struct sample *s)
 	 * Linux changes its code for this.  Nobody is to be in the middle of
 	 * that code: emulators are known to get it wrong.
 	 */
-	balancing_set(TIERING_MODE);
+	setting_must_pin(BALANCING, TIERING_MODE);
 	first = promoted_flushed(o);
 	toucher_start(&s->toucher);
 	watch(o, s, first);
 	toucher_stop(&s->toucher);
-	balancing_set("0");
+	setting_must_pin(BALANCING, "0");
 	let_queue_drain();
 	engine_select(&off);
 	offloaded_read("numa_misplaced", &s->after);

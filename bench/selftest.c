@@ -378,11 +378,11 @@ static void test_fragments(void)
 	}
 	check(nr_kept && nr_kept < f.region.bytes / page_bytes(),
 	      "fragments: some pages are free");
-	check(fragments_verify(&f, 3, &offset), "fragments: content is found");
-	check(!fragments_verify(&f, 5, &offset),
+	check(region_verify(&f.region, 3, &offset), "fragments: content is found");
+	check(!region_verify(&f.region, 5, &offset),
 	      "fragments: an earlier round's content is wrong");
 	spoilt = fragments_sabotage(&f);
-	check(!fragments_verify(&f, 3, &offset) && offset == spoilt,
+	check(!region_verify(&f.region, 3, &offset) && offset == spoilt,
 	      "fragments: a byte that was spoilt is found where it is");
 	fragments_free(&f);
 }

@@ -57,6 +57,7 @@ bool file_write(const char *path, const char *value);
 bool file_read_u64(const char *path, uint64_t *value);
 void setting_value(const char *path, char *buf, size_t size);
 bool setting_pin(const char *path, const char *value);
+void setting_must_pin(const char *path, const char *value);
 void setting_keep(const char *path, const char *old);
 void setting_report(const char *key, const char *path);
 bool line_read_u64(const char *path, const char *name, uint64_t *value);
@@ -77,6 +78,7 @@ struct region {
 	int node;		/* where first touch puts it */
 	void *map;		/* what munmap() needs */
 	size_t map_bytes;
+	const unsigned char *kept;	/* of each page, whether it counts; NULL: all */
 	bool shuffled;		/* lists of it are in no order */
 	bool all;		/* moves what others map, too */
 	bool hugetlb;		/* whose folios are never split */
@@ -89,6 +91,8 @@ void folio_size_select(size_t folio_bytes);
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node);
 void region_map_shared(struct region *r, size_t bytes, int node);
 void region_unmap(struct region *r);
+void region_share(const struct region *r, unsigned int index,
+		  unsigned int nr, size_t *start, size_t *end);
 void region_fill(struct region *r, uint64_t seed);
 bool region_verify(const struct region *r, uint64_t seed, size_t *offset);
 bool region_on_node(const struct region *r, int node, size_t *offset,
@@ -149,6 +153,7 @@ void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
 bool node_free_bytes(int node, uint64_t *bytes);
 void node_check_free(int node, uint64_t bytes);
+void memory_bind(void *base, size_t bytes, int node);
 void pin_to_cpu(int cpu);
 struct modules {
 	const char *names[8];	/* or 'FILE.ko NAME=VALUE' */

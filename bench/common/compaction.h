@@ -22,7 +22,6 @@ struct fragments {
 };
 
 bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed);
-bool fragments_verify(struct fragments *f, uint64_t seed, size_t *offset);
 size_t fragments_sabotage(struct fragments *f);
 void fragments_free(struct fragments *f);
 

@@ -97,9 +97,8 @@ void engine_check(const struct variant *v)
 
 static void pin_if_there(const char *path, const char *value)
 {
-	if (!access(path, F_OK) && !setting_pin(path, value))
-		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
-			  path, strerror(errno));
+	if (!access(path, F_OK))
+		setting_must_pin(path, value);
 }
 
 /*

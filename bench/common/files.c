@@ -157,6 +157,14 @@ bool setting_pin(const char *path, const char *value)
 	return file_write(path, value);
 }
 
+/* The same, or the end of the program. */
+void setting_must_pin(const char *path, const char *value)
+{
+	if (!setting_pin(path, value))
+		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
+			  path, strerror(errno));
+}
+
 /* When settings are put back this one gets @old, or if NULL what is there now. */
 void setting_keep(const char *path, const char *old)
 {

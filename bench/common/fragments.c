@@ -23,20 +23,9 @@
 /* Pages are worked on in blocks of 2M, so that each has one owner. */
 struct fragments_work {
 	struct fragments *f;
-	uint64_t seed;
 	int pagemap;
-	size_t bad[MAX_WORKERS];	/* the first wrong byte of each worker */
 	int error[MAX_WORKERS];
 };
-
-static void share_of(const struct region *r, unsigned int index,
-		     unsigned int nr, size_t *start, size_t *end)
-{
-	size_t blocks = r->bytes / PMD_BYTES;
-
-	*start = blocks * index / nr * PMD_BYTES;
-	*end = blocks * (index + 1) / nr * PMD_BYTES;
-}
 
 /* Touches a block, and decides which pages of it are to stay. */
 static bool choose_pages(struct fragments_work *work, size_t block)
@@ -62,21 +51,15 @@ static bool choose_pages(struct fragments_work *work, size_t block)
 	return true;
 }
 
-static void fill_share(void *arg, unsigned int index, unsigned int nr)
+static void choose_share(void *arg, unsigned int index, unsigned int nr)
 {
 	struct fragments_work *work = arg;
-	size_t page = page_bytes(), start, end;
+	size_t start, end;
 
-	share_of(&work->f->region, index, nr, &start, &end);
-	for (size_t off = start; off < end; off += page) {
-		if (!(off % PMD_BYTES) && !choose_pages(work, off)) {
+	region_share(&work->f->region, index, nr, &start, &end);
+	for (size_t off = start; off < end; off += PMD_BYTES)
+		if (!choose_pages(work, off))
 			work->error[index] = EPERM;
-			return;
-		}
-		if (work->f->kept[off / page])
-			pattern_fill(work->f->region.base + off, page,
-				     work->seed, off / page);
-	}
 }
 
 static void free_share(void *arg, unsigned int index, unsigned int nr)
@@ -84,31 +67,11 @@ static void free_share(void *arg, unsigned int index, unsigned int nr)
 	struct fragments_work *work = arg;
 	size_t page = page_bytes(), start, end;
 
-	share_of(&work->f->region, index, nr, &start, &end);
+	region_share(&work->f->region, index, nr, &start, &end);
 	for (size_t off = start; off < end; off += page)
 		if (!work->f->kept[off / page] &&
 		    madvise(work->f->region.base + off, page, MADV_DONTNEED))
 			work->error[index] = errno;
-}
-
-static void verify_share(void *arg, unsigned int index, unsigned int nr)
-{
-	struct fragments_work *work = arg;
-	size_t page = page_bytes(), start, end;
-
-	share_of(&work->f->region, index, nr, &start, &end);
-	for (size_t off = start; off < end; off += page) {
-		size_t bad;
-
-		if (!work->f->kept[off / page])
-			continue;
-		bad = pattern_verify(work->f->region.base + off, page,
-				     work->seed, off / page);
-		if (bad == page)
-			continue;
-		work->bad[index] = off + bad;
-		return;
-	}
 }
 
 /*
@@ -143,7 +106,6 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 {
 	struct fragments_work work = {
 		.f = f,
-		.seed = seed,
 		.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC),
 	};
 	bool ok;
@@ -153,29 +115,18 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 	if (!f->kept)
 		bench_die(BENCH_LACKING, "no memory for %zu pages",
 			  bytes / page_bytes());
+	f->region.kept = f->kept;
 	/* All is there before any of it is freed: what is free is not used again. */
-	ok = work.pagemap >= 0 && run_work(&work, fill_share) &&
-	     run_work(&work, free_share);
+	ok = work.pagemap >= 0 && run_work(&work, choose_share);
+	if (ok) {
+		region_fill(&f->region, seed);
+		ok = run_work(&work, free_share);
+	}
 	if (work.pagemap >= 0)
 		close(work.pagemap);
 	if (ok)
 		empty_lru_caches(&f->region);
 	return ok;
-}
-
-/* Of the pages that stayed. */
-bool fragments_verify(struct fragments *f, uint64_t seed, size_t *offset)
-{
-	struct fragments_work work = { .f = f, .seed = seed };
-
-	for (size_t i = 0; i < MAX_WORKERS; i++)
-		work.bad[i] = f->region.bytes;
-	run_work(&work, verify_share);
-	*offset = f->region.bytes;
-	for (size_t i = 0; i < MAX_WORKERS; i++)
-		if (work.bad[i] < *offset)
-			*offset = work.bad[i];
-	return *offset == f->region.bytes;
 }
 
 /* Spoils the last byte of the last page that stayed; returns where that is. */

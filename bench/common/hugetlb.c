@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Memory of hugetlb, and the pools that it comes from. */
 #include <errno.h>
-#include <linux/mempolicy.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "bench.h"
 
 #define POOL_TRIES 3
-#define MAX_NODES 1024
 #define MAX_HELD 4
 
 #ifndef MAP_HUGE_SHIFT
@@ -112,9 +109,7 @@ void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 		 (unsigned long long)(before + wanted));
 	for (int try = 0; try < POOL_TRIES; try++) {
 		/* The kernel takes what it gets, and says nothing. */
-		if (!setting_pin(path, number))
-			bench_die(BENCH_LACKING, "cannot write %s to %s: %s",
-				  number, path, strerror(errno));
+		setting_must_pin(path, number);
 		free = pool_read(node, folio_bytes, "free_hugepages");
 		if (free >= wanted)
 			return;
@@ -130,8 +125,6 @@ void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			int node)
 {
-	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
-	const size_t bits = 8 * sizeof(mask[0]);
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB |
 		    __builtin_ctzl(folio_bytes) << MAP_HUGE_SHIFT;
 
@@ -147,8 +140,5 @@ void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			  strerror(errno));
 	hold(r);
 	r->base = r->map;
-	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
-	if (syscall(SYS_mbind, r->base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
-		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
-			  strerror(errno));
+	memory_bind(r->base, bytes, node);
 }

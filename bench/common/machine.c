@@ -2,6 +2,7 @@
 /* Nodes and CPUs, and whatever else may move or change pages. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "bench.h"
 
+#define MAX_NODES 1024
 #define NODE_DIR "/sys/devices/system/node"
 
 /* The nodes with memory, as numactl writes them: "0-1,3". */
@@ -69,6 +71,18 @@ void node_check_free(int node, uint64_t bytes)
 			  node, (unsigned long long)free,
 			  (unsigned long long)bytes,
 			  (unsigned long long)needed);
+}
+
+/* What of it is not there yet will be on @node. */
+void memory_bind(void *base, size_t bytes, int node)
+{
+	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
+	const size_t bits = 8 * sizeof(mask[0]);
+
+	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
+	if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
+		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
+			  strerror(errno));
 }
 
 void pin_to_cpu(int cpu)

@@ -14,7 +14,6 @@
 
 #define THP_DIR "/sys/kernel/mm/transparent_hugepage"
 #define QUERY_PAGES 4096UL
-#define MAX_NODES 1024
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (1ULL << 63)
@@ -92,17 +91,13 @@ void folio_size_select(size_t folio_bytes)
 				continue;
 			strcpy(path, THP_DIR "/enabled");
 		}
-		if (!setting_pin(path, want))
-			bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s",
-				  want, path, strerror(errno));
+		setting_must_pin(path, want);
 	}
 }
 
 static void map_with(struct region *r, size_t bytes, size_t folio_bytes,
 		     int node, int flags)
 {
-	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
-	const size_t bits = 8 * sizeof(mask[0]);
 	int advice = folio_bytes == page_bytes() ? MADV_NOHUGEPAGE :
 						   MADV_HUGEPAGE;
 
@@ -123,10 +118,7 @@ static void map_with(struct region *r, size_t bytes, size_t folio_bytes,
 	 */
 	if (madvise(r->base, bytes, advice) && errno != EINVAL)
 		bench_die(BENCH_FAILED, "madvise: %s", strerror(errno));
-	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
-	if (syscall(SYS_mbind, r->base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
-		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
-			  strerror(errno));
+	memory_bind(r->base, bytes, node);
 }
 
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)
@@ -154,9 +146,9 @@ struct content {
 	size_t bad[64];	/* where each worker found the first wrong byte */
 };
 
-/* The bytes of one worker; whole PMDs, so that each folio has one owner. */
-static void share_of(const struct region *r, unsigned int index,
-		     unsigned int nr, size_t *start, size_t *end)
+/* The bytes of one worker of parallel_run(); whole PMDs, so that each folio has one owner. */
+void region_share(const struct region *r, unsigned int index,
+		  unsigned int nr, size_t *start, size_t *end)
 {
 	size_t nr_pmds = (r->bytes + PMD_BYTES - 1) / PMD_BYTES;
 
@@ -166,14 +158,20 @@ static void share_of(const struct region *r, unsigned int index,
 		*end = r->bytes;
 }
 
+static bool counts(const struct region *r, size_t page)
+{
+	return !r->kept || r->kept[page];
+}
+
 static void fill_share(void *arg, unsigned int index, unsigned int nr)
 {
 	struct content *c = arg;
 	size_t page = page_bytes(), start, end;
 
-	share_of(c->r, index, nr, &start, &end);
+	region_share(c->r, index, nr, &start, &end);
 	for (size_t off = start; off < end; off += page)
-		pattern_fill(c->r->base + off, page, c->seed, off / page);
+		if (counts(c->r, off / page))
+			pattern_fill(c->r->base + off, page, c->seed, off / page);
 }
 
 void region_fill(struct region *r, uint64_t seed)
@@ -188,12 +186,14 @@ static void verify_share(void *arg, unsigned int index, unsigned int nr)
 	struct content *c = arg;
 	size_t page = page_bytes(), start, end;
 
-	share_of(c->r, index, nr, &start, &end);
+	region_share(c->r, index, nr, &start, &end);
 	c->bad[index] = c->r->bytes;
 	for (size_t off = start; off < end; off += page) {
-		size_t good = pattern_verify(c->r->base + off, page, c->seed,
-					     off / page);
+		size_t good = page;
 
+		if (counts(c->r, off / page))
+			good = pattern_verify(c->r->base + off, page, c->seed,
+					      off / page);
 		if (good != page) {
 			c->bad[index] = off + good;
 			return;

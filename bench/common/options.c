@@ -88,6 +88,14 @@ void set_words(const struct option_row *row, const char *text)
 	}
 }
 
+bool has_word(const struct word_list *list, unsigned int at)
+{
+	for (size_t i = 0; i < list->nr; i++)
+		if (list->at[i] == at)
+			return true;
+	return false;
+}
+
 void set_true(const struct option_row *row, const char *text)
 {
 	(void)text;

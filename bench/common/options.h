@@ -26,6 +26,7 @@ struct word_list {
 	size_t nr;
 };
 
+bool has_word(const struct word_list *list, unsigned int at);
 /* Ends the program unless all arguments are options of it and make sense. */
 void options_parse(const struct program *p, int argc, char **argv);
 /* Ends the program: what --OPTION was given is no good. */

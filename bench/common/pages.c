@@ -73,9 +73,7 @@ static void ksm_write(const char *name, const char *value)
 	char path[64];
 
 	snprintf(path, sizeof(path), KSM_DIR "/%s", name);
-	if (!setting_pin(path, value))
-		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
-			  path, strerror(errno));
+	setting_must_pin(path, value);
 }
 
 /*

@@ -73,13 +73,6 @@ static uint64_t vmstat_flushed(const char *name)
 	return vmstat(name);
 }
 
-static void pin_or_die(const char *path, const char *value)
-{
-	if (!setting_pin(path, value))
-		bench_die(BENCH_LACKING, "cannot write '%s' to %s: %s", value,
-			  path, strerror(errno));
-}
-
 /* A policy for memory that is there already. */
 static void policy_set(const struct region *r, int mode, int node, unsigned int how)
 {
@@ -233,7 +226,7 @@ static void holes_check(const struct region *r, const uint64_t *frames,
 static void pcp_shorten(char *old, size_t size)
 {
 	setting_value(PCP_FRACTION, old, size);
-	pin_or_die(PCP_FRACTION, "1000000");
+	setting_must_pin(PCP_FRACTION, "1000000");
 }
 
 /*
@@ -264,7 +257,7 @@ static void run_compaction(const struct work *w)
 		holes_check(&r, frames, seed_of(i), i);
 		region_unmap(&r);
 	}
-	pin_or_die(PCP_FRACTION, old);
+	setting_must_pin(PCP_FRACTION, old);
 	free(frames);
 }
 
@@ -293,7 +286,7 @@ static uint64_t moved_pages(const struct region *r, int from, int to,
 static void prepare_demotion(uint64_t bytes)
 {
 	(void)bytes;
-	pin_or_die(DEMOTION_ENABLED, "true");
+	setting_must_pin(DEMOTION_ENABLED, "true");
 }
 
 static void run_demotion(const struct work *w)
@@ -340,7 +333,7 @@ static void scan_wait(uint64_t nr_pages)
 {
 	uint64_t before = vmstat("numa_pte_updates"), seen = 0;
 
-	pin_or_die(BALANCING, "2");
+	setting_must_pin(BALANCING, "2");
 	for (unsigned int i = 0; i < SCAN_POLLS && seen < nr_pages; i++) {
 		for (volatile unsigned int spin = 0; spin < SCAN_SPINS; spin++)
 			;
@@ -374,7 +367,7 @@ static void run_promotion(const struct work *w)
 		w->passes[i].folios =
 			vmstat_flushed("pgpromote_success") - promoted;
 	}
-	pin_or_die(BALANCING, "0");
+	setting_must_pin(BALANCING, "0");
 	if (moved_pages(&r, 1, 0, seed_of(0), "promotion", 0) * page != r.bytes)
 		bench_die(BENCH_FAILED, "not all %zu pages were promoted",
 			  r.bytes / page);

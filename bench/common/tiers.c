@@ -9,6 +9,7 @@
 
 #include "tiers.h"
 
+#define VMSTAT "/proc/vmstat"
 #define QUERY_PAGES 4096UL
 #define TIERING_DIR "/sys/devices/virtual/memory_tiering"
 
@@ -117,4 +118,20 @@ void offloaded_report(const struct offloaded *before,
 	json_u64_or_null("offered_folios", known,
 		       after->offered_folios - before->offered_folios);
 	json_u64_or_null("batches", known, after->batches - before->batches);
+}
+
+void counters_read(struct counters *c, bool since)
+{
+	for (size_t i = 0; c->names[i]; i++) {
+		uint64_t value = 0;
+
+		c->known[i] = line_read_u64(VMSTAT, c->names[i], &value);
+		c->value[i] = since ? value - c->value[i] : value;
+	}
+}
+
+void counters_report(const struct counters *c)
+{
+	for (size_t i = 0; c->names[i]; i++)
+		json_u64_or_null(c->names[i], c->known[i], c->value[i]);
 }

@@ -38,6 +38,17 @@ void offloaded_read(const char *reason, struct offloaded *o);
 void offloaded_report(const struct offloaded *before,
 		      const struct offloaded *after);
 
+/* Counters of /proc/vmstat, of which this kernel may lack some. */
+struct counters {
+	const char *const *names;	/* ending with NULL */
+	uint64_t value[8];
+	bool known[8];
+};
+
+/* What they are, or with @since what they have grown by since they were read. */
+void counters_read(struct counters *c, bool since);
+void counters_report(const struct counters *c);
+
 /* last_move.c */
 bool last_move_open(void);
 void last_move_arm(pid_t pid, bool huge);

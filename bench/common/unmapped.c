@@ -22,9 +22,7 @@ bool unmapped_prepare(void)
 {
 	if (access(REASON_DIR "/unmapped_hist", R_OK))
 		return false;
-	if (!setting_pin(OFFLOAD_DIR "/measure", "true"))
-		bench_die(BENCH_LACKING, "cannot write to %s: %s",
-			  OFFLOAD_DIR "/measure", strerror(errno));
+	setting_must_pin(OFFLOAD_DIR "/measure", "true");
 	return true;
 }
 
