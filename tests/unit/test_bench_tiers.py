@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from helpers.bench_data import page, result
 from helpers.golden_files import check_golden
@@ -23,14 +21,9 @@ from pageferry.bench.demotion.spec import (
     SPEC,
     Demotion,
     DemotionPlan,
-    parse_call_bytes,
-    parse_parts,
 )
-from pageferry.bench.job import Job
 from pageferry.bench.lines import Environment, Line, parse_line
 from pageferry.bench.promotion.spec import PromotionPlan
-from pageferry.errors import PageferryError
-from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import moved_pages
 from pageferry.results.schema import Row
 
@@ -93,20 +86,6 @@ def test_measurements_are_counted() -> None:
     assert plan(parts=("calls",)).measurements() == 4 * 3 * 6
     assert plan(parts=("reclaim",)).measurements() == 4 * 2 * 6
     assert plan(PromotionPlan).measurements() == 4 * 2 * 6
-
-
-@pytest.mark.parametrize("text", ["", "calls,", "sums", "calls,calls"])
-def test_bad_parts(text: str) -> None:
-    with pytest.raises(PageferryError) as caught:
-        parse_parts(text)
-    assert caught.value.code == 2
-
-
-@pytest.mark.parametrize("text", ["0", "1M", "3M", "some"])
-def test_bad_call_totals(text: str) -> None:
-    with pytest.raises(PageferryError) as caught:
-        parse_call_bytes(text)
-    assert caught.value.code == 2
 
 
 def test_a_line_of_a_kernel_without_psi_is_read() -> None:
@@ -214,16 +193,6 @@ def test_what_a_thread_lost() -> None:
     assert row.promotion.first_promotion_ns is not None
 
 
-def test_unverified_measurement_is_a_failure() -> None:
-    with pytest.raises(PageferryError, match="not verified"):
-        make_rows("demotion", [demotion("stock", 9, verified=False)])
-
-
-def test_a_clock_that_stands_still_is_a_failure() -> None:
-    with pytest.raises(PageferryError, match="clock"):
-        make_rows("promotion", [promotion("stock", 0)])
-
-
 def test_demotion_tables() -> None:
     lines: list[Line] = []
     for number in (1, 2, 3):
@@ -257,16 +226,3 @@ def test_promotion_table() -> None:
     ]
     text = page(spec.load("promotion"), result(make_rows("promotion", lines)))
     check_golden(GOLDEN / "bench-promotion.txt", text + "\n")
-
-
-@pytest.mark.parametrize("bench", ["demotion", "promotion"])
-def test_what_is_written_on_a_live_machine_is_said(bench: str) -> None:
-    kind = DemotionPlan if bench == "demotion" else PromotionPlan
-    live = plan(kind, max_unmapped_us=0)
-    job = Job(spec.load(bench), live, Namespace(), None, BuildRequest())
-    said = "\n".join(job.dry_run())
-    for written in ("engine_of/*", "max_unmapped_us", "compact_memory"):
-        assert written in said
-    assert ("tracefs" in said) == ("cgroup.subtree_control" in said)
-    assert ("tracefs" in said) == (bench == "demotion")
-    assert said.index("max_unmapped_us") < said.index("restore all of them")

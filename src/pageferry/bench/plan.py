@@ -14,62 +14,34 @@ BASE_S = 300.0
 
 
 class Measures(Protocol):
-    """What has to be known about a plan, to carry it out."""
+    """What has to be known of a plan: where memory goes, by whom, and in what sizes."""
 
     @property
-    def program(self) -> str:
-        """Name the program in bench/."""
-
+    def program(self) -> str: ...
     @property
-    def from_node(self) -> int:
-        """Where memory is."""
-
+    def from_node(self) -> int: ...
     @property
-    def to_node(self) -> int:
-        """Where it goes."""
-
+    def to_node(self) -> int: ...
     @property
-    def engines(self) -> tuple[str, ...]:
-        """Who copies."""
-
+    def engines(self) -> tuple[str, ...]: ...
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Of folios."""
-
+    def sizes(self) -> tuple[int, ...]: ...
     @property
-    def total_bytes(self) -> int:
-        """Bytes of the largest move."""
-
+    def total_bytes(self) -> int: ...
     @property
-    def rounds(self) -> int:
-        """Rounds that count."""
+    def rounds(self) -> int: ...
 
-    def arguments(self) -> list[str]:
-        """Give the options of the program."""
-
-    def modules(self) -> list[str]:
-        """List the kernel modules that it needs."""
-
-    def simulated(self) -> dict[str, str]:
-        """List the modules that stand in for hardware, with their parameters."""
-
-    def words(self) -> list[str]:
-        """Give what a virtual machine has to be told when it boots."""
-
-    def measurements(self) -> int:
-        """Count the lines that the program will print, for the progress bar."""
-
-    def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up, at each boot."""
-
-    def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
-
-    def leaves(self, *, live: bool) -> list[str]:
-        """Say what else it does to this machine, or to a virtual one."""
-
-    def on_real_channels(self) -> Self:
-        """Give the plan for channels whose rate nobody can set."""
+    # What these say stands in Plan; arguments() are those of the program, and writes()
+    # is what it writes and puts back.
+    def arguments(self) -> list[str]: ...
+    def writes(self) -> list[str]: ...
+    def modules(self) -> list[str]: ...
+    def simulated(self) -> dict[str, str]: ...
+    def words(self) -> list[str]: ...
+    def measurements(self) -> int: ...
+    def limit_s(self) -> float: ...
+    def leaves(self, *, live: bool) -> list[str]: ...
+    def on_real_channels(self) -> Self: ...
 
 
 @dataclass(frozen=True, kw_only=True)

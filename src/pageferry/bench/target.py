@@ -155,24 +155,16 @@ class Place:
 
     def describe(self, environment: Environment) -> Machine:
         """Describe the machine that the program saw."""
-        if self.topology is None:
-            return Machine(
-                where="live",
-                cpu_model=environment.cpu_model,
-                cpus=environment.cpus,
-                nodes=environment.nodes,
-                host_kernel=os.uname().release,
-                host_other_load=self.other_load,
-            )
+        vm = self.topology is not None
         return Machine(
-            where="vm",
+            where="vm" if vm else "live",
             cpu_model=environment.cpu_model,
             cpus=environment.cpus,
             nodes=environment.nodes,
             accel=self.accel,
             topology=self.topology,
-            host_cpu_model=host_cpu_model(),
-            host_cpus=len(os.sched_getaffinity(0)),
+            host_cpu_model=host_cpu_model() if vm else None,
+            host_cpus=len(os.sched_getaffinity(0)) if vm else None,
             host_kernel=os.uname().release,
             host_other_load=self.other_load,
         )

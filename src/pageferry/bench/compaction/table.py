@@ -4,25 +4,14 @@
 from __future__ import annotations
 
 from pageferry import output
-from pageferry.report import published
-from pageferry.report.tables import (
-    UNKNOWN,
-    Column,
-    engine,
-    machine_line,
-    median,
-    moved_pages,
-    ratio,
-    rounds,
-    table,
-)
+from pageferry.report import published, tables
 from pageferry.results.schema import Result, Row
 from pageferry.units import BASE_BYTES
 
 
 def _engine(row: Row) -> str:
     rate = "" if row.channel_mbps is None else f" of {row.channel_mbps} MB/s"
-    return engine(row) + rate
+    return tables.engine(row) + rate
 
 
 def _copies(row: Row) -> str:
@@ -32,36 +21,36 @@ def _copies(row: Row) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{share * 100:.1f}"
+    return tables.UNKNOWN if share is None else f"{share * 100:.1f}"
 
 
-def _compared(name: str, key: str) -> Column:
-    return name, lambda row: ratio(
+def _compared(name: str, key: str) -> tables.Column:
+    return name, lambda row: tables.ratio(
         getattr(row.compaction, key), base=row.engine == "stock"
     )
 
 
 # What was posted, for the states of the CPU and the engines.
-STATE: tuple[Column, ...] = (
+STATE: tuple[tables.Column, ...] = (
     ("CPU", lambda row: "busy" if row.busy else "idle"),
     ("engine", _engine),
 )
-COLUMNS: tuple[Column, ...] = (
+COLUMNS: tuple[tables.Column, ...] = (
     *STATE,
-    ("wall ms", lambda row: median(row.compaction.wall_ns, 1e6)),
-    ("pages migrated", lambda row: median(row.compaction.migrated_pages)),
+    ("wall ms", lambda row: tables.median(row.compaction.wall_ns, 1e6)),
+    ("pages migrated", lambda row: tables.median(row.compaction.migrated_pages)),
     ("copies by engine", _copies),
     (
         "hog iterations",
-        lambda row: median(row.compaction.hog_iterations) if row.busy else "-",
+        lambda row: tables.median(row.compaction.hog_iterations) if row.busy else "-",
     ),
     ("user %", lambda row: _percent(row.compaction.user_share)),
     ("sys %", lambda row: _percent(row.compaction.system_share)),
     ("idle %", lambda row: _percent(row.compaction.idle_share)),
-    ("task ms", lambda row: median(row.compaction.thread_ns, 1e6)),
+    ("task ms", lambda row: tables.median(row.compaction.thread_ns, 1e6)),
 )
 # What each engine changes.
-RATIOS: tuple[Column, ...] = (
+RATIOS: tuple[tables.Column, ...] = (
     *STATE,
     _compared("wall", "wall_ratio_to_stock"),
     _compared("sys share", "system_share_to_stock"),
@@ -76,14 +65,14 @@ def show(result: Result) -> list[str]:
     """Write a whole result."""
     rows, settings = result.rows, result.settings
     return [
-        machine_line(result),
+        tables.machine_line(result),
         f"{rows[0].compaction.asked_pages:,} huge pages allocated by one task on CPU "
         f"{settings.get('caller_cpu')} from node {settings.get('from_node')}, of which "
-        f"every other page is free, median of {rounds(rows[0])}",
-        table(rows, COLUMNS),
+        f"every other page is free, median of {tables.rounds(rows[0])}",
+        tables.table(rows, COLUMNS),
         "To stock, medians of each round's ratio; wall and task time for each huge page",
-        table(rows, RATIOS),
-        f"{moved_pages(rows):,} pages migrated, every byte of what stayed verified",
+        tables.table(rows, RATIOS),
+        f"{tables.moved_pages(rows):,} pages migrated, every byte of what stayed verified",
     ]
 
 

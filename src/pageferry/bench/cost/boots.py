@@ -126,9 +126,9 @@ class Boot:
     kernel: BuiltKernel
     modules: tuple[Path, ...]
     topology: str
-    sizes: tuple[int, ...] = cost.DEFAULT_SIZES
-    pages: tuple[str, ...] = cost.DEFAULT_PAGES
-    paths: tuple[str, ...] = cost.DEFAULT_PATHS
+    sizes: tuple[int, ...]
+    pages: tuple[str, ...]
+    paths: tuple[str, ...]
     again: bool = False
 
     @property

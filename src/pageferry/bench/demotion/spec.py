@@ -25,19 +25,7 @@ from pageferry.bench.rows import (
 from pageferry.bench.spec import Benchmark
 from pageferry.bench.tiers import ByMethod, Tiering, TierPlan
 from pageferry.errors import usage_error
-from pageferry.report import published
-from pageferry.report.tables import (
-    ENGINE,
-    FOLIO,
-    TO_STOCK,
-    machine_line,
-    median,
-    nodes,
-    rate_columns,
-    ratio,
-    rounds,
-    table,
-)
+from pageferry.report import published, tables
 from pageferry.results import schema
 from pageferry.results.schema import Result, Row
 from pageferry.results.stats import round_ratios, spread
@@ -241,21 +229,21 @@ def _order(row: Row) -> tuple[int, ...]:
 
 def _calls(result: Result, rows: Sequence[Row]) -> str:
     columns = [
-        ENGINE,
+        tables.ENGINE,
         ("move_pages(2)", lambda row: row.demotion.method or "-"),
-        *rate_columns("MB/s", 1e6, 1),
+        *tables.rate_columns("MB/s", 1e6, 1),
         (
             "to one page",
-            lambda row: ratio(
+            lambda row: tables.ratio(
                 row.demotion.ratio_to_single, base=row.demotion.method == SINGLE
             ),
         ),
-        TO_STOCK,
+        tables.TO_STOCK,
     ]
     return (
         f"In calls of move_pages(2), {format_size(rows[0].moved_bytes)} "
-        f"{nodes(result)}, median of {rounds(rows[0])}; "
-        f"ratios are medians of each round's ratio\n\n{table(rows, columns)}"
+        f"{tables.nodes(result)}, median of {tables.rounds(rows[0])}; "
+        f"ratios are medians of each round's ratio\n\n{tables.table(rows, columns)}"
     )
 
 
@@ -269,15 +257,20 @@ def _folios(row: Row) -> str:
 
 def _demoted(result: Result, rows: Sequence[Row]) -> list[str]:
     columns = [
-        *(FOLIO, ENGINE, *rate_columns("MB/s", 1e6, 1), TO_STOCK),
-        ("futile us", lambda row: median(row.demotion.futile_ns, 1e3)),
-        ("stall us", lambda row: median(row.demotion.stall_some_us)),
+        *(
+            tables.FOLIO,
+            tables.ENGINE,
+            *tables.rate_columns("MB/s", 1e6, 1),
+            tables.TO_STOCK,
+        ),
+        ("futile us", lambda row: tables.median(row.demotion.futile_ns, 1e3)),
+        ("stall us", lambda row: tables.median(row.demotion.stall_some_us)),
         *(tiers.OFFLOADED, ("folios/batch", _folios), tiers.LEFT),
     ]
     parts = [
         f"Demoted by {rows[0].demotion.method} of a cgroup, {format_size(rows[0].moved_bytes)} "
-        f"{nodes(result)}, median of {rounds(rows[0])}",
-        table(rows, columns),
+        f"{tables.nodes(result)}, median of {tables.rounds(rows[0])}",
+        tables.table(rows, columns),
     ]
     if any(row.demotion.futile_ns is None for row in rows):
         parts.append(
@@ -294,7 +287,7 @@ def show(result: Result) -> list[str]:
     listed = [row for row in result.rows if row.demotion.folios_per_call is not None]
     demoted = [row for row in result.rows if row.demotion.folios_per_call is None]
     return [
-        machine_line(result),
+        tables.machine_line(result),
         *([_calls(result, listed)] if listed else []),
         *(_demoted(result, demoted) if demoted else []),
         tiers.counted_line(result.rows),

@@ -8,16 +8,6 @@ from typing import Any
 
 from pageferry.bench.latency.rows import KNEE_SHARE
 from pageferry.report import tables
-from pageferry.report.tables import (
-    ENGINE,
-    FOLIO,
-    Column,
-    machine_line,
-    nodes,
-    rate_columns,
-    touched,
-    verified_line,
-)
 from pageferry.results.schema import Check, Result, Row
 from pageferry.units import BASE_BYTES, format_size
 
@@ -67,28 +57,28 @@ def _note(row: Row) -> str:
     return ", ".join(notes)
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
-    columns: list[Column] = [FOLIO]
+def _columns(rows: Sequence[Row]) -> list[tables.Column]:
+    columns: list[tables.Column] = [tables.FOLIO]
     if len({row.moved_bytes for row in rows}) > 1:
         columns.append(("moved", lambda row: format_size(row.moved_bytes)))
-    columns.append(ENGINE)
+    columns.append(tables.ENGINE)
     if any(row.latency.batch_cap_pages is not None for row in rows):
         columns += [
             ("cap", lambda row: str(row.latency.batch_cap_pages or "-")),
             ("windows", _windows),
             ("limit", _limit),
         ]
-    columns += rate_columns("GB/s", 1e9, 3)
+    columns += tables.rate_columns("GB/s", 1e9, 3)
     if any(row.unmapped_ns is not None for row in rows):
         columns += [
             (name, _unmapped(name)) for name in ("first", "mean", "p99", "last")
         ]
     if any(row.touch is not None for row in rows):
         columns += [
-            touched("touches", lambda touch: str(touch.touches.median)),
-            touched("slowest", lambda touch: _us(touch.slowest_ns)),
-            touched("lost", lambda touch: _us(touch.lost_ns.median)),
-            touched("waited", lambda touch: str(touch.slept)),
+            tables.touched("touches", lambda touch: str(touch.touches.median)),
+            tables.touched("slowest", lambda touch: _us(touch.slowest_ns)),
+            tables.touched("lost", lambda touch: _us(touch.lost_ns.median)),
+            tables.touched("waited", lambda touch: str(touch.slept)),
         ]
     return columns
 
@@ -161,7 +151,7 @@ def show(result: Result) -> list[str]:
     alike = len({row.moved_bytes for row in result.rows}) == 1
     moved = f", {format_size(first.moved_bytes)} per call" if alike else ""
     parts = [
-        f"{machine_line(result)}\nmove_pages(2) {nodes(result)}{moved}, "
+        f"{tables.machine_line(result)}\nmove_pages(2) {tables.nodes(result)}{moved}, "
         f"median of {first.rounds} rounds"
     ]
     if theirs:
@@ -171,4 +161,4 @@ def show(result: Result) -> list[str]:
     parts.append("\n".join(_explained(result.rows)))
     if result.checks is not None:
         parts.append(checks(result.checks))
-    return [*parts, verified_line(result.rows)]
+    return [*parts, tables.verified_line(result.rows)]

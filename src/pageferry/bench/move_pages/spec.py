@@ -23,18 +23,7 @@ from pageferry.bench.rows import (
     total,
 )
 from pageferry.bench.spec import Benchmark
-from pageferry.report import published
-from pageferry.report.tables import (
-    FOLIO,
-    TO_STOCK,
-    Column,
-    machine_line,
-    nodes,
-    rate_columns,
-    rounds,
-    table,
-    verified_line,
-)
+from pageferry.report import published, tables
 from pageferry.results.schema import Result, Row
 from pageferry.results.stats import round_ratios
 from pageferry.units import BASE_BYTES, MIB, PMD_BYTES, format_size
@@ -248,13 +237,17 @@ def _folios_whole(row: Row) -> str:
     return f"split: {row.split_folios} of {folios}"
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
-    columns: list[Column] = [FOLIO, ("engine", _engine)]
+def _columns(rows: Sequence[Row]) -> list[tables.Column]:
+    columns: list[tables.Column] = [tables.FOLIO, ("engine", _engine)]
     columns.append(("threads", lambda row: str(row.threads or "auto")))
     # Most results know of no channels.
     if any(row.channels for row in rows):
         columns.append(("channels", lambda row: str(row.channels or "-")))
-    columns += [*rate_columns("GB/s", 1e9, 2), TO_STOCK, ("of limit", _share)]
+    columns += [
+        *tables.rate_columns("GB/s", 1e9, 2),
+        tables.TO_STOCK,
+        ("of limit", _share),
+    ]
     # Those of hugetlb are never split.
     if any(row.bench != "hugetlb" for row in rows):
         columns.append(("folios", _folios_whole))
@@ -267,12 +260,12 @@ def show(result: Result) -> list[str]:
     first = moves[0]
     what = " of hugetlb" if first.bench == "hugetlb" else ""
     return [
-        f"{machine_line(result)}\n"
+        f"{tables.machine_line(result)}\n"
         f"move_pages(2), {format_size(first.moved_bytes)}{what} per call "
-        f"{nodes(result)}, median of {rounds(first)}; "
+        f"{tables.nodes(result)}, median of {tables.rounds(first)}; "
         "ratios are medians of each round's ratio",
-        table(moves, _columns(moves)),
-        verified_line(moves),
+        tables.table(moves, _columns(moves)),
+        tables.verified_line(moves),
     ]
 
 

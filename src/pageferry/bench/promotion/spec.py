@@ -14,18 +14,7 @@ from pageferry.bench.options import option
 from pageferry.bench.rows import by_round, counted, rank, rate, sort_by, total, touch_of
 from pageferry.bench.spec import Benchmark
 from pageferry.bench.tiers import Tiering, TierPlan
-from pageferry.report.tables import (
-    ENGINE,
-    FOLIO,
-    TO_STOCK,
-    Column,
-    machine_line,
-    nodes,
-    rate_columns,
-    rounds,
-    table,
-    touched,
-)
+from pageferry.report import tables
 from pageferry.results.schema import Result, Row
 from pageferry.results.stats import spread
 
@@ -112,11 +101,16 @@ def make_rows(_: PromotionPlan, lines: Sequence[Line]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.folio_bytes, rank(row, options.ENGINES)))
 
 
-COLUMNS: tuple[Column, ...] = (
-    *(FOLIO, ENGINE, *rate_columns("MB/s", 1e6, 1), TO_STOCK),
-    touched("p99 us", lambda touch: f"{touch.p99_ns / 1e3:.1f}"),
-    touched("lost ms", lambda touch: f"{touch.lost_ns.median / 1e6:.1f}"),
-    touched("slowest us", lambda touch: f"{touch.slowest_ns / 1e3:.0f}"),
+COLUMNS: tuple[tables.Column, ...] = (
+    *(
+        tables.FOLIO,
+        tables.ENGINE,
+        *tables.rate_columns("MB/s", 1e6, 1),
+        tables.TO_STOCK,
+    ),
+    tables.touched("p99 us", lambda touch: f"{touch.p99_ns / 1e3:.1f}"),
+    tables.touched("lost ms", lambda touch: f"{touch.lost_ns.median / 1e6:.1f}"),
+    tables.touched("slowest us", lambda touch: f"{touch.slowest_ns / 1e3:.0f}"),
     *(tiers.OFFLOADED, tiers.LEFT),
 )
 
@@ -124,10 +118,10 @@ COLUMNS: tuple[Column, ...] = (
 def show(result: Result) -> list[str]:
     """Write a whole result."""
     return [
-        machine_line(result),
-        f"Promoted by kernel.numa_balancing=2 {nodes(result)}, median of "
-        f"{rounds(result.rows[0])}, while a thread touches the memory",
-        table(result.rows, COLUMNS),
+        tables.machine_line(result),
+        f"Promoted by kernel.numa_balancing=2 {tables.nodes(result)}, median of "
+        f"{tables.rounds(result.rows[0])}, while a thread touches the memory",
+        tables.table(result.rows, COLUMNS),
         tiers.counted_line(result.rows),
     ]
 
