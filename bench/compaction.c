@@ -260,8 +260,7 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("alone_ns", s->alone_ns);
 	counters_report(&s->counted);
 	offloaded_report(&s->offloaded_before, &s->offloaded_after);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
 static void check_allocated(const struct options *o, const struct sample *s,
@@ -334,7 +333,7 @@ static void measure(const struct options *o, struct sample *s)
 		s->repeated++;
 }
 
-static void run_round(const struct options *o, unsigned int round, bool busy)
+static void run_state(const struct options *o, unsigned int round, bool busy)
 {
 	for (size_t v = 0; v < o->run.nr_variants; v++) {
 		struct sample s = {
@@ -374,16 +373,14 @@ int main(int argc, char **argv)
 
 	options_parse(&program, argc, argv);
 	check_options(&opts);
-	run_start(r);
+	run_start(r, let_go);
 	if (access(TEST_DIR "/run", W_OK))
 		bench_die(BENCH_LACKING,
 			  "cannot write %s: %s (is the module migrate_compact_test loaded, and are you root?)",
 			  TEST_DIR "/run", strerror(errno));
 	choose_size(&opts);
-	settings_restore_on_exit();
 	if (atexit(let_go))
 		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
-	settings_on_interrupt(let_go);
 	report_environment(&opts);
 	run_prepare(r);
 	/* Left by one that was killed. */
@@ -396,7 +393,7 @@ int main(int argc, char **argv)
 	for (unsigned int round = 0; round <= r->rounds; round++)
 		for (int busy = false; busy <= true; busy++)
 			if (has_word(&opts.states, busy))
-				run_round(&opts, round, busy);
+				run_state(&opts, round, busy);
 	run_done(r);
 	return BENCH_OK;
 }

@@ -269,8 +269,7 @@ static void measure(const struct options *o, const struct region *r,
 	json_u64("folios", nr);
 	json_u64_array("pass_ns", pass_ns + WARM_UP_PASSES, o->passes);
 	report_engine(o, folio_bytes, &before, &after);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
 static void measure_base(const struct options *o)
@@ -347,8 +346,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	json_u64("split_folios", nr_split);
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		json_u64(stats[i], folio_stat(folio_bytes, stats[i]) - was[i]);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 	region_unmap(&r);
 }
 
@@ -383,8 +381,7 @@ static void measure_path(const struct options *o, enum path_kind kind)
 	json_u64_array("pass_ns", ns + WARM_UP_PASSES, o->passes);
 	json_u64_array("pass_folios", folios + WARM_UP_PASSES, o->passes);
 	report_engine(o, folio_bytes, &before, &after);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
 static void measure_sizes(const struct options *o)

@@ -158,17 +158,11 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 	region_unmap(&spacer);
 	region_unmap(&r);
 
-	json_begin("calls");
-	variant_report(v);
+	moved_begin("calls", v, folio_bytes, round, o->call_bytes, elapsed_ns);
 	json_str("method", c->method);
-	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios_per_call", c->per_call);
-	json_u64("round", round);
-	json_u64("moved_bytes", o->call_bytes);
-	json_u64("elapsed_ns", elapsed_ns);
 	json_u64_or_null("engine_bytes", known, after - before);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
 struct sample {
@@ -334,29 +328,31 @@ static bool demote(const struct options *o)
 
 static void report_sample(const struct options *o, const struct sample *s)
 {
-	json_begin("demotion");
-	variant_report(s->variant);
+	moved_begin("demotion", s->variant, s->folio_bytes, s->round,
+		    s->placement.to_bytes, s->elapsed_ns);
 	json_str("method", pressure_names[o->pressure]);
-	json_u64("folio_bytes", s->folio_bytes);
-	json_u64("round", s->round);
 	json_u64("asked_bytes", o->run.total_bytes);
-	json_u64("moved_bytes", s->placement.to_bytes);
 	json_u64("left_bytes", s->placement.from_bytes);
 	json_bool("complete", s->complete);
-	json_u64("elapsed_ns", s->elapsed_ns);
 	json_u64_or_null("moving_ns", s->moving_known, s->moving_ns);
 	json_u64_or_null("stall_some_us", s->stall_known, s->stall.some_us);
 	json_u64_or_null("stall_full_us", s->stall_known, s->stall.full_us);
 	counters_report(&s->demoted);
 	offloaded_report(&s->before, &s->after);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
-static void measure_reclaim(const struct options *o, struct sample *s)
+static void measure_reclaim(const struct run *t, const struct variant *v,
+			    size_t folio_bytes, unsigned int round)
 {
-	const struct run *t = &o->run;
+	struct sample sample = {
+		.variant = v,
+		.folio_bytes = folio_bytes,
+		.demoted.names = counters,
+		.round = round,
+	}, *s = &sample;
+	const struct options *o = &opts;
 	uint64_t seed = run_seed();
 	struct stall before;
 	struct region r, spacer;
@@ -413,22 +409,6 @@ static void run_calls(const struct options *o, unsigned int round)
 	}
 }
 
-static void run_reclaim(const struct options *o, unsigned int round)
-{
-	for (size_t i = 0; i < o->run.nr_sizes; i++) {
-		for (size_t v = 0; v < o->run.nr_variants; v++) {
-			struct sample s = {
-				.variant = run_turn(&o->run, v, round),
-				.folio_bytes = o->run.sizes[i],
-				.demoted.names = counters,
-				.round = round,
-			};
-
-			measure_reclaim(o, &s);
-		}
-	}
-}
-
 static void on_interrupt(void)
 {
 	if (victim && !kill(victim, SIGKILL))
@@ -449,9 +429,7 @@ int main(int argc, char **argv)
 	run_check(r);
 	run_check_nodes(r, r->total_bytes);
 	run_check_nodes(r, opts.call_bytes);
-	run_start(r);
-	settings_restore_on_exit();
-	settings_on_interrupt(on_interrupt);
+	run_start(r, on_interrupt);
 	if (reclaim) {
 		cgroup_open();
 		last_move_open();
@@ -460,7 +438,6 @@ int main(int argc, char **argv)
 	tiers_report();
 	json_bool("psi", reclaim && cgroup_stall(&stall));
 	json_end();
-	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, false);
 	run_prepare(r);
 	if (reclaim)
 		setting_must_pin(DEMOTION_ENABLED, "true");
@@ -471,7 +448,7 @@ int main(int argc, char **argv)
 		if (calls)
 			run_calls(&opts, round);
 		if (reclaim)
-			run_reclaim(&opts, round);
+			run_round(r, round, measure_reclaim);
 	}
 	run_done(r);
 	return BENCH_OK;

@@ -262,13 +262,9 @@ static void report_sample(const struct options *o, const struct sample *s)
 {
 	const struct test_case *t = s->test;
 
-	json_begin("latency");
+	moved_begin("latency", &t->variant, t->folio_bytes, s->round,
+		    t->total_bytes, s->elapsed_ns);
 	json_u64("case", s->index);
-	variant_report(&t->variant);
-	json_u64("folio_bytes", t->folio_bytes);
-	json_u64("moved_bytes", t->total_bytes);
-	json_u64("round", s->round);
-	json_u64("elapsed_ns", s->elapsed_ns);
 	report_limits(t);
 	if (t->has_rate)
 		json_u64("channel_mbps", t->mbps);
@@ -291,8 +287,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 		json_u64("slow_at_folios", s->slowdown.at_folios);
 		json_u64("slow_skipped_windows", s->slowdown.skipped_windows);
 	}
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
 static void measure(const struct options *o, size_t index, unsigned int round)
@@ -381,13 +376,11 @@ int main(int argc, char **argv)
 
 	options_parse(&program, argc, argv);
 	check_options(&opts);
-	run_start(r);
+	run_start(r, on_interrupt);
 	for (size_t i = 0; i < opts.nr_cases; i++)
 		engine_check(&opts.cases[i].variant);
 	choose_other_cpu(&opts);
 
-	settings_restore_on_exit();
-	settings_on_interrupt(on_interrupt);
 	report_environment(&opts);
 	drop_unsupported_sizes(&opts);
 	run_prepare(r);

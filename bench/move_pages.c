@@ -196,19 +196,14 @@ static void measure_limit(const struct options *o, struct sample *s,
 
 static void report_sample(const struct options *o, const struct sample *s)
 {
-	json_begin("measurement");
-	variant_report(s->variant);
-	json_u64("folio_bytes", s->folio_bytes);
+	moved_begin("measurement", s->variant, s->folio_bytes, s->round,
+		    o->run.total_bytes, s->elapsed_ns);
 	json_bool("busy", s->busy);
-	json_u64("round", s->round);
-	json_u64("moved_bytes", o->run.total_bytes);
-	json_u64("elapsed_ns", s->elapsed_ns);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	json_u64_or_null("engine_bytes", s->engine_bytes_known, s->engine_bytes);
 	if (s->busy)
 		json_u64("hog_iterations", s->hog_iterations);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
 static void measure(const struct options *o, struct sample *s)
@@ -273,15 +268,12 @@ int main(int argc, char **argv)
 	run_check(r);
 	add_limits(&opts);
 	run_check_nodes(r, r->total_bytes);
-	run_start(r);
+	run_start(r, hogs_kill);
 
-	settings_restore_on_exit();
-	settings_on_interrupt(hogs_kill);
 	report_environment(&opts);
-	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, r->hugetlb);
+	run_prepare(r);
 	if (r->hugetlb)
 		reserve_pools(&opts);
-	run_prepare(r);
 	for (size_t i = 0; i < r->nr_sizes; i++)
 		if (r->sizes[i] > PMD_BYTES)
 			engine_allow_large();

@@ -208,30 +208,31 @@ static uint64_t promoted_bytes(const struct sample *s)
 
 static void report_sample(const struct options *o, const struct sample *s)
 {
-	json_begin("promotion");
-	variant_report(s->variant);
+	moved_begin("promotion", s->variant, s->folio_bytes, s->round,
+		    promoted_bytes(s), s->elapsed_ns);
 	json_str("method", "numa_balancing");
-	json_u64("folio_bytes", s->folio_bytes);
-	json_u64("round", s->round);
 	json_u64("asked_bytes", o->run.total_bytes);
-	json_u64("moved_bytes", promoted_bytes(s));
 	json_u64("pgpromote_success", s->promoted_pages);
 	json_u64("fast_bytes", s->placement.to_bytes);
 	json_u64("left_bytes", s->placement.from_bytes);
 	json_u64("waited_ns", s->waited_ns);
-	json_u64("elapsed_ns", s->elapsed_ns);
 	offloaded_report(&s->before, &s->after);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	toucher_report(&s->toucher);
-	json_bool("verified", true);
-	json_end();
+	verified_end();
 }
 
-static void measure(const struct options *o, struct sample *s)
+static void measure(const struct run *t, const struct variant *v,
+		    size_t folio_bytes, unsigned int round)
 {
 	/* Switching engines off waits for all that waits to be promoted. */
 	static const struct variant off = { .engine = "off" };
-	const struct run *t = &o->run;
+	struct sample sample = {
+		.variant = v,
+		.folio_bytes = folio_bytes,
+		.round = round,
+	}, *s = &sample;
+	const struct options *o = &opts;
 	uint64_t first, seed = run_seed();
 	struct region r, spacer;
 
@@ -267,25 +268,6 @@ static void measure(const struct options *o, struct sample *s)
 	region_unmap(&spacer);
 	region_unmap(&r);
 	report_sample(o, s);
-}
-
-static void run_rounds(const struct options *o)
-{
-	const struct run *t = &o->run;
-
-	for (unsigned int round = 0; round <= t->rounds; round++) {
-		for (size_t i = 0; i < t->nr_sizes; i++) {
-			for (size_t v = 0; v < t->nr_variants; v++) {
-				struct sample s = {
-					.variant = run_turn(t, v, round),
-					.folio_bytes = t->sizes[i],
-					.round = round,
-				};
-
-				measure(o, &s);
-			}
-		}
-	}
 }
 
 /*
@@ -329,19 +311,17 @@ int main(int argc, char **argv)
 	options_parse(&program, argc, argv);
 	run_check(r);
 	run_check_nodes(r, r->total_bytes);
-	run_start(r);
+	run_start(r, NULL);
 	choose_cpus(&opts);
-	settings_restore_on_exit();
-	settings_on_interrupt(NULL);
 	run_environment(r, "promotion");
 	tiers_report();
 	prepare_scan();
 	json_end();
-	r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes, false);
 	run_prepare(r);
 	promoted_pages(&opts);
 	run_on_cpu(r, opts.other_cpu);
-	run_rounds(&opts);
+	for (unsigned int round = 0; round <= r->rounds; round++)
+		run_round(r, round, measure);
 	run_done(r);
 	return BENCH_OK;
 }

@@ -68,13 +68,15 @@ void run_check_nodes(const struct run *r, uint64_t bytes)
 	node_check_free(r->to, bytes);
 }
 
-/* Modules, engines, and the CPU where the caller is to run. */
-void run_start(struct run *r)
+/* Modules, engines, the CPU where the caller is to run, and how it may end. */
+void run_start(struct run *r, void (*on_interrupt)(void))
 {
 	modules_load(&r->modules);
 	for (size_t i = 0; i < r->nr_variants; i++)
 		engine_check(&r->variants[i]);
 	r->cpu = caller_cpu(&r->cpus, r->cpu, r->from, r->to);
+	settings_restore_on_exit();
+	settings_on_interrupt(on_interrupt);
 }
 
 /* Opens the line, for what only one program knows.  From here settings change. */
@@ -93,8 +95,11 @@ void run_environment(const struct run *r, const char *bench)
 	machine_quiet();
 }
 
-void run_prepare(const struct run *r)
+void run_prepare(struct run *r)
 {
+	if (r->nr_sizes)
+		r->nr_sizes = sizes_drop_unsupported(r->sizes, r->nr_sizes,
+						     r->hugetlb);
 	engine_prepare();
 	if (r->max_unmapped_us)
 		engine_limit(r->max_unmapped_us);
@@ -124,6 +129,15 @@ const struct variant *run_turn(const struct run *r, size_t i,
 	return &r->variants[(i + round) % r->nr_variants];
 }
 
+void run_round(const struct run *r, unsigned int round,
+	       void (*measure)(const struct run *r, const struct variant *v,
+			       size_t folio_bytes, unsigned int round))
+{
+	for (size_t i = 0; i < r->nr_sizes; i++)
+		for (size_t v = 0; v < r->nr_variants; v++)
+			measure(r, run_turn(r, v, round), r->sizes[i], round);
+}
+
 void run_done(const struct run *r)
 {
 	json_begin("done");
@@ -144,4 +158,24 @@ void variant_report(const struct variant *v)
 	json_str("engine", v->engine);
 	json_u64("threads", v->threads);
 	json_u64("channels", v->channels);
+}
+
+/* Opens a line of what moved. */
+void moved_begin(const char *type, const struct variant *v,
+		 size_t folio_bytes, unsigned int round, uint64_t moved_bytes,
+		 uint64_t elapsed_ns)
+{
+	json_begin(type);
+	variant_report(v);
+	json_u64("folio_bytes", folio_bytes);
+	json_u64("round", round);
+	json_u64("moved_bytes", moved_bytes);
+	json_u64("elapsed_ns", elapsed_ns);
+}
+
+/* Closes it: all was verified, or the program would have ended. */
+void verified_end(void)
+{
+	json_bool("verified", true);
+	json_end();
 }

@@ -51,15 +51,23 @@ void run_read_variants(struct run *r);
 void run_read_sizes(struct run *r);
 void run_check(struct run *r);
 void run_check_nodes(const struct run *r, uint64_t bytes);
-void run_start(struct run *r);
+void run_start(struct run *r, void (*on_interrupt)(void));
 void run_environment(const struct run *r, const char *bench);
-void run_prepare(const struct run *r);
+void run_prepare(struct run *r);
 void run_on_cpu(const struct run *r, int cpu);
 int run_other_cpu(const struct run *r);
 const struct variant *run_turn(const struct run *r, size_t i,
 			       unsigned int round);
+/* Each variant with each size; those that measure verify, and print a line. */
+void run_round(const struct run *r, unsigned int round,
+	       void (*measure)(const struct run *r, const struct variant *v,
+			       size_t folio_bytes, unsigned int round));
 void run_done(const struct run *r);
 uint64_t run_seed(void);
 void variant_report(const struct variant *v);
+void moved_begin(const char *type, const struct variant *v,
+		 size_t folio_bytes, unsigned int round, uint64_t moved_bytes,
+		 uint64_t elapsed_ns);
+void verified_end(void);
 
 #endif /* PF_BENCH_RUN_H */
