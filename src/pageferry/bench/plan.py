@@ -110,6 +110,10 @@ class Plan:
             return []
         return [f"--max-unmapped-us={self.max_unmapped_us}"]
 
+    def arguments(self) -> list[str]:
+        """Give the options of the program."""
+        return [*self.moving_words(), *self.limit_words()]
+
     def kinds(self) -> int:
         """Count what each variant does in a round."""
         return len(self.sizes)
@@ -127,6 +131,11 @@ class Plan:
         """Give the time after which a virtual machine is given up, at each boot."""
         each = self.each_bytes / self.slowest_bytes_per_s + self.measurement_s
         return BASE_S + self.measurements() * each
+
+    def writes(self) -> list[str]:
+        """Say what the program writes and puts back."""
+        limit = writes.of_limit(self.max_unmapped_us)
+        return [writes.FOLIO_SIZES, writes.OTHER_MIGRATION, *limit]
 
     def leaves(self, *, live: bool) -> list[str]:
         """Say what else it does to this machine, or to a virtual one."""

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 from pageferry.bench.lines import Line, Moved, Timed
 from pageferry.errors import PageferryError
 from pageferry.results.schema import RatioSpread, Row, Touch
-from pageferry.results.stats import spread
+from pageferry.results.stats import round_ratios, spread
 from pageferry.sysfs import histogram
 from pageferry.units import format_size
 
 T = TypeVar("T", bound=Timed)
+M = TypeVar("M", bound=Moved)
 Key = tuple[Any, ...]
+# By kind, engine, threads and channels, and by round.
+Rates = Mapping[Key, dict[int, float]]
 # What is no migration at all: a plain copy in user space.
 LIMIT = "limit"
 
@@ -80,6 +83,39 @@ def make_row(
         ratio_to_stock_spread=ratio,
         **more,
     )
+
+
+def compared(
+    bench: str,
+    samples: Sequence[M],
+    kind: Callable[[M], Key],
+    own: Callable[[list[M], Rates], dict[str, Any]] = lambda *_: {},
+    figure: Callable[[M], float] = rate,
+) -> list[Row]:
+    """Make a row for each kind of move and each engine, and compare it with stock.
+
+    `own` gives what else is said of them, `figure` their rate.
+    """
+
+    def key(sample: M) -> Key:
+        return (*kind(sample), sample.engine, sample.threads, sample.channels)
+
+    grouped = sort_by(samples, key)
+    rates = {which: by_round(mine, figure) for which, mine in grouped.items()}
+    rows = []
+    for (*what, engine, _, _), mine in grouped.items():
+        mine_rates = rates[key(mine[0])]
+        ratio = round_ratios(mine_rates, rates.get((*what, "stock", 1, 0), {}))
+        row = make_row(
+            *(bench, mine, mine_rates, None if engine == LIMIT else ratio),
+            folio_bytes=mine[0].folio_bytes,
+            moved_bytes=round(fmean(sample.moved_bytes for sample in mine)),
+            split_folios=total([sample.split_folios for sample in mine]),
+            engine_bytes=offered(mine)[0],
+            **own(mine, rates),
+        )
+        rows.append(row)
+    return rows
 
 
 def rank(row: Row, order: Sequence[str]) -> tuple[int, int, int]:

@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, ClassVar
 
-from pageferry.bench import options, writes
+from pageferry.bench import options
 from pageferry.bench.lines import Moved
 from pageferry.bench.options import Option, option
 from pageferry.bench.plan import Plan
-from pageferry.bench.rows import make_row, offered, total
+from pageferry.bench.rows import offered, total
 from pageferry.report.tables import UNKNOWN, Column, moved_pages
 from pageferry.results import schema
 from pageferry.results.schema import Row
-from pageferry.results.stats import round_ratios
 from pageferry.units import format_size
 
 
@@ -58,11 +56,6 @@ class TierPlan(Plan):
 
     slowest_bytes_per_s: ClassVar[int] = 2_000_000
 
-    def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
-        limit = writes.of_limit(self.max_unmapped_us)
-        return [writes.FOLIO_SIZES, writes.OTHER_MIGRATION, *limit]
-
 
 def shared(args: argparse.Namespace) -> dict[str, Any]:
     """Check the common options."""
@@ -75,55 +68,33 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def key(sample: ByMethod) -> tuple[str, int, str, int, int]:
-    """Say what was done, and by whom."""
-    return (
-        *(sample.method, sample.folio_bytes),
-        *(sample.engine, sample.threads, sample.channels),
-    )
+def kind(sample: ByMethod) -> tuple[str, int]:
+    """Say what was done."""
+    return sample.method, sample.folio_bytes
 
 
-def tier_row(
+def tier_part(
     bench: str,
     mine: Sequence[Tiering],
-    rates: Mapping[tuple[Any, ...], dict[int, float]],
     arrived: int,
-    touch: schema.Touch | None = None,
     **own: Any,  # noqa: ANN401
-) -> Row:
-    """Make a row. `arrived` is what moved in the end: some comes back later."""
-    method, size, *_ = which = key(mine[0])
-    ratio = round_ratios(rates[which], rates.get((method, size, "stock", 1, 0), {}))
+) -> dict[str, Any]:
+    """Make a part of a row. `arrived` moved in the end: some comes back later."""
     engine_bytes, cpu_bytes = offered(mine)
     share = None
     if engine_bytes is not None and cpu_bytes is not None:
         # What never got as far as being offered was moved by the CPU, too.
         copied = max(engine_bytes + cpu_bytes, arrived)
         share = engine_bytes / copied if copied else None
-    part: dict[str, Any] = {
-        bench: schema.PARTS[bench](
-            method=method,
-            left_bytes=total([s.left_bytes for s in mine]),
-            cpu_bytes=cpu_bytes,
-            share_offloaded=share,
-            folios_per_batch=_per_batch(mine),
-            **own,
-        )
-    }
-    return make_row(
-        *(bench, mine, rates[which], ratio),
-        folio_bytes=size,
-        moved_bytes=mean_bytes(mine),
-        split_folios=total([s.split_folios for s in mine]),
-        engine_bytes=engine_bytes,
-        touch=touch,
-        **part,
+    part = schema.PARTS[bench](
+        method=mine[0].method,
+        left_bytes=total([s.left_bytes for s in mine]),
+        cpu_bytes=cpu_bytes,
+        share_offloaded=share,
+        folios_per_batch=_per_batch(mine),
+        **own,
     )
-
-
-def mean_bytes(mine: Sequence[Moved]) -> int:
-    """Give what a round moved."""
-    return round(fmean(sample.moved_bytes for sample in mine))
+    return {bench: part}
 
 
 def _per_batch(mine: Sequence[Tiering]) -> float | None:

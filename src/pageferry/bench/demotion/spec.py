@@ -6,22 +6,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pageferry import output
 from pageferry.bench import options, tiers, writes
 from pageferry.bench.lines import Line
 from pageferry.bench.options import option
-from pageferry.bench.rows import (
-    by_round,
-    counted,
-    make_row,
-    offered,
-    rank,
-    rate,
-    sort_by,
-    total,
-)
+from pageferry.bench.rows import Rates, compared, counted, rank, rate, total
 from pageferry.bench.spec import Benchmark
 from pageferry.bench.tiers import ByMethod, Tiering, TierPlan
 from pageferry.errors import usage_error
@@ -99,7 +90,7 @@ class DemotionPlan(TierPlan):
 
     def arguments(self) -> list[str]:
         """Give the options of bench/demotion."""
-        words = [*self.moving_words(), *self.limit_words()]
+        words = super().arguments()
         words += ["--parts=" + ",".join(self.parts), f"--pressure={self.pressure}"]
         return [*words, f"--call-bytes={self.call_bytes}"]
 
@@ -172,44 +163,36 @@ def make_rows(_: DemotionPlan, lines: Sequence[Line]) -> list[Row]:
     def figure(sample: ByMethod) -> float:
         return rate(sample, _moving_ns(sample, traced=traced))
 
-    rates = {
-        key: by_round(mine, figure) for key, mine in sort_by(samples, tiers.key).items()
-    }
-    called = [sample for sample in samples if isinstance(sample, Calls)]
-    rows = [_row_of_calls(mine, rates) for mine in sort_by(called, tiers.key).values()]
-    rows += [
-        _row(mine, rates, traced=traced)
-        for mine in sort_by(demoted, tiers.key).values()
-    ]
+    def own(mine: list[ByMethod], rates: Rates) -> dict[str, Any]:
+        of_reclaim = [sample for sample in mine if isinstance(sample, Demotion)]
+        return _own(of_reclaim, traced=traced) or _of_calls(mine, rates)
+
+    rows = compared("demotion", samples, tiers.kind, own, figure)
     return sorted(rows, key=_order)
 
 
-Rates = dict[tuple[object, ...], dict[int, float]]
-
-
-def _row_of_calls(mine: Sequence[Calls], rates: Rates) -> Row:
-    method, size, *engine = key = tiers.key(mine[0])
-    stock = rates.get((method, size, "stock", 1, 0), {})
+def _of_calls(mine: list[ByMethod], rates: Rates) -> dict[str, Any]:
+    """Compare with what the same engine does page by page."""
+    first = mine[0]
+    assert isinstance(first, Calls)
+    engine = (first.engine, first.threads, first.channels)
     single = rates.get((SINGLE, BASE_BYTES, *engine), {})
-    return make_row(
-        *("demotion", mine, rates[key], round_ratios(rates[key], stock)),
-        folio_bytes=size,
-        moved_bytes=tiers.mean_bytes(mine),
-        engine_bytes=offered(mine)[0],
-        demotion=schema.Demotion(
-            method=method,
-            folios_per_call=mine[0].folios_per_call,
-            ratio_to_single=round_ratios(rates[key], single),
-        ),
+    part = schema.Demotion(
+        method=first.method,
+        folios_per_call=first.folios_per_call,
+        ratio_to_single=round_ratios(rates[*tiers.kind(first), *engine], single),
     )
+    return {"demotion": part}
 
 
-def _row(mine: Sequence[Demotion], rates: Rates, *, traced: bool) -> Row:
+def _own(mine: list[Demotion], *, traced: bool) -> dict[str, Any]:
+    if not mine:
+        return {}
     some = [s.stall_some_us for s in mine if s.stall_some_us is not None]
     full = [s.stall_full_us for s in mine if s.stall_full_us is not None]
     futile = [s.elapsed_ns - s.moving_ns for s in mine if s.moving_ns is not None]
-    return tiers.tier_row(
-        *("demotion", mine, rates, sum(sample.moved_bytes for sample in mine)),
+    return tiers.tier_part(
+        *("demotion", mine, sum(sample.moved_bytes for sample in mine)),
         futile_ns=spread(futile) if traced else None,
         stall_some_us=spread(some) if some else None,
         stall_full_us=spread(full) if full else None,

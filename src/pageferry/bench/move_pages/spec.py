@@ -12,16 +12,7 @@ from pageferry.bench import options, writes
 from pageferry.bench.lines import Line, Moved
 from pageferry.bench.options import option, switch
 from pageferry.bench.plan import Plan
-from pageferry.bench.rows import (
-    LIMIT,
-    by_round,
-    counted,
-    make_row,
-    rank,
-    rate,
-    sort_by,
-    total,
-)
+from pageferry.bench.rows import LIMIT, Rates, compared, counted, rank
 from pageferry.bench.spec import Benchmark
 from pageferry.report import published, tables
 from pageferry.results.schema import Result, Row
@@ -143,8 +134,7 @@ class MovePlan(Plan):
 
     def writes(self) -> list[str]:
         """Say what the program writes and puts back."""
-        found = [writes.FOLIO_SIZES, writes.OTHER_MIGRATION]
-        found += writes.of_limit(self.max_unmapped_us)
+        found = super().writes()
         if self.hugetlb:
             found.append(writes.POOLS)
         if max(self.sizes) > PMD_BYTES:
@@ -174,46 +164,34 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _key(sample: Measurement) -> tuple[int, bool, str, int, int]:
-    return (
-        *(sample.folio_bytes, sample.busy),
-        *(sample.engine, sample.threads, sample.channels),
-    )
-
-
 def make_rows(plan: MovePlan, lines: Sequence[Line]) -> list[Row]:
     """Turn measurements into rows."""
-    grouped = sort_by(counted(lines, Measurement), _key)
-    rates = {key: by_round(mine, rate) for key, mine in grouped.items()}
-    rows = []
-    for key, mine in grouped.items():
-        size, busy, engine, threads, _ = key
-        moves = engine != LIMIT
-        limits = [k[3] for k in grouped if k[:3] == (size, busy, LIMIT)]
-        # An engine that chooses its threads is held against the most.
-        of_limit = threads if threads in limits else max(limits, default=0)
-        ratio = round_ratios(rates[key], rates.get((size, busy, "stock", 1, 0), {}))
-        limit = rates.get((size, busy, LIMIT, of_limit, 0), {})
-        share = round_ratios(rates[key], limit)
-        rows.append(
-            make_row(
-                "hugetlb" if plan.hugetlb else "move-pages",
-                *(mine, rates[key], ratio if moves else None),
-                folio_bytes=size,
-                moved_bytes=mine[0].moved_bytes,
-                busy=busy,
-                split_folios=total([s.split_folios for s in mine]),
-                engine_bytes=total([s.engine_bytes for s in mine]),
-                share_of_limit=share.median if moves and share else None,
-                limit_threads=of_limit if moves and limits else None,
-            )
-        )
-    return sorted(rows, key=_order)
+    rows = compared(
+        "hugetlb" if plan.hugetlb else "move-pages",
+        counted(lines, Measurement),
+        lambda sample: (sample.folio_bytes, sample.busy),
+        _of_limit,
+    )
+    # Sort by size, idle first, and the baseline before the limit.
+    order = (*ENGINES, LIMIT)
+    return sorted(rows, key=lambda row: (row.folio_bytes, row.busy, rank(row, order)))
 
 
-def _order(row: Row) -> tuple[int, bool, tuple[int, int, int]]:
-    """Sort by size, idle first, and the baseline before the limit."""
-    return (row.folio_bytes, row.busy, rank(row, (*ENGINES, LIMIT)))
+def _of_limit(mine: list[Measurement], rates: Rates) -> dict[str, Any]:
+    first = mine[0]
+    what = (first.folio_bytes, first.busy)
+    limits = [key[3] for key in rates if key[:3] == (*what, LIMIT)]
+    if first.engine == LIMIT or not limits:
+        return {"busy": first.busy}
+    # An engine that chooses its threads is held against the most.
+    of_limit = first.threads if first.threads in limits else max(limits)
+    ours = rates[*what, first.engine, first.threads, first.channels]
+    share = round_ratios(ours, rates[*what, LIMIT, of_limit, 0])
+    return {
+        "busy": first.busy,
+        "share_of_limit": share.median if share else None,
+        "limit_threads": of_limit,
+    }
 
 
 def _engine(row: Row) -> str:

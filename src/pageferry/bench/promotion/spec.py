@@ -6,12 +6,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pageferry.bench import options, tiers
 from pageferry.bench.lines import Line
 from pageferry.bench.options import option
-from pageferry.bench.rows import by_round, counted, rank, rate, sort_by, total, touch_of
+from pageferry.bench.rows import Rates, compared, counted, rank, total, touch_of
 from pageferry.bench.spec import Benchmark
 from pageferry.bench.tiers import Tiering, TierPlan
 from pageferry.report import tables
@@ -68,7 +68,7 @@ class PromotionPlan(TierPlan):
 
     def arguments(self) -> list[str]:
         """Give the options of bench/promotion."""
-        return [*self.moving_words(), *self.limit_words(), f"--touch={self.touch}"]
+        return [*super().arguments(), f"--touch={self.touch}"]
 
     def writes(self) -> list[str]:
         """Say what the program writes and puts back."""
@@ -87,18 +87,17 @@ def make_plan(args: argparse.Namespace) -> PromotionPlan:
 
 def make_rows(_: PromotionPlan, lines: Sequence[Line]) -> list[Row]:
     """Turn measurements into rows."""
-    grouped = sort_by(counted(lines, Promotion), tiers.key)
-    rates = {key: by_round(mine, rate) for key, mine in grouped.items()}
-    rows = [
-        tiers.tier_row(
-            *("promotion", mine, rates, sum(sample.fast_bytes for sample in mine)),
-            pgpromote_success=total([s.pgpromote_success for s in mine]),
-            touch=touch_of(mine),
-            first_promotion_ns=spread([s.waited_ns for s in mine]),
-        )
-        for mine in grouped.values()
-    ]
+    rows = compared("promotion", counted(lines, Promotion), tiers.kind, _own)
     return sorted(rows, key=lambda row: (row.folio_bytes, rank(row, options.ENGINES)))
+
+
+def _own(mine: list[Promotion], _: Rates) -> dict[str, Any]:
+    part = tiers.tier_part(
+        *("promotion", mine, sum(sample.fast_bytes for sample in mine)),
+        pgpromote_success=total([s.pgpromote_success for s in mine]),
+        first_promotion_ns=spread([s.waited_ns for s in mine]),
+    )
+    return {"touch": touch_of(mine), **part}
 
 
 COLUMNS: tuple[tables.Column, ...] = (
