@@ -423,13 +423,10 @@ int main(int argc, char **argv)
 	struct stall stall;
 	bool calls, reclaim;
 
-	options_parse(&program, argc, argv);
+	run_begin(r, &program, argc, argv, on_interrupt);
+	run_check_nodes(r, opts.call_bytes);
 	calls = has_word(&opts.parts, PART_CALLS);
 	reclaim = has_word(&opts.parts, PART_RECLAIM);
-	run_check(r);
-	run_check_nodes(r, r->total_bytes);
-	run_check_nodes(r, opts.call_bytes);
-	run_start(r, on_interrupt);
 	if (reclaim) {
 		cgroup_open();
 		last_move_open();

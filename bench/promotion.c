@@ -308,10 +308,7 @@ int main(int argc, char **argv)
 {
 	struct run *r = &opts.run;
 
-	options_parse(&program, argc, argv);
-	run_check(r);
-	run_check_nodes(r, r->total_bytes);
-	run_start(r, NULL);
+	run_begin(r, &program, argc, argv, NULL);
 	choose_cpus(&opts);
 	run_environment(r, "promotion");
 	tiers_report();

@@ -79,6 +79,16 @@ void run_start(struct run *r, void (*on_interrupt)(void))
 	settings_on_interrupt(on_interrupt);
 }
 
+/* All of this, for who has nothing to say in between. */
+void run_begin(struct run *r, const struct program *p, int argc, char **argv,
+	       void (*on_interrupt)(void))
+{
+	options_parse(p, argc, argv);
+	run_check(r);
+	run_check_nodes(r, r->total_bytes);
+	run_start(r, on_interrupt);
+}
+
 /* Opens the line, for what only one program knows.  From here settings change. */
 void run_environment(const struct run *r, const char *bench)
 {
