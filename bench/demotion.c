@@ -302,19 +302,9 @@ static bool demote(const struct options *o)
 {
 	uint64_t current, bytes = o->run.total_bytes;
 	char number[32];
-	bool done;
 
-	if (o->pressure == PRESSURE_RECLAIM) {
-		snprintf(number, sizeof(number), "%llu",
-			 (unsigned long long)bytes);
-		done = cgroup_write("memory.reclaim", number);
-		/* EAGAIN: less than that could be found. */
-		if (!done && errno != EAGAIN)
-			bench_die(BENCH_FAILED,
-				  "cannot write %s to memory.reclaim: %s",
-				  number, strerror(errno));
-		return done;
-	}
+	if (o->pressure == PRESSURE_RECLAIM)
+		return cgroup_reclaim(bytes);
 	if (!cgroup_read_u64("memory.current", &current))
 		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
 			  strerror(errno));

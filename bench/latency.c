@@ -334,15 +334,9 @@ static void drop_unsupported_sizes(struct options *o)
 	size_t nr = 0;
 
 	for (size_t i = 0; i < o->nr_cases; i++) {
-		o->left_out[i] = !folio_size_supported(o->cases[i].folio_bytes);
+		o->left_out[i] =
+			!folio_size_check(o->cases[i].folio_bytes, false);
 		nr += !o->left_out[i];
-		if (!o->left_out[i])
-			continue;
-		json_begin("skipped");
-		json_u64("folio_bytes", o->cases[i].folio_bytes);
-		json_str("reason",
-			 "this kernel has no anonymous folios of this size");
-		json_end();
 	}
 	if (!nr)
 		bench_die(BENCH_LACKING,

@@ -86,6 +86,7 @@ struct region {
 
 size_t page_bytes(void);
 bool folio_size_supported(size_t folio_bytes);
+bool folio_size_check(size_t folio_bytes, bool hugetlb);
 size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb);
 void folio_size_select(size_t folio_bytes);
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node);

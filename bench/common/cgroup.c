@@ -119,6 +119,20 @@ bool cgroup_read_u64(const char *name, uint64_t *value)
 	return file_read_u64(path, value);
 }
 
+/* Has the kernel take so much from the cgroup; false where it found less. */
+bool cgroup_reclaim(uint64_t bytes)
+{
+	char number[24];
+
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)bytes);
+	if (cgroup_write("memory.reclaim", number))
+		return true;
+	if (errno != EAGAIN)
+		bench_die(BENCH_FAILED, "cannot write %s to memory.reclaim: %s",
+			  number, strerror(errno));
+	return false;
+}
+
 /* "some avg10=0.00 avg60=0.00 avg300=0.00 total=12" and the same for "full". */
 bool stall_parse(const char *text, const char *kind, uint64_t *us)
 {

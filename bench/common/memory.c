@@ -45,28 +45,29 @@ bool folio_size_supported(size_t folio_bytes)
 	return folio_bytes == PMD_BYTES && !access(THP_DIR "/enabled", F_OK);
 }
 
-static void report_skipped(size_t folio_bytes, const char *reason)
+/* Says if this kernel does not have folios of a size that was asked for. */
+bool folio_size_check(size_t folio_bytes, bool hugetlb)
 {
+	if (hugetlb ? hugetlb_supported(folio_bytes) :
+		      folio_size_supported(folio_bytes))
+		return true;
 	json_begin("skipped");
 	json_u64("folio_bytes", folio_bytes);
-	json_str("reason", reason);
+	json_str("reason", hugetlb ?
+		 "this kernel has no huge pages of this size" :
+		 "this kernel has no anonymous folios of this size");
 	json_end();
+	return false;
 }
 
-/* Says which this kernel does not have, and returns how many are left. */
+/* Returns how many are left, or ends the program. */
 size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb)
 {
 	size_t left = 0;
 
-	for (size_t i = 0; i < nr; i++) {
-		if (hugetlb ? hugetlb_supported(sizes[i]) :
-			      folio_size_supported(sizes[i]))
+	for (size_t i = 0; i < nr; i++)
+		if (folio_size_check(sizes[i], hugetlb))
 			sizes[left++] = sizes[i];
-		else
-			report_skipped(sizes[i], hugetlb ?
-				       "this kernel has no huge pages of this size" :
-				       "this kernel has no anonymous folios of this size");
-	}
 	if (!left)
 		bench_die(BENCH_LACKING, "this kernel has no %s of any of the sizes asked for",
 			  hugetlb ? "huge pages" : "anonymous folios");
@@ -140,6 +141,11 @@ void region_unmap(struct region *r)
 	r->map = NULL;
 }
 
+static bool counts(const struct region *r, size_t page)
+{
+	return !r->kept || r->kept[page];
+}
+
 struct content {
 	const struct region *r;
 	uint64_t seed;
@@ -156,11 +162,6 @@ void region_share(const struct region *r, unsigned int index,
 	*end = nr_pmds * (index + 1) / nr * PMD_BYTES;
 	if (*end > r->bytes)
 		*end = r->bytes;
-}
-
-static bool counts(const struct region *r, size_t page)
-{
-	return !r->kept || r->kept[page];
 }
 
 static void fill_share(void *arg, unsigned int index, unsigned int nr)
@@ -239,7 +240,7 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 			bench_die(BENCH_FAILED, "move_pages query: %s",
 				  strerror(errno));
 		for (size_t i = 0; i < nr; i++) {
-			if (status[i] != node) {
+			if (status[i] != node && counts(r, off / page + i)) {
 				*offset = off + i * page;
 				*found = status[i];
 				return false;

@@ -178,45 +178,21 @@ static void frames_read(const struct region *r, uint64_t *frames)
 
 /*
  * Gives every other frame back: the even ones, since where compaction finds no free
- * ones for a while, it goes in steps that are even.  @frames says which are left.
+ * ones for a while, it goes in steps that are even.  @kept says which are left.
  */
-static void holes_make(const struct region *r, uint64_t *frames)
+static void holes_make(struct region *r, uint64_t *frames, unsigned char *kept)
 {
 	size_t page = page_bytes();
 
 	frames_read(r, frames);
-	for (size_t i = 0; i < r->bytes / page; i++)
-		if (!(frames[i] & 1) &&
+	for (size_t i = 0; i < r->bytes / page; i++) {
+		kept[i] = frames[i] & 1;
+		if (!kept[i] &&
 		    madvise(r->base + i * page, page, MADV_DONTNEED))
 			bench_die(BENCH_FAILED, "MADV_DONTNEED: %s",
 				  strerror(errno));
-}
-
-/* Those that are left are on the node still, and what they were. */
-static void holes_check(const struct region *r, const uint64_t *frames,
-			uint64_t seed, unsigned int pass)
-{
-	size_t page = page_bytes();
-
-	for (size_t i = 0; i < r->bytes / page; i++) {
-		struct region one = { .base = r->base + i * page,
-				      .bytes = page,
-				      .folio_bytes = page };
-		size_t good, ignored;
-		int found;
-
-		if (!(frames[i] & 1))
-			continue;
-		if (!region_on_node(&one, 0, &ignored, &found))
-			bench_die(BENCH_FAILED,
-				  "compaction, pass %u: page %zu is on node %d, not 0",
-				  pass, i, found);
-		good = pattern_verify(one.base, page, seed, i);
-		if (good != page)
-			bench_die(BENCH_FAILED,
-				  "compaction, pass %u: byte %zu has the wrong content",
-				  pass, i * page + good);
 	}
+	r->kept = kept;
 }
 
 /*
@@ -237,15 +213,16 @@ static void run_compaction(const struct work *w)
 {
 	uint64_t bytes = w->bytes * COMPACTION_SHARE, moved, start;
 	uint64_t *frames = calloc(bytes / page_bytes(), sizeof(*frames));
+	unsigned char *kept = calloc(bytes / page_bytes(), 1);
 	struct region r;
 	char old[24];
 
-	if (!frames)
+	if (!frames || !kept)
 		bench_die(BENCH_LACKING, "no memory for a list of frames");
 	pcp_shorten(old, sizeof(old));
 	for (unsigned int i = 0; i < w->nr; i++) {
 		region_allocate(&r, bytes, page_bytes(), 0, seed_of(i));
-		holes_make(&r, frames);
+		holes_make(&r, frames, kept);
 		moved = vmstat("pgmigrate_success");
 		start = bench_now_ns();
 		if (!file_write(COMPACT, "1"))
@@ -254,11 +231,12 @@ static void run_compaction(const struct work *w)
 				  strerror(errno));
 		w->passes[i].ns = bench_now_ns() - start;
 		w->passes[i].folios = vmstat("pgmigrate_success") - moved;
-		holes_check(&r, frames, seed_of(i), i);
+		region_check(&r, 0, seed_of(i), "compaction", i);
 		region_unmap(&r);
 	}
 	setting_must_pin(PCP_FRACTION, old);
 	free(frames);
+	free(kept);
 }
 
 static uint64_t demoted_pages(void)
@@ -291,11 +269,8 @@ static void prepare_demotion(uint64_t bytes)
 
 static void run_demotion(const struct work *w)
 {
-	char number[24];
-
 	settings_on_interrupt(cgroup_close);
 	cgroup_open();
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)w->bytes);
 	for (unsigned int i = 0; i < w->nr; i++) {
 		uint64_t demoted, start, moved;
 		struct region r;
@@ -306,11 +281,7 @@ static void run_demotion(const struct work *w)
 				  strerror(errno));
 		demoted = demoted_pages();
 		start = bench_now_ns();
-		/* EAGAIN: less than that could be found. */
-		if (!cgroup_write("memory.reclaim", number) && errno != EAGAIN)
-			bench_die(BENCH_FAILED,
-				  "cannot write %s to memory.reclaim: %s",
-				  number, strerror(errno));
+		cgroup_reclaim(w->bytes);
 		w->passes[i].ns = bench_now_ns() - start;
 		demoted = demoted_pages() - demoted;
 		w->passes[i].folios = demoted;

@@ -63,6 +63,7 @@ struct stall {
 void cgroup_open(void);
 void cgroup_close(void);
 bool cgroup_write(const char *name, const char *value);
+bool cgroup_reclaim(uint64_t bytes);
 bool cgroup_read_u64(const char *name, uint64_t *value);
 bool cgroup_stall(struct stall *s);
 bool stall_parse(const char *text, const char *kind, uint64_t *us);
