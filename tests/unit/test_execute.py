@@ -8,24 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from pageferry.bench import build, execute, target
+from helpers.fake_machine import boots
+from pageferry.bench import execute, target
+from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.latency.spec import SPEC
 from pageferry.bench.lines import Environment, Line
 from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest
 from pageferry.vm.run import VmOutcome, VmRequest
 
 
-class Outcome:
-    accel = "tcg"
-
-
 @pytest.mark.parametrize(
     ("parameters", "topology", "apart", "words"),
     [
-        (b"parm=cpu:where it copies", "two-node", True, "channels=4 cpu=1"),
-        (b"parm=cpus:something else", "two-node", True, "channels=4"),
-        (b"parm=cpu:where it copies", "two-node", False, "channels=4"),
-        (b"parm=cpu:where it copies", "cost", True, "channels=4"),
+        (
+            b"parm=cpu:where it copies",
+            "two-node",
+            True,
+            "channels=4 bandwidth_mbps=9 cpu=1",
+        ),
+        (b"parm=cpus:something else", "two-node", True, "channels=4 bandwidth_mbps=9"),
+        (b"parm=cpu:where it copies", "two-node", False, "channels=4 bandwidth_mbps=9"),
+        (b"parm=cpu:where it copies", "cost", True, "channels=4 bandwidth_mbps=9"),
         # A real controller: nothing is simulated.
         (b"parm=cpu:where it copies", "versal", True, None),
     ],
@@ -40,35 +44,20 @@ def test_what_is_simulated_gets_a_cpu(
 ) -> None:
     module = tmp_path / "dmasim.ko"
     module.write_bytes(b"\0license=GPL\0" + parameters + b"\0")
-    seen: list[VmRequest] = []
-
-    class Kernel:
-        release, image, modules = "6.12", tmp_path, tmp_path
-
-    def run(
-        request: VmRequest, kinds: object, progress: object
-    ) -> tuple[list[Line], Outcome]:
-        seen.append(request)
-        return [Environment(bench="latency", release="6.12", version="")], Outcome()
-
-    monkeypatch.setattr(build, "build", lambda arch: tmp_path)
-    monkeypatch.setattr(execute, "build_kernel", lambda request: Kernel())
-    monkeypatch.setattr(execute, "module_path", lambda kernel, name: module)
-    monkeypatch.setattr(execute, "run_vm_lines", run)
-    monkeypatch.setattr(execute, "describe_built", lambda kernel, environment: None)
-    program = execute.Program(
-        name="latency",
-        arguments=["--rounds=1"],
-        simulated={"dmasim": "channels=4"},
-        simulated_apart=apart,
-    )
-    execute.execute(program, topology, BuildRequest(), 10.0, lambda line: None)
+    lines: list[Line] = [Environment(bench="latency", release="6.12", version="")]
+    seen = boots(monkeypatch, tmp_path, lambda _: lines, module)
+    plan = Plan((Case("dcbm", channels=4, mbps=9),), rounds=1)
+    bench = dataclasses.replace(SPEC, simulated_apart=apart)
+    execute.execute(bench, plan, topology, BuildRequest(), 10.0, lambda line: None)
     (request,) = seen
     assert request.topology == topology
     # Not where instructions are what is counted.
     assert request.preallocate == (topology != "cost")
     given = [word for word in request.command if word.startswith("--module=")]
-    assert given == ([] if words is None else [f"--module={module} {words}"])
+    # The engine itself, whose own share is not what a simulated rate is about.
+    simulated = [] if words is None else [f"--module={module} {words}"]
+    alone = " cpu_share=0" if words else ""
+    assert given == [*simulated, f"--module={module}{alone}"]
 
 
 WELL = VmOutcome(

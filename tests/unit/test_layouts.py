@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from helpers.compaction_data import compaction
+from helpers.fake_machine import boots
 from helpers.tier_data import call, promotion
-from pageferry.bench import build, execute, job
+from pageferry.bench import execute, job
 from pageferry.bench.layouts import noted, one_after_the_other
 from pageferry.bench.lines import Done, Environment, Line, Timed
-from pageferry.bench.move_pages.spec import Measurement, MovePlan, make_rows
+from pageferry.bench.move_pages.spec import SPEC, Measurement, MovePlan, make_rows
 from pageferry.bench.target import Place
 from pageferry.cli import main
 from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import rounds
 from pageferry.results.schema import Kernel, Machine, Row, decode
-from pageferry.vm.run import VmRequest
 
 HERE = Environment(bench="move_pages", release="6.12", version="")
 
@@ -83,28 +83,11 @@ def test_one_layout_is_not_mentioned() -> None:
 def test_so_many_machines_are_booted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Kernel:
-        release, image, modules = "6.12", tmp_path, tmp_path
-
-    class Outcome:
-        accel = "tcg"
-
-    seen: list[VmRequest] = []
-
-    def run(
-        request: VmRequest, kinds: object, progress: object
-    ) -> tuple[list[Line], Outcome]:
-        seen.append(request)
-        return boot(len(seen)), Outcome()
-
-    monkeypatch.setattr(build, "build", lambda arch: tmp_path)
-    monkeypatch.setattr(execute, "build_kernel", lambda request: Kernel())
-    monkeypatch.setattr(execute, "run_vm_lines", run)
-    monkeypatch.setattr(execute, "describe_built", lambda kernel, environment: None)
-    program = execute.Program(name="move_pages", arguments=["--rounds=2"])
+    seen = boots(monkeypatch, tmp_path, boot)
+    plan = MovePlan(sizes=(2 << 20,), engines=(), total_bytes=2 << 20, rounds=2)
     with execute.shown(24) as progress:
         lines, _, machine = execute.execute(
-            program, "two-node", BuildRequest(), 10.0, progress, layouts=3
+            *(SPEC, plan, "two-node", BuildRequest(), 10.0, progress), layouts=3
         )
     assert len(seen) == 3
     assert {request.timeout_s for request in seen} == {10.0}
@@ -130,7 +113,7 @@ def test_every_benchmark_hands_it_on(
     given: list[object] = []
 
     def fake(*args: object) -> tuple[list[Line], Kernel, Machine]:
-        given.append(args[5])
+        given.append(args[6])
         return lines, Kernel(release="6.12", version=""), Place().describe(HERE)
 
     monkeypatch.setattr(job, "execute", fake)

@@ -11,9 +11,9 @@ import pytest
 from helpers.bench_data import result as any_result
 from helpers.latency_data import measured
 from pageferry.bench import job
-from pageferry.bench.execute import Program
-from pageferry.bench.latency.cases import Case
+from pageferry.bench.latency.cases import Plan
 from pageferry.bench.lines import Environment, Line
+from pageferry.bench.spec import Benchmark
 from pageferry.cli import main
 from pageferry.kernel.build import BuildRequest
 from pageferry.results.schema import Kernel, Machine, decode
@@ -21,39 +21,17 @@ from pageferry.results.schema import Kernel, Machine, decode
 VM = ["bench", "latency", "--vm", "--rounds", "2"]
 
 
-def case_of(text: str) -> Case:
-    """Read a case back from the program's command line."""
-    words = dict(word.split("=", 1) for word in text.split(","))
-    name, _, size = words["engine"].partition(":")
-    count = int(size.partition("=")[2] or 0)
-    limit = words.get("limit", "default")
-    percent, _, factor = words.get("slow", "").partition(":")
-    return Case(
-        engine=name,
-        channels=count if name == "dcbm" else 0,
-        threads=1,
-        folio_bytes=int(words["folio"]),
-        total_bytes=int(words["total"]),
-        cap_pages=int(words.get("cap", 512)),
-        max_windows=int(words.get("windows", 2)),
-        streaming=words.get("streaming") == "true",
-        limit_us=None if limit == "default" else int(limit),
-        mbps=int(words["mbps"]) if "mbps" in words else None,
-        touch=words.get("touch", "none"),
-        slow=(int(percent), int(factor)) if factor else None,
-    )
-
-
 class FakeMachine:
     """Moves 1 GB/s whatever it is asked, with every folio back after 1.1 us."""
 
     def __init__(self) -> None:
-        self.programs: list[Program] = []
+        self.plans: list[Plan] = []
         self.lost_ns = 0
 
     def __call__(
         self,
-        program: Program,
+        bench: Benchmark,
+        plan: Plan,
         where: str | None,
         request: BuildRequest,
         limit_s: float,
@@ -62,12 +40,11 @@ class FakeMachine:
     ) -> tuple[list[Line], Kernel, Machine]:
         assert where == "two-node"
         assert limit_s > 300
-        self.programs.append(program)
+        assert bench.simulated_apart
+        self.plans.append(plan)
         lines: list[Line] = [Environment(bench="latency", release="6.12", version="")]
-        texts = [w.removeprefix("--case=") for w in program.arguments if "case" in w]
-        (rounds,) = [w for w in program.arguments if w.startswith("--rounds=")]
-        for number in range(int(rounds.removeprefix("--rounds=")) + 1):
-            for index, case in enumerate(map(case_of, texts)):
+        for number in range(plan.rounds + 1):
+            for index, case in enumerate(plan.cases):
                 # Emulators are slow when they start.
                 elapsed_ns = case.total_bytes * (100 if number == 0 else 1)
                 line = measured(case, index, number, elapsed_ns)
@@ -97,9 +74,8 @@ def test_a_sweep(
     kept = decode(path.read_bytes())
     assert len(kept.rows) == 2 * (1 + 4)
     assert {row.ratio_to_stock for row in kept.rows} == {1.0}
-    (program,) = machine.programs
-    assert program.simulated_apart
-    assert dict(program.simulated) == {"dmasim": "channels=16 bandwidth_mbps=64"}
+    (plan,) = machine.plans
+    assert plan.simulated() == {"dmasim": "channels=16 bandwidth_mbps=64"}
     assert main([*argv, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["rows"][0]["unmapped_ns"]["mean"] == 1100
@@ -127,11 +103,11 @@ def test_a_check_learns_first(
     kept = decode(path.read_bytes())
     assert kept.checks is not None
     assert len(kept.checks) > 20
-    assert len(machine.programs) == 3
+    assert len(machine.plans) == 3
     # Of 1 GB/s by 16 channels an eighth, but no less than 10; a half; all of it.
     assert "channels of 10 MB/s for 2M, 31 MB/s for 4K to overlap" in said.err
     assert "else 62" in said.err
-    assert dict(machine.programs[1].simulated)["dmasim"].endswith("=62")
+    assert machine.plans[1].simulated()["dmasim"].endswith("=62")
 
 
 def test_a_check_fails_for_a_reason(
@@ -155,4 +131,4 @@ def test_real_channels_have_no_rate_to_set(
 ) -> None:
     assert main([*VM, "--topology", "versal", "--check"]) == 3
     assert "rate can be set" in capsys.readouterr().err
-    assert machine.programs == []
+    assert machine.plans == []

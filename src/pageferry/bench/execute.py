@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pageferry import output
@@ -14,6 +13,8 @@ from pageferry.bench import build
 from pageferry.bench.disturbance import Disturbance
 from pageferry.bench.layouts import one_after_the_other
 from pageferry.bench.lines import Environment, Line, Skipped, Timed, environment_of
+from pageferry.bench.plan import Measures
+from pageferry.bench.spec import Benchmark
 from pageferry.bench.target import (
     Place,
     describe_built,
@@ -30,23 +31,6 @@ from pageferry.vm import topology
 from pageferry.vm.run import VmRequest
 
 Seen = Callable[[Line], None]
-
-
-@dataclass(frozen=True)
-class Program:
-    """A program of bench/, with the modules that it loads in a virtual machine."""
-
-    name: str
-    arguments: Sequence[str]
-    modules: Sequence[str] = ()
-    # What stands in for hardware that the machine lacks, with its parameters.
-    simulated: Mapping[str, str] = field(default_factory=dict)
-    # What is simulated gets a CPU of its own, where that can be said.
-    simulated_apart: bool = False
-    # For the command line of a virtual machine's kernel.
-    words: Sequence[str] = ()
-    # What it prints besides the lines that every one prints.
-    lines: Sequence[type[Line]] = ()
 
 
 @contextlib.contextmanager
@@ -71,7 +55,8 @@ def shown(measurements: int) -> Iterator[Seen]:
 
 
 def execute(
-    program: Program,
+    bench: Benchmark,
+    plan: Measures,
     where: str | None,
     request: BuildRequest,
     limit_s: float,
@@ -83,43 +68,36 @@ def execute(
     A virtual machine is booted as often as there are to be memory layouts, and given
     up after limit_s each time.
     """
-    if where is None:
-        return _on_this_machine(program, seen)
-    return _in_vm(program, where, request, limit_s, seen, layouts)
-
-
-def _on_this_machine(
-    program: Program, seen: Seen
-) -> tuple[list[Line], Kernel, Machine]:
-    path = build.build() / program.name
+    if where is not None:
+        return _in_vm(bench, plan, where, request, limit_s, seen, layouts)
+    argv = [str(build.build() / plan.program), *plan.arguments()]
     with Disturbance() as others:
-        lines = run_lines(
-            run_live, [str(path), *program.arguments], program.lines, seen
-        )
+        lines = run_lines(run_live, argv, bench.lines, seen)
     environment = environment_of(lines)
     place = Place(other_load=_say(others))
     return lines, describe_live(environment), place.describe(environment)
 
 
 def _in_vm(
-    program: Program,
+    bench: Benchmark,
+    plan: Measures,
     where: str,
     request: BuildRequest,
     limit_s: float,
     seen: Seen,
     layouts: int,
 ) -> tuple[list[Line], Kernel, Machine]:
-    path = build.build(request.arch) / program.name
+    path = build.build(request.arch) / plan.program
     kernel = build_kernel(request)
-    arguments = list(program.arguments)
+    arguments = plan.arguments()
     machine = topology.load(where)
-    apart = program.simulated_apart and machine.cpus > 1
-    simulated = {} if machine.dma_channels else program.simulated
+    apart = bench.simulated_apart and machine.cpus > 1
+    simulated = {} if machine.dma_channels else plan.simulated()
     for name, parameters in simulated.items():
         module = module_path(kernel, name)
         words = f"{parameters} cpu=1" if apart and _knows(module, "cpu") else parameters
         arguments.append(f"--module={module} {words}")
-    for name in program.modules:
+    for name in plan.modules():
         # A rate that is simulated is about the channels alone.
         alone = " cpu_share=0" if name == "dcbm" and simulated else ""
         arguments.append(f"--module={module_path(kernel, name)}{alone}")
@@ -128,7 +106,7 @@ def _in_vm(
         image=kernel.image,
         modules=kernel.modules,
         topology=where,
-        append=tuple(program.words),
+        append=tuple(plan.words()),
         timeout_s=limit_s,
         # The guest's first touch of a page must not be the host's page fault, where
         # the host's time counts.
@@ -139,7 +117,7 @@ def _in_vm(
         for nr in range(1, layouts + 1):
             of_all = f", {nr} of {layouts}" if layouts > 1 else ""
             output.talk(f"booting {kernel.release}, topology {where}{of_all}")
-            lines, outcome = run_vm_lines(vm, program.lines, seen)
+            lines, outcome = run_vm_lines(vm, bench.lines, seen)
             boots.append(lines)
     lines = one_after_the_other(boots)
     environment = environment_of(lines)

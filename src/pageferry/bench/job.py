@@ -12,7 +12,7 @@ from typing import Any
 
 from pageferry import __version__, output
 from pageferry.bench import writes
-from pageferry.bench.execute import Program, execute, shown
+from pageferry.bench.execute import execute, shown
 from pageferry.bench.layouts import boots, noted
 from pageferry.bench.lines import Line, environment_of
 from pageferry.bench.plan import Measures
@@ -61,19 +61,11 @@ class Job:
 
     def measure(self, plan: Measures) -> tuple[list[Line], Kernel, Machine]:
         """Run the program once, or once in each boot."""
-        program = Program(
-            name=plan.program,
-            arguments=plan.arguments(),
-            modules=plan.modules(),
-            simulated=plan.simulated(),
-            simulated_apart=self.bench.simulated_apart,
-            words=plan.words(),
-            lines=self.bench.lines,
-        )
         limit_s = plan.limit_s() if self.timeout_s is None else self.timeout_s
         with shown(plan.measurements() * self.layouts) as seen:
             return execute(
-                *(program, self.where, self.kernel, limit_s, seen, self.layouts)
+                *(self.bench, plan, self.where, self.kernel),
+                *(limit_s, seen, self.layouts),
             )
 
     def run(self) -> Result:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Virtual machines for benchmarks, in which nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pageferry.bench import build, execute
+from pageferry.bench.lines import Line
+from pageferry.vm.run import VmRequest
+
+
+class Outcome:
+    accel = "tcg"
+
+
+def boots(
+    monkeypatch: pytest.MonkeyPatch,
+    place: Path,
+    lines: Callable[[int], list[Line]],
+    module: Path | None = None,
+) -> list[VmRequest]:
+    """Have each boot print such lines, and give what was asked of all of them."""
+    seen: list[VmRequest] = []
+
+    class Kernel:
+        release, image, modules = "6.12", place, place
+
+    def run(
+        request: VmRequest, kinds: object, progress: object
+    ) -> tuple[list[Line], Outcome]:
+        seen.append(request)
+        return lines(len(seen)), Outcome()
+
+    monkeypatch.setattr(build, "build", lambda arch: place)
+    monkeypatch.setattr(execute, "build_kernel", lambda request: Kernel())
+    monkeypatch.setattr(execute, "module_path", lambda kernel, name: module)
+    monkeypatch.setattr(execute, "run_vm_lines", run)
+    monkeypatch.setattr(execute, "describe_built", lambda kernel, environment: None)
+    return seen
