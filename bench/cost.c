@@ -175,22 +175,14 @@ static void scatter(const struct options *o, int node)
 static void one_pass(const struct region *r, unsigned int pass, uint64_t seed,
 		     uint64_t *elapsed_ns)
 {
-	int node = pass % 2 ? 0 : 1, found;
-	size_t offset;
+	int node = pass % 2 ? 0 : 1;
 	long ret = region_move(r, node, elapsed_ns);
 
 	if (ret)
 		bench_die(BENCH_FAILED,
 			  "pass %u: move_pages(2) returned %ld: not every page moved",
 			  pass, ret);
-	if (!region_on_node(r, node, &offset, &found))
-		bench_die(BENCH_FAILED,
-			  "pass %u: the page at byte %zu is on node %d, not %d",
-			  pass, offset, found, node);
-	if (!region_verify(r, seed, &offset))
-		bench_die(BENCH_FAILED,
-			  "pass %u: byte %zu has the wrong content", pass,
-			  offset);
+	region_check(r, node, seed, engine_of(&opts)->engine, pass);
 }
 
 static void check_whole(const struct region *r, const char *when)
@@ -230,15 +222,22 @@ static struct engine_counts count_engine(const struct variant *v)
 	return c;
 }
 
-static void report_engine(const struct options *o, size_t folio_bytes,
-			  const struct engine_counts *before,
-			  const struct engine_counts *after)
+/* Opens a line of @nr folios in @passes, with what an engine has done since @before. */
+static void cost_begin(const struct options *o, size_t folio_bytes, uint64_t nr,
+		       const uint64_t *ns, unsigned int passes,
+		       const struct engine_counts *before)
 {
-	uint64_t bytes = after->bytes - before->bytes;
+	const struct engine_counts after = count_engine(engine_of(o));
+	uint64_t bytes = after.bytes - before->bytes;
 
+	json_begin("cost");
+	json_str("engine", engine_of(o)->engine);
+	json_u64("folio_bytes", folio_bytes);
+	json_u64("folios", nr);
+	json_u64_array("pass_ns", ns, passes);
 	/* The one engine that copies as the kernel does without any. */
 	if (before->known && bytes && !strcmp(engine_of(o)->engine, "cpu"))
-		json_u64("copy_instructions", (after->ns - before->ns) /
+		json_u64("copy_instructions", (after.ns - before->ns) /
 						      (bytes / folio_bytes));
 	else
 		json_null("copy_instructions");
@@ -250,8 +249,8 @@ static void measure(const struct options *o, const struct region *r,
 		    const char *pages)
 {
 	unsigned int passes = WARM_UP_PASSES + o->passes;
-	size_t folio_bytes = r->folio_bytes, nr = r->bytes / folio_bytes;
-	struct engine_counts before, after;
+	size_t folio_bytes = r->folio_bytes;
+	struct engine_counts before;
 	uint64_t pass_ns[MAX_PASSES];
 
 	check_whole(r, "before");
@@ -259,16 +258,10 @@ static void measure(const struct options *o, const struct region *r,
 	for (unsigned int pass = 0; pass < passes; pass++)
 		one_pass(r, pass, folio_bytes, &pass_ns[pass]);
 	check_whole(r, "after");
-	after = count_engine(engine_of(o));
-
-	json_begin("cost");
-	json_str("engine", engine_of(o)->engine);
+	cost_begin(o, folio_bytes, r->bytes / folio_bytes,
+		   pass_ns + WARM_UP_PASSES, o->passes, &before);
 	if (pages)
 		json_str("pages", pages);
-	json_u64("folio_bytes", folio_bytes);
-	json_u64("folios", nr);
-	json_u64_array("pass_ns", pass_ns + WARM_UP_PASSES, o->passes);
-	report_engine(o, folio_bytes, &before, &after);
 	verified_end();
 }
 
@@ -313,7 +306,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	static const char *const stats[] = { "nr_anon_partially_mapped", "split",
 					     "split_deferred" };
 	uint64_t pass_ns[MIDDLE_PASSES], was[ARRAY_SIZE(stats)];
-	struct engine_counts before, after;
+	struct engine_counts before;
 	struct region r;
 	size_t nr_split = 0;
 
@@ -333,16 +326,11 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 			now.folio_bytes = page_bytes();
 		one_pass(&now, pass, folio_bytes, &pass_ns[pass]);
 	}
-	after = count_engine(engine_of(o));
 	if (!region_count_split(&r, &nr_split))
 		bench_die(BENCH_LACKING, "no page flags to look at");
 
-	json_begin("cost");
-	json_str("engine", engine_of(o)->engine);
-	json_u64("folio_bytes", folio_bytes);
-	json_u64("folios", o->middle_bytes / folio_bytes);
-	json_u64_array("pass_ns", pass_ns, MIDDLE_PASSES);
-	report_engine(o, folio_bytes, &before, &after);
+	cost_begin(o, folio_bytes, o->middle_bytes / folio_bytes, pass_ns,
+		   MIDDLE_PASSES, &before);
 	json_u64("split_folios", nr_split);
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		json_u64(stats[i], folio_stat(folio_bytes, stats[i]) - was[i]);
@@ -362,25 +350,20 @@ static void measure_path(const struct options *o, enum path_kind kind)
 	unsigned int passes = WARM_UP_PASSES + o->passes;
 	uint64_t ns[MAX_PASSES], folios[MAX_PASSES];
 	size_t folio_bytes = path_folio_bytes(kind);
-	struct engine_counts before, after;
+	struct engine_counts before;
 	struct path_pass pass[MAX_PASSES];
 
 	before = count_engine(engine_of(o));
 	path_run(kind, path_bytes(o, kind), pass, passes);
-	after = count_engine(engine_of(o));
 	for (unsigned int i = 0; i < passes; i++) {
 		ns[i] = pass[i].ns;
 		folios[i] = pass[i].folios;
 	}
 
-	json_begin("cost");
+	cost_begin(o, folio_bytes, folios[WARM_UP_PASSES], ns + WARM_UP_PASSES,
+		   o->passes, &before);
 	json_str("path", path_names[kind]);
-	json_str("engine", engine_of(o)->engine);
-	json_u64("folio_bytes", folio_bytes);
-	json_u64("folios", folios[WARM_UP_PASSES]);
-	json_u64_array("pass_ns", ns + WARM_UP_PASSES, o->passes);
 	json_u64_array("pass_folios", folios + WARM_UP_PASSES, o->passes);
-	report_engine(o, folio_bytes, &before, &after);
 	verified_end();
 }
 

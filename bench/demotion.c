@@ -39,7 +39,7 @@
 
 /* What a child allocates beyond the limit, and how far that is away. */
 #define BEYOND_BYTES (4UL << 20)
-#define SLACK_BYTES (256UL << 10)
+#define SLACK_BYTES (256L << 10)
 
 enum part { PART_CALLS, PART_RECLAIM };
 static const char *const part_names[] = { "calls", "reclaim", NULL };
@@ -256,21 +256,12 @@ static void moving_read(struct sample *s)
  */
 static bool demote_by_max(const struct region *r, struct sample *s)
 {
-	uint64_t current;
-	char number[32];
 	int go, status;
 	pid_t pid;
 
 	pid = victim_start(r, &go);
 	last_move_arm(pid, r->folio_bytes == PMD_BYTES);
-	if (!cgroup_read_u64("memory.current", &current))
-		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
-			  strerror(errno));
-	snprintf(number, sizeof(number), "%llu",
-		 (unsigned long long)(current + SLACK_BYTES));
-	if (!cgroup_write("memory.max", number))
-		bench_die(BENCH_FAILED, "cannot write %s to memory.max: %s",
-			  number, strerror(errno));
+	cgroup_limit("memory.max", SLACK_BYTES);
 	s->start_ns = bench_now_ns();
 	if (write(go, "", 1) != 1 || waitpid(pid, &status, 0) != pid)
 		bench_die(BENCH_FAILED, "the child is not there: %s",
@@ -300,19 +291,11 @@ static void prepare_to_kill(void)
 /* True when the kernel did all that it was asked for. */
 static bool demote(const struct options *o)
 {
-	uint64_t current, bytes = o->run.total_bytes;
-	char number[32];
+	uint64_t bytes = o->run.total_bytes;
 
 	if (o->pressure == PRESSURE_RECLAIM)
 		return cgroup_reclaim(bytes);
-	if (!cgroup_read_u64("memory.current", &current))
-		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
-			  strerror(errno));
-	snprintf(number, sizeof(number), "%llu",
-		 (unsigned long long)(current > bytes ? current - bytes : 0));
-	if (!cgroup_write("memory.high", number))
-		bench_die(BENCH_FAILED, "cannot write %s to memory.high: %s",
-			  number, strerror(errno));
+	cgroup_limit("memory.high", -(int64_t)bytes);
 	return true;
 }
 

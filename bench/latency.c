@@ -9,12 +9,10 @@
  * memory meanwhile.  After each call the node of every page is asked from the
  * kernel and every byte is compared: a wrong one ends the program with status 1.
  */
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/latency.h"
 #include "common/run.h"
@@ -130,14 +128,6 @@ static void pin(const char *name, const char *value)
 	setting_must_pin(path, value);
 }
 
-static void pin_number(const char *name, uint64_t value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	pin(name, text);
-}
-
 /*
  * What the kernel measures by itself is measured once: all cases that are left
  * to it have the same limit.
@@ -165,13 +155,10 @@ static void allow_slowness(const struct test_case *t)
 	static const char path[] = "/sys/module/dcbm/parameters/timeout_ms";
 	uint64_t factor = t->slow_factor ?: 1;
 	static uint64_t timeout_ms;
-	char value[32];
 
 	if (!timeout_ms && !file_read_u64(path, &timeout_ms))
 		return;
-	snprintf(value, sizeof(value), "%llu",
-		 (unsigned long long)(timeout_ms * factor));
-	setting_must_pin(path, value);
+	setting_must_pin(path, decimal(timeout_ms * factor).text);
 }
 
 static void apply(const struct options *o, const struct test_case *t)
@@ -189,9 +176,9 @@ static void apply(const struct options *o, const struct test_case *t)
 	if (t->limit_us == LIMIT_DEFAULT)
 		pin("max_unmapped_us", o->default_limit);
 	else
-		pin_number("max_unmapped_us", t->limit_us);
-	pin_number("max_batch_pages", t->cap_pages);
-	pin_number("max_windows", t->max_windows);
+		pin("max_unmapped_us", decimal(t->limit_us).text);
+	pin("max_batch_pages", decimal(t->cap_pages).text);
+	pin("max_windows", decimal(t->max_windows).text);
 	pin("streaming", t->streaming ? "true" : "false");
 }
 

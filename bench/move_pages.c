@@ -9,12 +9,8 @@
  * is asked from the kernel and every byte is compared: a wrong one ends the
  * program with status 1.
  */
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/limit.h"
 #include "common/run.h"
 
 enum busy_mode { BUSY_NO, BUSY_ONLY, BUSY_BOTH };
@@ -104,17 +100,6 @@ static void report_environment(const struct options *o)
 	json_end();
 }
 
-static void count_split_or_unknown(const struct region *r, struct sample *s)
-{
-	s->split_known = !r->hugetlb && region_count_split(r, &s->nr_split);
-}
-
-static void verify(const struct region *r, int node, uint64_t seed,
-		   const struct sample *s)
-{
-	region_check(r, node, seed, s->variant->engine, s->round);
-}
-
 static void allocate(const struct options *o, struct region *r,
 		     struct region *spacer, size_t folio_bytes, uint64_t seed)
 {
@@ -155,8 +140,8 @@ static void measure_move(const struct options *o, struct sample *s,
 	if (engine_copied_bytes(s->variant, &after))
 		s->engine_bytes = after - before;
 	region_sabotage(&r, o->run.sabotage, o->run.from);
-	verify(&r, o->run.to, seed, s);
-	count_split_or_unknown(&r, s);
+	region_check(&r, o->run.to, seed, s->variant->engine, s->round);
+	s->split_known = !r.hugetlb && region_count_split(&r, &s->nr_split);
 	if (spacer.map)
 		region_unmap(&spacer);
 	region_unmap(&r);
@@ -188,8 +173,8 @@ static void measure_limit(const struct options *o, struct sample *s,
 				      &o->run.cpus, o->run.cpu);
 	if (s->busy)
 		hogs_pause();
-	verify(&src, o->run.from, seed, s);
-	verify(&dst, o->run.to, seed, s);
+	region_check(&src, o->run.from, seed, s->variant->engine, s->round);
+	region_check(&dst, o->run.to, seed, s->variant->engine, s->round);
 	region_unmap(&src);
 	region_unmap(&dst);
 }

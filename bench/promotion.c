@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -108,15 +107,6 @@ static uint64_t promoted_pages(const struct options *o)
 			  "%s has no pgpromote_success: this needs CONFIG_NUMA_BALANCING of Linux 5.18 or later",
 			  path);
 	return pages;
-}
-
-/* Each CPU keeps some of them to itself, of what was before. */
-static uint64_t promoted_flushed(const struct options *o)
-{
-	char ignored[8];
-
-	file_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
-	return promoted_pages(o);
 }
 
 /* The memory may go where its policy would not let it: it has none from now on. */
@@ -249,7 +239,8 @@ static void measure(const struct run *t, const struct variant *v,
 	 * that code: emulators are known to get it wrong.
 	 */
 	setting_must_pin(BALANCING, TIERING_MODE);
-	first = promoted_flushed(o);
+	counters_flush();
+	first = promoted_pages(o);
 	toucher_start(&s->toucher);
 	watch(o, s, first);
 	toucher_stop(&s->toucher);

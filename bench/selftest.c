@@ -13,7 +13,7 @@
 #include "common/bench.h"
 #include "common/compaction.h"
 #include "common/latency.h"
-#include "common/limit.h"
+#include "common/run.h"
 #include "common/tiers.h"
 #include "common/tracing.h"
 

@@ -45,6 +45,10 @@ bool parse_u64(const char *text, uint64_t *value);
 bool parse_bytes(const char *text, uint64_t *bytes);
 size_t parse_list(const char *text, char (*words)[64], size_t max);
 int parse_word(const char *text, const char *const *words);
+/* A number as text, for the expression that it is written in. */
+struct decimal {
+	char text[24];
+} decimal(uint64_t value);
 
 /* pattern.c: content that says which page and which round it belongs to */
 void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index);
@@ -120,6 +124,7 @@ void region_check(const struct region *r, int node, uint64_t seed,
 void spacer_take(struct region *r, size_t folio_bytes, int node);
 #define SPACER_MAX_BYTES (8 * PMD_BYTES)
 void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node);
+void region_drain_lru(const struct region *r);
 void region_sabotage(struct region *r, const char *what, int node);
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);
 

@@ -111,7 +111,7 @@ bool cgroup_write(const char *name, const char *value)
 	return file_write(path, value);
 }
 
-bool cgroup_read_u64(const char *name, uint64_t *value)
+static bool cgroup_read_u64(const char *name, uint64_t *value)
 {
 	char path[160];
 
@@ -119,18 +119,33 @@ bool cgroup_read_u64(const char *name, uint64_t *value)
 	return file_read_u64(path, value);
 }
 
+static void write_failed(const char *name, uint64_t bytes)
+{
+	bench_die(BENCH_FAILED, "cannot write %llu to %s: %s",
+		  (unsigned long long)bytes, name, strerror(errno));
+}
+
 /* Has the kernel take so much from the cgroup; false where it found less. */
 bool cgroup_reclaim(uint64_t bytes)
 {
-	char number[24];
+	bool done = cgroup_write("memory.reclaim", decimal(bytes).text);
 
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)bytes);
-	if (cgroup_write("memory.reclaim", number))
-		return true;
-	if (errno != EAGAIN)
-		bench_die(BENCH_FAILED, "cannot write %s to memory.reclaim: %s",
-			  number, strerror(errno));
-	return false;
+	if (!done && errno != EAGAIN)
+		write_failed("memory.reclaim", bytes);
+	return done;
+}
+
+/* Sets a limit that is so much above what the cgroup has, or below it. */
+void cgroup_limit(const char *name, int64_t above)
+{
+	uint64_t bytes;
+
+	if (!cgroup_read_u64("memory.current", &bytes))
+		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
+			  strerror(errno));
+	bytes = above < 0 && bytes < (uint64_t)-above ? 0 : bytes + (uint64_t)above;
+	if (!cgroup_write(name, decimal(bytes).text))
+		write_failed(name, bytes);
 }
 
 /* "some avg10=0.00 avg60=0.00 avg300=0.00 total=12" and the same for "full". */

@@ -174,12 +174,9 @@ static unsigned int count_entries(const char *dir)
 static void dcbm_select(const struct variant *v)
 {
 	unsigned int found;
-	char number[16];
 
-	if (v->channels) {
-		snprintf(number, sizeof(number), "%u", v->channels);
-		pin_if_there(DCBM_DIR "/nr_dma_chan", number);
-	}
+	if (v->channels)
+		pin_if_there(DCBM_DIR "/nr_dma_chan", decimal(v->channels).text);
 	pin_if_there(DCBM_DIR "/offloading", "1");
 	found = count_entries(DCBM_DIR "/channels");
 	if (v->channels && found != v->channels)
@@ -192,15 +189,12 @@ void engine_select(const struct variant *v)
 {
 	const char *name = is_stock(v) ? "none" : v->engine;
 	bool stock = !strcmp(v->engine, "stock");
-	char threads[16];
 
 	/* Stock Linux takes one entry after the other. */
 	pin_if_there(OFFLOAD_DIR "/batch_ptes", stock ? "false" : "true");
 
-	if (!strcmp(v->engine, "mtcopy")) {
-		snprintf(threads, sizeof(threads), "%u", v->threads);
-		pin_if_there(THREADS_PARAM, threads);
-	}
+	if (!strcmp(v->engine, "mtcopy"))
+		pin_if_there(THREADS_PARAM, decimal(v->threads).text);
 	if (!strcmp(v->engine, "dcbm"))
 		dcbm_select(v);
 	/* It is what is measured, also where the CPU would be sooner. */

@@ -74,19 +74,6 @@ static void free_share(void *arg, unsigned int index, unsigned int nr)
 			work->error[index] = errno;
 }
 
-/*
- * Pages that a CPU has yet to put on the LRU lists cannot be isolated.  Whoever moves
- * any has all CPUs empty their caches first; this one is there already.
- */
-static void empty_lru_caches(const struct region *r)
-{
-	struct region first = *r;
-	uint64_t ignored;
-
-	first.bytes = page_bytes();
-	region_move(&first, r->node, &ignored);
-}
-
 static bool run_work(struct fragments_work *work,
 		     void (*share)(void *arg, unsigned int index,
 				   unsigned int nr))
@@ -125,7 +112,7 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 	if (work.pagemap >= 0)
 		close(work.pagemap);
 	if (ok)
-		empty_lru_caches(&f->region);
+		region_drain_lru(&f->region);
 	return ok;
 }
 

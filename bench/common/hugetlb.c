@@ -99,17 +99,15 @@ void region_forget_hugetlb(const struct region *r)
 void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 {
 	uint64_t wanted = bytes / folio_bytes, free = 0;
-	char path[128], number[24];
+	char path[128];
 	uint64_t before;
 
 	settings_restore_after(let_go);
 	pool_path(path, sizeof(path), node, folio_bytes, "nr_hugepages");
 	before = pool_read(node, folio_bytes, "nr_hugepages");
-	snprintf(number, sizeof(number), "%llu",
-		 (unsigned long long)(before + wanted));
 	for (int try = 0; try < POOL_TRIES; try++) {
 		/* The kernel takes what it gets, and says nothing. */
-		setting_must_pin(path, number);
+		setting_must_pin(path, decimal(before + wanted).text);
 		free = pool_read(node, folio_bytes, "free_hugepages");
 		if (free >= wanted)
 			return;

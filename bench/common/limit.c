@@ -3,15 +3,13 @@
  * The limit: what a plain copy in user space does between the same two nodes
  * with the same number of CPUs.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
-#include "limit.h"
+#include "run.h"
 
 #define MAX_COPIERS 64
 

@@ -102,6 +102,20 @@ void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node)
 	region_fill(r, spacer_turn);
 }
 
+/*
+ * Pages that are new wait in a list of their CPU until there are some more, and
+ * cannot be isolated by who looks for them elsewhere.  Before it moves anything, even
+ * what is there already, move_pages(2) has all CPUs empty their lists.
+ */
+void region_drain_lru(const struct region *r)
+{
+	struct region first = *r;
+	uint64_t ignored;
+
+	first.bytes = first.folio_bytes;
+	region_move(&first, first.node, &ignored);
+}
+
 /* Spoils the last page, to prove that the check looks at all of them. */
 void region_sabotage(struct region *r, const char *what, int node)
 {

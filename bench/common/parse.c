@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Numbers, sizes and lists as text.  Nothing else in this directory is used here. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +77,12 @@ int parse_word(const char *text, const char *const *words)
 		if (!strcmp(text, words[i]))
 			return i;
 	return -1;
+}
+
+struct decimal decimal(uint64_t value)
+{
+	struct decimal d;
+
+	snprintf(d.text, sizeof(d.text), "%llu", (unsigned long long)value);
+	return d;
 }

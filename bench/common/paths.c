@@ -64,12 +64,9 @@ static uint64_t vmstat(const char *name)
 	return value;
 }
 
-/* Some counters are kept by each CPU for a while. */
 static uint64_t vmstat_flushed(const char *name)
 {
-	char ignored[8];
-
-	file_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
+	counters_flush();
 	return vmstat(name);
 }
 
@@ -82,20 +79,6 @@ static void policy_set(const struct region *r, int mode, int node, unsigned int 
 		    mask ? MASK_BITS : 0, how))
 		bench_die(BENCH_FAILED, "mbind to node %d: %s", node,
 			  strerror(errno));
-}
-
-/*
- * Pages that are new wait in a list of their CPU until there are some more, and
- * cannot be moved by who looks for them elsewhere.  Before it moves anything,
- * move_pages(2) sees to that.
- */
-static void lru_drain(const struct region *r)
-{
-	struct region first = *r;
-	uint64_t ignored;
-
-	first.bytes = first.folio_bytes;
-	region_move(&first, first.node, &ignored);
 }
 
 static void run_mbind(const struct work *w)
@@ -325,7 +308,7 @@ static void run_promotion(const struct work *w)
 
 	region_allocate(&r, w->bytes * w->nr, page, 1, seed_of(0));
 	policy_set(&r, MPOL_DEFAULT, 0, 0);
-	lru_drain(&r);
+	region_drain_lru(&r);
 	scan_wait(r.bytes / page);
 	for (unsigned int i = 0; i < w->nr; i++) {
 		const volatile char *part = r.base + i * w->bytes;

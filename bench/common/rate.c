@@ -38,8 +38,6 @@ void rate_restore(void)
 /* Of each channel, in MB/s; 0 is as fast as a CPU copies.  False: no dmasim. */
 bool rate_set(uint64_t mbps)
 {
-	char value[32];
-
 	if (!loaded[0]) {
 		if (!file_read(LOADED, loaded, sizeof(loaded)) ||
 		    glob(RATES, 0, NULL, &files)) {
@@ -49,8 +47,7 @@ bool rate_set(uint64_t mbps)
 		if (atexit(rate_restore))
 			bench_die(BENCH_FAILED, "atexit failed");
 	}
-	snprintf(value, sizeof(value), "%llu", (unsigned long long)mbps);
-	return rate_write(value);
+	return rate_write(decimal(mbps).text);
 }
 
 static void poll_sleep(void)

@@ -47,6 +47,13 @@ struct run {
 	  "without\nbounds (default: as it is)", set_text,		       \
 	  &(r)->max_unmapped_us, 0, UINT32_MAX, NULL }
 
+/* limit.c: what a plain copy in user space does between the same nodes */
+const char *limit_choose_copy(void);
+uint64_t limit_copy_ns(const struct region *src, struct region *dst,
+		       unsigned int nr_threads, const cpu_set_t *cpus,
+		       int caller_cpu);
+
+/* run.c */
 void run_read_variants(struct run *r);
 void run_read_sizes(struct run *r);
 void run_check(struct run *r);

@@ -2,7 +2,6 @@
 /* What the kernel moved by itself: nodes, content and counters. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -134,4 +133,11 @@ void counters_report(const struct counters *c)
 {
 	for (size_t i = 0; c->names[i]; i++)
 		json_u64_or_null(c->names[i], c->known[i], c->value[i]);
+}
+
+void counters_flush(void)
+{
+	char ignored[8];
+
+	file_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
 }

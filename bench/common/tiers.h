@@ -48,6 +48,8 @@ struct counters {
 /* What they are, or with @since what they have grown by since they were read. */
 void counters_read(struct counters *c, bool since);
 void counters_report(const struct counters *c);
+/* Each CPU keeps some of what it counts to itself, until this. */
+void counters_flush(void);
 
 /* last_move.c */
 bool last_move_open(void);
@@ -64,7 +66,7 @@ void cgroup_open(void);
 void cgroup_close(void);
 bool cgroup_write(const char *name, const char *value);
 bool cgroup_reclaim(uint64_t bytes);
-bool cgroup_read_u64(const char *name, uint64_t *value);
+void cgroup_limit(const char *name, int64_t above);
 bool cgroup_stall(struct stall *s);
 bool stall_parse(const char *text, const char *kind, uint64_t *us);
 
