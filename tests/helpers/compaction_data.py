@@ -12,7 +12,10 @@ MIB = 1 << 20
 
 def compaction(engine: str, wall_ns: int, **changes: Any) -> Compaction:  # noqa: ANN401
     """Make one measurement of 100 huge pages, on a CPU with nothing else to do."""
+    none = ["user_ns", "idle_ns", "steal_ns", "hog_iterations", "alone_iterations"]
+    none += ["alone_ns", "pgmigrate_fail", "compact_fail"]
     values: dict[str, Any] = {
+        **dict.fromkeys(none, 0),
         "engine": engine,
         "threads": 1,
         "channels": 4 if engine == "dcbm" else 0,
@@ -26,19 +29,11 @@ def compaction(engine: str, wall_ns: int, **changes: Any) -> Compaction:  # noqa
         "passes": 1,
         "wall_ns": wall_ns,
         "thread_ns": wall_ns,
-        "user_ns": 0,
         "system_ns": wall_ns,
-        "idle_ns": 0,
-        "steal_ns": 0,
-        "hog_iterations": 0,
-        "alone_iterations": 0,
-        "alone_ns": 0,
         "pgmigrate_success": 28_000,
-        "pgmigrate_fail": 0,
         "compact_migrate_scanned": 60_000,
         "compact_free_scanned": 90_000,
         "compact_stall": 100,
-        "compact_fail": 0,
         "verified": True,
     }
     return Compaction(**{**values, **changes})

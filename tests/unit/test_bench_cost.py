@@ -7,6 +7,7 @@ import subprocess
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -50,58 +51,29 @@ def sample(
     *,
     layout: int = 0,
     folio_bytes: int = 4096,
-    engine_bytes: int | None = None,
-    copy_instructions: int | None = None,
-    pages: str | None = None,
+    **changes: Any,  # noqa: ANN401
 ) -> Sample:
     folios = 8192 if folio_bytes == 4096 else 32
-    cost = Cost(
-        engine=engine,
-        folio_bytes=folio_bytes,
-        folios=folios,
-        pages=pages,
-        pass_ns=[per_folio * folios] * 4,
-        copy_instructions=copy_instructions,
-        engine_bytes=engine_bytes,
-        verified=True,
-    )
+    fields: dict[str, Any] = {"copy_instructions": None, "engine_bytes": None}
+    fields |= {"folios": folios, "pass_ns": [per_folio * folios] * 4, **changes}
+    cost = Cost(engine=engine, folio_bytes=folio_bytes, verified=True, **fields)
     return Sample(engine, layout, cost)
 
 
-def elsewhere(
-    engine: str, path: str, per_folio: int, *, folio_bytes: int = 4096
-) -> Sample:
+def elsewhere(engine: str, path: str, per_folio: int, **changes: Any) -> Sample:  # noqa: ANN401
     """Two passes that did not find the same number of folios."""
-    cost = Cost(
-        engine=engine,
-        path=path,
-        folio_bytes=folio_bytes,
-        folios=1000,
-        pass_ns=[1000 * per_folio, 3000 * per_folio],
-        pass_folios=[1000, 3000],
-        copy_instructions=None,
-        engine_bytes=None,
-        verified=True,
-    )
-    return Sample(engine, 0, cost)
+    passes: dict[str, Any] = {"pass_ns": [1000 * per_folio, 3000 * per_folio]}
+    passes |= {"pass_folios": [1000, 3000]}
+    return sample(engine, 0, path=path, folios=1000, **passes, **changes)
 
 
 def moved_again(engine: str, first: int, later: int, split: int) -> Sample:
     """Folios of 64K, ten times there and back."""
-    cost = Cost(
-        engine=engine,
-        folio_bytes=64 * KIB,
-        folios=256,
-        pass_ns=[first * 256] + [later * 256] * 9,
-        copy_instructions=27_000 if engine == "cpu" else None,
-        engine_bytes=None,
-        verified=True,
-        split_folios=split,
-        nr_anon_partially_mapped=0,
-        split=split,
-        split_deferred=split,
-    )
-    return Sample(engine, 0, cost)
+    seen: dict[str, Any] = {"pass_ns": [first * 256] + [later * 256] * 9}
+    seen |= {"split_folios": split, "split": split, "split_deferred": split}
+    seen |= {"folios": 256, "nr_anon_partially_mapped": 0}
+    seen |= {"copy_instructions": 27_000 if engine == "cpu" else None}
+    return sample(engine, 0, folio_bytes=64 * KIB, **seen)
 
 
 def samples() -> list[Sample]:

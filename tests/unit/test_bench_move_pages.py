@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The plan of `bench move-pages`, and rows from measurements."""
+"""The plans of `bench move-pages` and `bench hugetlb`, and rows from measurements."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
 from helpers.bench_data import MIB, measurement, page, result
 from helpers.golden_files import check_golden
+from pageferry.bench.hugetlb.spec import SPEC as HUGETLB
+from pageferry.bench.hugetlb.spec import parse_sizes as parse_hugetlb_sizes
 from pageferry.bench.move_pages.spec import SPEC, Measurement, MovePlan
 from pageferry.bench.move_pages.spec import make_rows as rows_of
 from pageferry.bench.options import (
     parse_sizes,
+    parse_total,
 )
+from pageferry.errors import PageferryError
 from pageferry.report.tables import moved_pages
 from pageferry.results.schema import Row
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GIB = 1024 * MIB
 
 
 def plan(**changes: Any) -> MovePlan:  # noqa: ANN401
@@ -200,3 +208,69 @@ def test_pages_are_counted_without_the_limit() -> None:
 def test_table() -> None:
     text = page(SPEC, result(make_rows(table_samples())))
     check_golden(GOLDEN / "bench-move-pages.txt", text + "\n")
+
+
+# --- hugetlb ------------------------------------------------------------------
+
+
+def hugetlb() -> MovePlan:
+    return MovePlan(
+        sizes=(2 * MIB, GIB),
+        engines=("stock", "dcbm"),
+        threads=(2,),
+        total_bytes=GIB,
+        rounds=5,
+        channels=(1, 4),
+        hugetlb=True,
+    )
+
+
+def test_hugetlb_arguments() -> None:
+    assert hugetlb().arguments()[:4] == [
+        "--hugetlb",
+        "--from=0",
+        "--to=1",
+        "--sizes=2097152,1073741824",
+    ]
+    assert hugetlb().variants() == ["stock", "dcbm:channels=1", "dcbm:channels=4"]
+    # Not to be had later.
+    assert hugetlb().words() == ["hugepagesz=1024M", "hugepages=0:1,1:1"]
+
+
+def test_hugetlb_sizes() -> None:
+    assert parse_hugetlb_sizes("2M,1G") == (2 * MIB, GIB)
+    # What other architectures have.
+    assert parse_hugetlb_sizes("64K,32M") == (65536, 32 * MIB)
+
+
+def test_the_largest_size_divides_the_total() -> None:
+    assert parse_total("2G", GIB) == 2 * GIB
+    assert parse_total("64M", 65536) == 64 * MIB
+    with pytest.raises(PageferryError, match="multiple of 1024M"):
+        parse_total("512M", GIB)
+
+
+def test_hugetlb_table() -> None:
+    samples = []
+    for number in (1, 2, 3):
+        base = 200_000_000 + 1000 * number
+        samples += [
+            measurement("stock", base, number=number, split=None),
+            measurement(
+                "mtcopy",
+                base * 5 // 9,
+                number=number,
+                threads=2,
+                split=None,
+                engine_bytes=64 * MIB,
+            ),
+            measurement("dcbm", base // 3, number=number, channels=4, split=None),
+            measurement("limit", base // 4, number=number, split=None),
+        ]
+    samples = [
+        msgspec.structs.replace(sample, folio_bytes=2 * MIB) for sample in samples
+    ]
+    rows = rows_of(hugetlb(), samples)
+    assert {row.bench for row in rows} == {"hugetlb"}
+    text = page(HUGETLB, result(rows))
+    check_golden(GOLDEN / "bench-hugetlb.txt", text + "\n")

@@ -17,6 +17,7 @@ from pageferry.bench.lines import Failure, complete, parse_line
 from pageferry.errors import PageferryError
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("move_pages", "latency", "cost", "demotion", "promotion", "compaction")
 ONE_NODE = not Path("/sys/devices/system/node/node1").exists()
 
 
@@ -42,10 +43,7 @@ def test_selftest(programs: Path) -> None:
     assert done.stdout.count("\nok ") >= 25
 
 
-@pytest.mark.parametrize(
-    "program",
-    ["move_pages", "latency", "cost", "demotion", "promotion", "compaction"],
-)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_help(programs: Path, program: str) -> None:
     done = run(programs / program, "--help")
     assert done.returncode == 0
@@ -123,10 +121,7 @@ def test_bad_options(programs: Path, program: str, option: str, named: str) -> N
     assert error.exit == 2
 
 
-@pytest.mark.parametrize(
-    "program",
-    ["move_pages", "latency", "cost", "demotion", "promotion", "compaction"],
-)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_unknown_option(programs: Path, program: str) -> None:
     done = run(programs / program, "--wings")
     assert done.returncode == 2

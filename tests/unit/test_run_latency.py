@@ -15,7 +15,6 @@ from pageferry.bench.latency.cases import Plan
 from pageferry.bench.lines import Environment, Line
 from pageferry.bench.spec import Benchmark
 from pageferry.cli import main
-from pageferry.kernel.build import BuildRequest
 from pageferry.results.schema import Kernel, Machine, decode
 
 VM = ["bench", "latency", "--vm", "--rounds", "2"]
@@ -29,17 +28,11 @@ class FakeMachine:
         self.lost_ns = 0
 
     def __call__(
-        self,
-        bench: Benchmark,
-        plan: Plan,
-        where: str | None,
-        request: BuildRequest,
-        limit_s: float,
-        seen: object,
-        layouts: int,
+        self, bench: Benchmark, plan: Plan, where: str | None, *how: object
     ) -> tuple[list[Line], Kernel, Machine]:
         assert where == "two-node"
-        assert limit_s > 300
+        # The time after which a machine is given up.
+        assert isinstance(how[1], float) and how[1] > 300
         assert bench.simulated_apart
         self.plans.append(plan)
         lines: list[Line] = [Environment(bench="latency", release="6.12", version="")]

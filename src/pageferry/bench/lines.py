@@ -128,20 +128,15 @@ def complete(lines: Iterable[Line]) -> list[Line]:
     seen = list(lines)
     for line in seen:
         if isinstance(line, Failure):
-            raise PageferryError(line.message, code=_exit_code(line.exit))
+            known = line.exit in set(ExitCode)
+            code = ExitCode(line.exit) if known else ExitCode.FAILED
+            raise PageferryError(line.message, code=code)
     if not any(isinstance(line, Done) for line in seen):
         raise PageferryError(
             "the benchmark program ended before it was done",
             code=ExitCode.NOT_STARTED if not seen else ExitCode.FAILED,
         )
     return seen
-
-
-def _exit_code(number: int) -> ExitCode:
-    try:
-        return ExitCode(number)
-    except ValueError:
-        return ExitCode.FAILED
 
 
 def environment_of(lines: Sequence[Line]) -> Environment:

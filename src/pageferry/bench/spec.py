@@ -25,11 +25,10 @@ NAMES = (
 class Runs(Protocol):
     """A benchmark with its options, ready to be carried out."""
 
-    def dry_run(self) -> list[str]:
-        """Say what a run would do and write."""
-
-    def run(self) -> Result:
-        """Measure, and give the result with every row verified."""
+    # What a run would do and write.
+    def dry_run(self) -> list[str]: ...
+    # With every row verified.
+    def run(self) -> Result: ...
 
 
 def _unjudged(_: argparse.Namespace, __: Sequence[Row]) -> list[Check] | None:

@@ -311,11 +311,8 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
 
 # By the name of a benchmark, which is that of the part, too.
 PARTS: dict[str, type[msgspec.Struct]] = {
-    "cost": Cost,
-    "latency": Latency,
-    "demotion": Demotion,
-    "promotion": Promotion,
-    "compaction": Compaction,
+    part.__name__.lower(): part
+    for part in (Cost, Latency, Demotion, Promotion, Compaction)
 }
 
 

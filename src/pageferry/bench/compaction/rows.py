@@ -160,6 +160,10 @@ def _row(mine: Sequence[Compaction], stock: Sequence[Compaction]) -> Row:
     moved = {s.round: (s.pgmigrate_success or 0) * BASE_BYTES for s in mine}
     speed = _ratio(mine, stock, lambda s: s.allocated / s.wall_ns)
     engine_bytes, cpu_bytes = offered(mine)
+    share = None
+    if engine_bytes is not None and any(moved.values()):
+        # Copied, but moved later or not at all: more than what moved.
+        share = min(engine_bytes / sum(moved.values()), 1.0)
     return make_row(
         "compaction",
         mine,
@@ -197,17 +201,10 @@ def _row(mine: Sequence[Compaction], stock: Sequence[Compaction]) -> Row:
             else None,
             hog_until_stock_is_done=_hog_until(mine, stock),
             cpu_bytes=cpu_bytes,
-            share_offloaded=_share(engine_bytes, sum(moved.values())),
+            share_offloaded=share,
             folios_per_batch=_per_batch(mine),
         ),
     )
-
-
-def _share(engine_bytes: int | None, moved: int) -> float | None:
-    if engine_bytes is None or not moved:
-        return None
-    # Copied, but moved later or not at all: more than what moved.
-    return min(engine_bytes / moved, 1.0)
 
 
 def _per_batch(mine: Sequence[Compaction]) -> float | None:

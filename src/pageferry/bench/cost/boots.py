@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -259,8 +258,3 @@ def _read(boot: Boot, console: Path, *, timed_out: bool) -> list[Line]:
         error.detail = tail
         error.value = boot.name
         raise
-
-
-def default_jobs() -> int:
-    """Give one machine to each CPU."""
-    return max(1, len(os.sched_getaffinity(0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 
 from pageferry.bench import options
 from pageferry.bench.cost import boots
@@ -81,11 +82,6 @@ def _parse_words(what: str, text: str, known: tuple[str, ...]) -> tuple[str, ...
     return options.words_of(text, known, unknown, twice)
 
 
-def parse_pages(text: str) -> tuple[str, ...]:
-    """Parse a list of kinds of pages."""
-    return _parse_words("pages", text, cost.PAGES)
-
-
 def parse_paths(text: str) -> tuple[str, ...]:
     """Parse a list of callers, in the order of the table."""
     paths = _parse_words("paths", text, cost.PATHS)
@@ -105,16 +101,18 @@ def make_job(args: argparse.Namespace, request: BuildRequest) -> boots.Job:
         raise usage_error(
             "only an x86-64 machine has memory tiers", args.paths, "leave out --arch"
         )
-    jobs = boots.default_jobs() if args.jobs is None else args.jobs
+    # One machine for each CPU.
+    cpus = len(os.sched_getaffinity(0))
+    jobs = str(cpus) if args.jobs is None else args.jobs
     return boots.Job(
         engines=engines,
         layouts=whole("--layouts", args.layouts, 1, 100),
         kernel=request,
         vanilla=dataclasses.replace(request, vanilla=True),
         args=args,
-        jobs=whole("--jobs", str(jobs), 1, 256),
+        jobs=whole("--jobs", jobs, 1, 256),
         sizes=options.parse_sizes(args.sizes),
-        pages=parse_pages(args.pages),
+        pages=_parse_words("pages", args.pages, cost.PAGES),
         paths=paths,
     )
 

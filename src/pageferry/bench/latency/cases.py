@@ -189,14 +189,12 @@ class Plan:
 def parse_limits(text: str) -> tuple[int | None, ...]:
     """Read a list of limits in microseconds, or `default`."""
     words = [word.strip() for word in text.split(",")]
-    numbers = [word for word in words if word != "default"]
-    if len(words) - len(numbers) > 1:
+    if len(set(words)) != len(words):
         raise usage_error("a limit is listed twice", text)
-    parsed = (
-        parse_list(",".join(numbers), "a limit", 0, MAX_LIMIT_US) if numbers else ()
+    return tuple(
+        None if word == "default" else parse_list(word, "a limit", 0, MAX_LIMIT_US)[0]
+        for word in words
     )
-    values = iter(parsed)
-    return tuple(None if word == "default" else next(values) for word in words)
 
 
 def parse_streaming(text: str) -> tuple[bool, ...]:
