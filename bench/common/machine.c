@@ -73,7 +73,7 @@ void node_check_free(int node, uint64_t bytes)
 			  (unsigned long long)needed);
 }
 
-/* What of it is not there yet will be on @node. */
+/* Pages that are not there yet will be on @node. */
 void memory_bind(void *base, size_t bytes, int node)
 {
 	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };

@@ -32,7 +32,7 @@ void options_parse(const struct program *p, int argc, char **argv);
 /* Ends the program: what --OPTION was given is no good. */
 _Noreturn void option_invalid(const char *option, const char *value);
 
-/* What a row may set: a number from @min to @max ... */
+/* A row may set a number from @min to @max ... */
 void set_int(const struct option_row *row, const char *text);
 void set_uint(const struct option_row *row, const char *text);
 void set_u64(const struct option_row *row, const char *text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What programs that measure in rounds have in common, from first to last. */
+/* Programs that measure in rounds have this in common, from first to last. */
 #include <stdlib.h>
 
 #include "run.h"
@@ -37,7 +37,7 @@ void run_read_sizes(struct run *r)
 	}
 }
 
-/* What lists say, and whether it makes sense with the total. */
+/* Reads the lists, and checks that each size divides the total. */
 void run_check(struct run *r)
 {
 	size_t largest = PMD_BYTES;
@@ -61,7 +61,7 @@ void run_check_nodes(const struct run *r, uint64_t bytes)
 		bench_die(BENCH_USAGE,
 			  "--from and --to are both node %d: nothing would move",
 			  r->from);
-	/* What hugetlb has is not free. */
+	/* Memory of hugetlb does not count as free. */
 	if (r->hugetlb)
 		return;
 	node_check_free(r->from, bytes);
@@ -79,7 +79,7 @@ void run_start(struct run *r, void (*on_interrupt)(void))
 	settings_on_interrupt(on_interrupt);
 }
 
-/* All of this, for who has nothing to say in between. */
+/* All of this, for a program that has nothing to do in between. */
 void run_begin(struct run *r, const struct program *p, int argc, char **argv,
 	       void (*on_interrupt)(void))
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the kernel moved by itself: nodes, content and counters. */
+/* Nodes, content and counters of memory that the kernel moved by itself. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What benchmarks share in which the kernel moves memory by itself. */
+/* For benchmarks in which the kernel moves memory by itself. */
 #ifndef PF_BENCH_TIERS_H
 #define PF_BENCH_TIERS_H
 
@@ -45,7 +45,7 @@ struct counters {
 	bool known[8];
 };
 
-/* What they are, or with @since what they have grown by since they were read. */
+/* Reads them, or with @since how much they have grown since they were read. */
 void counters_read(struct counters *c, bool since);
 void counters_report(const struct counters *c);
 /* Each CPU keeps some of what it counts to itself, until this. */

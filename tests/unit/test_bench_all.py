@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is the same for all benchmarks: bad values, bad lines, and what is written."""
+"""Bad values, bad lines and written files, for all benchmarks alike."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def shown(language: str) -> str:
 
 @pytest.fixture
 def mbind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> spec.Benchmark:
-    """What one has who does what the page says."""
+    """The benchmark of the page."""
     folder = tmp_path / "mbind"
     folder.mkdir()
     (folder / "__init__.py").touch()

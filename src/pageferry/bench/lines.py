@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the programs in bench/ print: one JSON object per line, strictly read."""
+"""The lines that programs in bench/ print: JSON objects, strictly read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.results.schema import Setting
 
-# What is no setting.
+# These are no settings.
 _BASE = ("bench", "release", "version", "nodes", "cpus", "cpu_model")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What one run measures: what the program is told, and how long that may take."""
+"""The plan of one run: the options of its program, and how long that may take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE_S = 300.0
 
 
 class Measures(Protocol):
-    """What has to be known of a plan: where memory goes, by whom, and in what sizes."""
+    """A plan as the rest needs it: where memory goes, by whom, and in which sizes."""
 
     @property
     def program(self) -> str: ...
@@ -31,8 +31,8 @@ class Measures(Protocol):
     @property
     def rounds(self) -> int: ...
 
-    # What these say stands in Plan; arguments() are those of the program, and writes()
-    # is what it writes and puts back.
+    # Plan says what these do. arguments() are those of the program; writes() lists the
+    # settings that it writes and puts back.
     def arguments(self) -> list[str]: ...
     def writes(self) -> list[str]: ...
     def modules(self) -> list[str]: ...
@@ -46,7 +46,7 @@ class Measures(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What one run measures, where engines take turns."""
+    """A plan in which engines take turns."""
 
     sizes: tuple[int, ...]
     engines: tuple[str, ...]

@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Moved)
 Key = tuple[Any, ...]
 # By kind, engine, threads and channels, and by round.
 Rates = Mapping[Key, dict[int, float]]
-# What is no migration at all: a plain copy in user space.
+# A plain copy in user space, which is no migration at all.
 LIMIT = "limit"
 
 

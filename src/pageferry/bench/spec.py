@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a benchmark says of itself; all else is the same for every one of them."""
+"""The specification of a benchmark; all else is the same for every benchmark."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ NAMES = (
 class Runs(Protocol):
     """A benchmark with its options, ready to be carried out."""
 
-    # What a run would do and write.
+    # Says how a run would go, and which files it would write.
     def dry_run(self) -> list[str]: ...
-    # With every row verified.
+    # Measures. Every row is verified.
     def run(self) -> Result: ...
 
 
@@ -65,23 +65,23 @@ class Benchmark:
     all_in_usage: bool = False
 
     make_plan: Callable[[argparse.Namespace], Measures] | None = None
-    # What the program prints besides the lines that every program prints.
+    # Lines of this program alone; all programs print the others.
     lines: tuple[type[Line], ...] = ()
     make_rows: Callable[[Any, Sequence[Line]], list[Row]] | None = None
     # In place of these, where a run is more than one program on one machine.
     make_job: Callable[[argparse.Namespace, BuildRequest], Runs] | None = None
 
-    # What is simulated gets a CPU of its own, where there is one.
+    # A simulated device gets a CPU of its own, where there is one.
     simulated_apart: bool = False
     # Figures of others, by what --published says, and how they look below ours.
     published: Mapping[object, tuple[str, ...]] = field(default_factory=dict)
     show_published: Callable[[], str] | None = None
     # Measures first what the plan depends on; gets the job, too.
     settle: Callable[[Any, Any], Measures] | None = None
-    # What to warn of in lines that count even so.
+    # Warns of lines that count even so.
     warn: Callable[[Sequence[Line]], None] | None = None
     judge: Callable[[argparse.Namespace, Sequence[Row]], list[Check] | None] = _unjudged
-    # What makes a run a failure that was carried out.
+    # Lists why a run that was carried out is a failure.
     refused: Callable[[argparse.Namespace, Result], list[str]] = _checks_that_fail
     complaint: str = "a check does not hold"
 

@@ -20,7 +20,7 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 SYSFS = Path("/sys/kernel/mm/migrate_offload")
 NODES = Path("/sys/devices/system/node")
 
-# What a program prints besides the lines that every one prints.
+# Lines of one program alone; all programs print the others.
 Kinds = Sequence[type[Line]]
 # Of one program in a virtual machine, where an emulator breaks it.
 _RUNS = 3

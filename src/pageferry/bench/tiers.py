@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Common code of `bench demotion` and `bench promotion`."""
+"""Options, plans, rows and cells of `bench demotion` and `bench promotion`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ByMethod(Moved, kw_only=True):
 
 
 class Tiering(ByMethod, kw_only=True):
-    """What is known of memory that the kernel moved by itself."""
+    """Memory that the kernel moved by itself."""
 
     asked_bytes: int
     left_bytes: int
@@ -52,7 +52,7 @@ def tier_options(from_node: str, to_node: str) -> tuple[Option, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TierPlan(Plan):
-    """What one run measures, whichever way memory goes."""
+    """The plan of one run, whichever way memory goes."""
 
     slowest_bytes_per_s: ClassVar[int] = 2_000_000
 
@@ -83,7 +83,7 @@ def tier_part(
     engine_bytes, cpu_bytes = offered(mine)
     share = None
     if engine_bytes is not None and cpu_bytes is not None:
-        # What never got as far as being offered was moved by the CPU, too.
+        # The CPU also moved folios that no engine was offered.
         copied = max(engine_bytes + cpu_bytes, arrived)
         share = engine_bytes / copied if copied else None
     part = schema.PARTS[bench](

@@ -12,7 +12,7 @@ from typing import Any
 from pageferry import output
 from pageferry.errors import PageferryError
 
-# What stands beside `bench move-pages`.
+# These stand beside `bench move-pages`.
 MOVE_PAGES = ("move_pages_rfc_v5", "multithreaded_copy_2025")
 
 

@@ -94,7 +94,7 @@ class Slowed(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Cost(msgspec.Struct, kw_only=True, frozen=True):
-    """What `bench cost` says besides instructions_per_folio."""
+    """Figures of `bench cost` besides instructions_per_folio."""
 
     instructions_per_folio_min: Count | None = None
     instructions_per_folio_max: Count | None = None
@@ -106,7 +106,7 @@ class Cost(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Latency(msgspec.Struct, kw_only=True, frozen=True):
-    """What `bench latency` says besides unmapped_ns, and what it was set to."""
+    """Figures of `bench latency` besides unmapped_ns, and its settings."""
 
     unmapped_ns_min: Unmapped | None = None
     unmapped_ns_max: Unmapped | None = None
@@ -161,7 +161,7 @@ class Tiers(ByKernel, kw_only=True, frozen=True):
 
 
 class Demotion(Tiers, kw_only=True, frozen=True):
-    """What `bench demotion` says."""
+    """Figures of `bench demotion` alone."""
 
     folios_per_call: Count | None = None
     ratio_to_single: Annotated[
@@ -185,7 +185,7 @@ class Demotion(Tiers, kw_only=True, frozen=True):
 
 
 class Promotion(Tiers, kw_only=True, frozen=True):
-    """What `bench promotion` says."""
+    """Figures of `bench promotion` alone."""
 
     # In all rounds, by /proc/vmstat, of the whole machine.
     pgpromote_success: Count | None = None
@@ -195,7 +195,7 @@ class Promotion(Tiers, kw_only=True, frozen=True):
 
 
 class Compaction(ByKernel, kw_only=True, frozen=True):
-    """What `bench compaction` says: each round allocated so many huge pages at most."""
+    """Figures of `bench compaction` alone. A round allocated so many pages at most."""
 
     asked_pages: Count | None = None
     allocated_pages: Annotated[

@@ -61,11 +61,11 @@ OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPlan(Plan):
-    """What one run measures. The node is from_node and to_node."""
+    """The plan of one run. The node is from_node and to_node."""
 
     program: ClassVar[str] = "compaction"
 
-    # What is allocated: huge pages.
+    # Huge pages are allocated.
     sizes: tuple[int, ...] = (PMD_BYTES,)
     states: tuple[str, ...]
     # 0: what follows from total_bytes; if that is 0, half of what the node has free.

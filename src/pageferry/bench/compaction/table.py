@@ -30,7 +30,7 @@ def _compared(name: str, key: str) -> tables.Column:
     )
 
 
-# What was posted, for the states of the CPU and the engines.
+# The columns that were posted, for the states of the CPU and the engines.
 STATE: tuple[tables.Column, ...] = (
     ("CPU", lambda row: "busy" if row.busy else "idle"),
     ("engine", _engine),
@@ -49,7 +49,7 @@ COLUMNS: tuple[tables.Column, ...] = (
     ("idle %", lambda row: _percent(row.compaction.idle_share)),
     ("task ms", lambda row: tables.median(row.compaction.thread_ns, 1e6)),
 )
-# What each engine changes.
+# The changes that each engine makes.
 RATIOS: tuple[tables.Column, ...] = (
     *STATE,
     _compared("wall", "wall_ratio_to_stock"),

@@ -80,7 +80,7 @@ class Demotion(Tiering, tag="demotion", kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class DemotionPlan(TierPlan):
-    """What one run measures."""
+    """The plan of one run."""
 
     program: ClassVar[str] = "demotion"
 

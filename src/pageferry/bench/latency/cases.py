@@ -103,7 +103,7 @@ class Plan:
     # Two may be under way when channels become slow, and four late ones in a row are
     # what the kernel takes to notice.
     skip_windows: int = 6
-    # What is compared depends on the rates of the machine.
+    # The cases depend on the rates of the machine.
     learns: bool = False
 
     @property

@@ -90,7 +90,7 @@ class Measurement(Moved, tag="measurement", kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class MovePlan(Plan):
-    """What one run measures."""
+    """The plan of one run."""
 
     program: ClassVar[str] = "move_pages"
 

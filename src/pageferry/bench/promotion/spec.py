@@ -58,7 +58,7 @@ class Promotion(Tiering, tag="promotion", kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionPlan(TierPlan):
-    """What one run measures."""
+    """The plan of one run."""
 
     program: ClassVar[str] = "promotion"
     # Each measurement waits until the kernel has looked at the memory.
