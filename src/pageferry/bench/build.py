@@ -88,7 +88,7 @@ def _build(source: Path, cache: Path, wanted: Path, arch: Architecture) -> Path:
         try:
             ready.rename(wanted)
         except OSError:
-            # Somebody else built the same in the meantime.
+            # Another process built the same in the meantime.
             if not wanted.is_dir():
                 raise
     return wanted

@@ -17,13 +17,13 @@ FAULTS = (
     *("late", "late-stopped", "late-error", "dead", "vanish", "reload", "mixed"),
     "lie",
 )
-# What breaks a rule, to see that it shows: only when asked for by name.
+# These faults break a rule, to see that the campaign notices. `all` leaves them out.
 DAMAGING = ("trusted-lie",)
-# While memory is moved, these switch engines. That changes code which runs, and
-# QEMU before 8.1 gets this wrong with a thread for each CPU.
+# While memory is moved, these switch engines, which changes code that runs. QEMU
+# before 8.1 gets this wrong with a thread for each CPU.
 SWITCHING = ("reload", "mixed")
 
-# What the kernel may say, and why. Anything else from these parts is a finding.
+# Messages that the kernel may log, and the reasons. Any other message is a finding.
 ANNOUNCED = (
     (r"dcbm: \S+ is taken out of use: ", "a channel that failed is retired"),
     (
@@ -38,7 +38,7 @@ ANNOUNCED = (
     (r"dcbm_\w+: \d+ callbacks suppressed", "lost interrupts, many"),
     (r"DMA-API: (preallocated|debugging enabled|dma_debug_entry pool)", "boot"),
 )
-# What Linux itself says, patched or not.
+# Messages of Linux itself, patched or not.
 STOCK_COMPLAINTS = (
     (
         r"page dumped because: VM_WARN_ON_FOLIO\(folio_test_partially_mapped\(folio\)\)",
@@ -65,7 +65,7 @@ def parse_faults(text: str) -> tuple[str, ...]:
 
 @dataclass
 class Report:
-    """What the program said, in all its boots."""
+    """The output of the program, in all its boots."""
 
     phases: list[dict[str, Any]] = field(default_factory=list)
     leaks: list[dict[str, Any]] = field(default_factory=list)

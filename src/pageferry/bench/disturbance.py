@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How much of this host's CPU time went to others while we measured.
 
-An emulated machine with two CPUs needs two of the host's. Where a build runs
-beside it, two threads of the guest share one CPU, and no figure means much:
-the result says so, and a test knows that it proved nothing.
+An emulated machine with two CPUs needs two of the host's. If a build runs at the
+same time, two threads of the guest share one CPU, and no figure means much. The
+result contains the share of other work, so that a test can skip.
 """
 
 from __future__ import annotations

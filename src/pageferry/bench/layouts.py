@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Memory layouts: a virtual machine is booted again, and everything measured again.
 
-Where in memory things come to lie differs from boot to boot, and with it how fast an
-emulated CPU finds its way through them: all rounds of one boot have that in common.
+The place of data in memory differs from boot to boot, and so does the speed of an
+emulated CPU. All rounds of one boot have the same places.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _BOOTS = 3
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of it."""
+    """The options of one campaign."""
 
     folios: int
     faults: tuple[str, ...]
@@ -135,7 +135,7 @@ class _Watch:
         self.progress = progress
         self.before = before
         self.rest = b""
-        # What a boot that broke had shown is not shown again.
+        # Progress of a boot that broke is not shown again.
         self.shown = progress.done
 
     def __call__(self, data: bytes) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the programs of bench/ write on a live machine, for --dry-run."""
+"""The writes of the programs of bench/ on a live machine, for --dry-run."""
 
 from __future__ import annotations
 

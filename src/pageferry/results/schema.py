@@ -61,7 +61,7 @@ class Waited(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Touch(msgspec.Struct, kw_only=True, frozen=True):
-    """What a thread got done that kept touching the memory that moved."""
+    """Progress of a thread that touched the memory while it moved."""
 
     mode: Literal["read", "write"]
     touches: Annotated[Spread, Meta(description="in each round")]
@@ -247,8 +247,8 @@ class Compaction(ByKernel, kw_only=True, frozen=True):
 class Row(msgspec.Struct, kw_only=True, frozen=True):
     """One engine with one folio size, and what one benchmark alone says of it.
 
-    What a benchmark does not say is null; of the last parts a file has only that of
-    the row's own benchmark.
+    A figure that the benchmark does not have is null. Of the last parts a file has
+    only the part of the row's own benchmark.
     """
 
     bench: str
@@ -285,7 +285,7 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     # Folios that were no longer whole after the move, in all rounds; null
     # where the kernel does not let us look.
     split_folios: Count | None = None
-    # What the engine says it copied itself, in all rounds; null for stock.
+    # Bytes that the engine reports as copied, in all rounds; null for stock.
     engine_bytes: Count | None = None
     bytes_per_s: Spread | None = None
     # Medians of the ratios of each round, not ratios of medians: what slows
@@ -339,7 +339,7 @@ class Kernel(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Machine(msgspec.Struct, kw_only=True, frozen=True):
-    """What it ran on."""
+    """The machine of the run."""
 
     where: Literal["vm", "live"]
     cpu_model: str
@@ -375,7 +375,7 @@ class Result(msgspec.Struct, kw_only=True, frozen=True):
     created: str | None = None
     pageferry_version: str | None = None
     elapsed_ns: Count | None = None
-    # What --check found.
+    # Results of --check.
     checks: list[Check] | None = None
     # Figures of other people's machines, only when asked for.
     published: list[dict[str, Any]] | None = None

@@ -21,9 +21,9 @@ def round_ratios(
 ) -> RatioSpread | None:
     """Compare two series round by round; both are keyed by their round.
 
-    Only rounds that both have count. The median of these ratios holds still
-    when the whole machine is slower in one round than in another, which the
-    ratio of two medians does not.
+    Only rounds that both have count. A machine that is slower in one round does
+    not change that round's ratio. So the median of the ratios is steadier than
+    the ratio of two medians.
     """
     common = sorted(ours.keys() & base.keys())
     if not common:

@@ -34,7 +34,7 @@ from pageferry.vm import accel, klog, topology
 from pageferry.vm.qemu import bare_machine
 
 _TOPOLOGIES = {X86_64: "cost", ARM64: "versal-cost"}
-# What demotion and promotion need; others are counted in the same boot.
+# Demotion and promotion need tiers; the other paths use the same boot.
 _TIERED = "tiered-cost"
 _BOOT_LIMIT_S = 600.0
 # The date would end up in the count, as would random numbers; those
@@ -44,7 +44,7 @@ _REPEATABLE = ("-rtc", "base=2020-01-01,clock=vm")
 
 @dataclass(frozen=True)
 class Job:
-    """What is counted."""
+    """The options of one run."""
 
     engines: tuple[str, ...]
     layouts: int

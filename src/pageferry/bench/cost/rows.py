@@ -2,10 +2,10 @@
 """`bench cost`: instructions per folio, counted by the guest's own clock.
 
 QEMU with icount makes one nanosecond of guest time one instruction. The same
-image and initramfs give the same digits on every run; where things lie in
-memory moves the figure of small folios by up to 1%, so each engine boots
-several times with an initramfs of another size and with other holes in its
-free memory, and the mean counts.
+image and initramfs give the same digits on every run. The place of data in
+memory changes the figure of small folios by up to 1%. So each engine boots
+several times, with initramfs images of different sizes and with different holes
+in free memory. The result is the mean.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pageferry.vm.cpio import Archive
 
 # "unbatched" is our kernel told to take one page table entry after the other.
 ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
-# What 4K pages can be, in the order of a table; in runs, unless asked for more.
+# Kinds of 4K pages, in the order of the table. The default is runs.
 PAGES = (
     *("runs", "random", "shared", "shmem", "mlocked", "ksm"),
     *("inherited", "watched"),
 )
 DEFAULT_PAGES = ("runs",)
-# Who migrates, in the order of a table; move_pages(2) alone, unless asked for more.
+# Callers, in the order of the table. The default is move_pages(2).
 MOVE_PAGES = "move_pages"
 PATHS = (
     *(MOVE_PAGES, "mbind", "migrate_pages", "hugetlb"),
@@ -46,22 +46,22 @@ DMA_CHANNELS = 1
 # An odd number of pages: layouts differ in more than the last address bits.
 PADDING_STEP_BYTES = 149 * 4 * KIB
 
-# By how much the patched kernel may differ from stock with all of it turned off,
-# and how much more than that it may take with no engine active.
+# The count of the patched kernel may differ from stock by this share with everything
+# turned off. Without an active engine it may exceed stock by the same share.
 OFF_TOLERANCE = {4 * KIB: 0.005, 2 * MIB: 0.001}
-# The same of whoever else migrates.
+# The same for callers other than move_pages(2).
 PATH_TOLERANCE = 0.01
-# mtcopy on one CPU finds no idle one, and so declines every batch. What that
-# costs is all that it costs where other work keeps all CPUs busy.
+# mtcopy on one CPU finds no idle one, and so declines every batch. If other work
+# keeps all CPUs busy, mtcopy costs the same.
 DECLINED_SHARE = 1 / 0.97
 
-# What pages may take that cannot move in runs, and what others may take besides
-# the copy.
+# UNALIKE_SHARE bounds pages that cannot move in runs, as a share of stock.
+# BESIDES_COPY bounds the instructions of other pages, without the copy.
 UNALIKE_SHARE = 1.02
 BESIDES_COPY = {"runs": 2400, "random": 3400}
 
-# What is left of a folio's instructions when a DMA controller copies it. Where that
-# does not pay, as with 4K pages, the kernel leaves the engine out.
+# The share of a folio's instructions that may remain if a DMA controller copies the
+# folio. Where that does not pay, as with 4K pages, the kernel leaves the engine out.
 DMA_SHARE = {2 * MIB: 0.1}
 
 
@@ -73,8 +73,8 @@ def default_engines(arch: Architecture) -> tuple[str, ...]:
 class Cost(Line, tag="cost", kw_only=True):
     """Several passes over one list of folios, there and back."""
 
-    # Who moved them, and how many in each pass: not of move_pages(2), which
-    # moves all of its list.
+    # The caller, and the folios that it moved in each pass. move_pages(2) has
+    # neither, as it moves all of its list.
     path: str | None = None
     pass_folios: list[int] | None = None
 
@@ -82,7 +82,7 @@ class Cost(Line, tag="cost", kw_only=True):
     folio_bytes: int
     folios: int
     pass_ns: list[int]
-    # What base pages were: see bench/common/pages.c.
+    # The kind of base pages: see bench/common/pages.c.
     pages: str | None = None
     copy_instructions: int | None
     engine_bytes: int | None
@@ -97,7 +97,7 @@ class Cost(Line, tag="cost", kw_only=True):
 
 @dataclass(frozen=True)
 class Sample:
-    """What one boot said about one folio size."""
+    """The measurement of one folio size in one boot."""
 
     engine: str
     layout: int
@@ -187,7 +187,7 @@ def check_same(first: Sequence[Sample], again: Sequence[Sample]) -> None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What was moved on which way, with whatever engine."""
+    """Folio size, pages and path: rows of one kind differ by engine alone."""
 
     folio_bytes: int
     pages: str | None
@@ -342,8 +342,8 @@ def _spares_too_little(rows: Sequence[Row]) -> list[str]:
 def _costs_when_off(rows: Sequence[Row]) -> list[str]:
     """Say where our kernel costs something that does nothing.
 
-    With all of it turned off, cheaper than stock is held to the same limit: it
-    would mean that the two kernels are not the same but for our changes.
+    With everything turned off, the limit holds in both directions. A kernel that
+    is cheaper than stock would differ in more than our changes.
     """
     found = []
     for row in rows:

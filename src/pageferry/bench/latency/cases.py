@@ -89,7 +89,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run of the program measures."""
+    """The plan of one run of the program."""
 
     program: ClassVar[str] = "latency"
     # A run that hangs must end; one that is merely slow must not.
@@ -207,7 +207,7 @@ def parse_streaming(text: str) -> tuple[bool, ...]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied: every combination is a case."""
+    """Lists of settings: every combination is a case."""
 
     sizes: tuple[int, ...]
     totals: tuple[int, ...]

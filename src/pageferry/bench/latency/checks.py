@@ -118,8 +118,8 @@ def overlap(rows: Sequence[Row]) -> list[Check]:
     ideal_s = 0.0
     if ours.channel_mbps:
         ideal_s = ours.moved_bytes / (ours.channels * ours.channel_mbps * 1e6)
-    # What channels reach with 2M folios has their own costs in it; what they are
-    # set to has not. The stricter one is the smaller one.
+    # The measured rate with 2M folios includes the costs of the channels; the
+    # configured rate does not. The smaller time is the stricter one.
     measured_s = _seconds(large) * ours.moved_bytes / large.moved_bytes
     copying_s = min(ideal_s, measured_s) if ideal_s else measured_s
     books_s = _seconds(books)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `bench latency --published` and `--check` measure."""
+"""The cases of `bench latency --published` and `--check`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SLOW = (50, 10)
 # Of these the first two are below one slow folio's time, and the others are twice
 # as long and more. In between nothing is asked of the kernel.
 SLOWED_LIMITS = (2, 5, 20, 50)
-# Where an engine that is slowed down is too slow for the limit, the CPU would be
-# through with all in a few windows, were they not smaller than the limit allows.
+# If the slow engine cannot meet the limit, the CPU copies. With windows as large as
+# the limit allows, the CPU would need only a few. These caps make windows smaller.
 SLOWED_CAP_PAGES = {BASE_BYTES: 256, PMD_BYTES: 2048}
-# Where it is not, windows are so large that there have to be more of them.
+# If the slow engine can meet the limit, windows are large; the case moves more.
 SLOWED_TIMES = 4
 # The kernel's MIGRATE_PART_MAX_PAIRS.
 BATCH_FOLIOS = 512
@@ -93,15 +93,15 @@ def published_workload(total_bytes: int) -> tuple[Case, ...]:
 # --- --check ------------------------------------------------------------------
 
 
-# The limit with which windows are compared to one batch, of the time that one folio
-# takes: enough for one behind what is left of another, not for two. What it gives is
-# shorter, as no window is begun too early; a limit as short would leave the engine
-# out whenever the host stops a channel for a while.
+# The limit for the comparison of windows with one batch, in times of one folio's time.
+# It is enough for one folio behind the rest of another, but not for two. Unmapped
+# times come out shorter, as no window begins too early. A limit that short would
+# leave the engine out whenever the host stops a channel for a while.
 WINDOW_TIMES = 1.7
 
-# Copying takes so many times as long as all else where the two are to overlap: it
-# has to be the limit also on a host that slows one CPU down while the other works,
-# as the two of an emulator may share a core. Taking turns costs half as much again.
+# In the check of overlap, copying takes this many times as long as everything else.
+# Two CPUs of an emulator may share a core of the host, and slow each other down.
+# Copying has to be the bottleneck even then. Taking turns costs half as much again.
 COPYING_TIMES = 2
 
 
@@ -127,10 +127,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the second run needs to know of this machine."""
+    """Times of this machine, for the second run."""
 
     rates: Rates
-    # What one folio takes with these rates, alone in its batch.
+    # The time of one folio with these rates, alone in its batch.
     large_ns: int
     small_ns: int
 
@@ -233,8 +233,8 @@ class CheckPlan:
 
     def _toucher(self, known: Calibration) -> list[Case]:
         found = []
-        # At 2M with an engine that is as fast as it can be: on stock, too, a folio
-        # is out of reach for as long as it is copied.  And the CPU does its share.
+        # At 2M the channels are as fast as possible: on stock, too, a folio is
+        # unmapped while it is copied. The CPU copies a share.
         for size, mbps in ((BASE_BYTES, known.rates.small_mbps), (PMD_BYTES, 0)):
             engine = replace(self.engine(size, mbps), touch="write", share=True)
             stock = replace(engine, engine="stock", channels=0, mbps=None)
@@ -269,7 +269,8 @@ def _slowed(limited: Case, times: float) -> Case:
     case = replace(limited, slow=SLOW, role=f"limit/{times:g}/slowed")
     if too_slow(times, SLOW[1]):
         return replace(case, cap_pages=SLOWED_CAP_PAGES[case.folio_bytes])
-    # What the engine gets at once is counted, which is no more than so many folios.
+    # Windows that do not count are counted in batches of the engine, each with at
+    # most BATCH_FOLIOS folios.
     cap_pages = BATCH_FOLIOS * case.folio_bytes // BASE_BYTES
     return replace(
         case, cap_pages=cap_pages, total_bytes=SLOWED_TIMES * case.total_bytes
@@ -286,8 +287,8 @@ def rates_of(plan: CheckPlan, rows: Sequence[Row]) -> Rates:
     books = find(rows, "calibrate/bookkeeping").bytes_per_s
     assert stock is not None
     assert books is not None
-    # All channels together: an eighth of what a CPU copies, as it is a CPU that
-    # simulates them, and as much as the CPU can unmap and move.
+    # All channels together copy an eighth of what a CPU copies, as a CPU simulates
+    # them. For 4K they copy as much as the CPU can unmap and move.
     large = round(stock.median / 8 / plan.channels / 1e6)
     balanced = round(books.median / plan.channels / 1e6)
     return Rates(max(large, SLOW[1]), max(balanced, 1))

@@ -210,7 +210,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
 def settle(plan: Plan, job: Job) -> Plan:
     """With --check, learn this machine's rates, and make the plan they lead to.
 
-    What is compared is measured again in the run that it is judged by.
+    The run with the final plan measures all figures that the checks compare.
     """
     check = _check_plan(job.args)
     if check is None:
