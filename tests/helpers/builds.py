@@ -97,6 +97,7 @@ def problems(build: Build) -> str:
         if refused:
             return refused
         targets = ["vmlinux"] if build.small else [f"{name}/" for name in TOUCHED]
+        _forget_lists(plan)
         made = _make(plan, "-k", f"-j{plan.request.jobs}", *targets)
         if made:
             return made
@@ -143,14 +144,24 @@ def _configure(plan: Plan, build: Build) -> str:
     )
 
 
+def _forget_lists(plan: Plan) -> None:
+    """Remove lists of an earlier configuration: make skips folders that are off."""
+    for name in TOUCHED:
+        for made in ("built-in.a", "modules.order"):
+            (plan.build_dir / name / made).unlink(missing_ok=True)
+
+
 def _undefined(plan: Plan) -> str:
     """Name what something calls and nothing has, of ours and of divisions."""
     objects = []
     for name in TOUCHED:
         below = plan.build_dir / name
+        if not (below / "built-in.a").exists():
+            continue
         objects.append(below / "built-in.a")
         order = (below / "modules.order").read_text().split()
         objects += [plan.build_dir / module for module in order]
+    assert objects, f"make left nothing in {plan.build_dir}"
     found = _SYMBOL.findall(proc.capture(["nm", *objects]).stdout)
     undefined = {name for kind, name in found if kind == "U"}
     defined = {name for kind, name in found if kind not in "Uw"}
