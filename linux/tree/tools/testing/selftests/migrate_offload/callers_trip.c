@@ -212,14 +212,16 @@ static bool is_intact(const struct mo_trip *trip)
 	return intact;
 }
 
-static void unmap_trip(struct mo_trip *trip)
+void mo_trip_unmap(struct mo_trip *trip)
 {
 	unsigned int n;
 
 	for (n = 0; n < trip->nr_areas; n++) {
 		free(trip->pfns[n]);
+		trip->pfns[n] = NULL;
 		mo_unmap(&trip->areas[n]);
 	}
+	trip->nr_areas = 0;
 }
 
 /* Writes to page after page, and notes what must be there from then on. */
@@ -289,7 +291,7 @@ static struct mo_outcome one_trip(const struct mo_caller *caller)
 	}
 	if (caller->finish)
 		caller->finish(&trip);
-	unmap_trip(&trip);
+	mo_trip_unmap(&trip);
 	return outcome;
 }
 

@@ -106,9 +106,11 @@ static bool in_range(struct mo_range range, __u64 pfn)
 
 /*
  * Take memory of a node until what comes next is in that range, and map a trip of
- * it.  NULL, or why not.
+ * it.  Others may take that memory first: then the trip has too little to move.
+ * NULL, or why not.
  */
-static const char *map_in(struct mo_trip *trip, int node, struct mo_range range)
+static const char *map_in_once(struct mo_trip *trip, int node,
+			       struct mo_range range)
 {
 	unsigned long mask[4] = {}, max = free_kb(node) * 1024;
 	const char *why_not;
@@ -140,7 +142,21 @@ static const char *map_in(struct mo_trip *trip, int node, struct mo_range range)
 
 	trip->away = range;
 	trip->must_move = mo_trip_bytes_in(trip, range);
-	return trip->must_move < SZ_2M ? "no memory to be had there" : NULL;
+	return NULL;
+}
+
+static const char *map_in(struct mo_trip *trip, int node, struct mo_range range)
+{
+	const char *why_not;
+	int tries;
+
+	for (tries = 0; tries < MAX_TRIES; tries++) {
+		mo_trip_unmap(trip);
+		why_not = map_in_once(trip, node, range);
+		if (why_not || trip->must_move >= SZ_2M)
+			return why_not;
+	}
+	return "no memory to be had there";
 }
 
 static void compact_second_node(void)

@@ -97,6 +97,8 @@ extern const struct mo_caller mo_soft_offline;
 
 /* One more area, of anonymous memory on the first node.  NULL, or why not. */
 const char *mo_trip_map(struct mo_trip *trip, size_t bytes, size_t folio_bytes);
+/* Removes all areas, so that a trip can be mapped anew. */
+void mo_trip_unmap(struct mo_trip *trip);
 /* Where are the pages of an area?  As many entries as it has pages. */
 void mo_trip_pfns(const struct mo_trip *trip, const struct mo_area *area,
 		  __u64 *pfns);
