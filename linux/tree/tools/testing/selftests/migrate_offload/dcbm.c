@@ -30,12 +30,12 @@ struct mo_area small, large;
 static struct mo_area other;
 static bool failed;
 
-void expect_at(bool ok, const char *what, int line)
+void expect_at(bool ok, const char *what, const char *file, int line)
 {
 	if (ok)
 		return;
 	failed = true;
-	printf("# line %d: not so: %s\n", line, what);
+	printf("# %s:%d: not so: %s\n", file, line, what);
 }
 
 long long now_ms(void)

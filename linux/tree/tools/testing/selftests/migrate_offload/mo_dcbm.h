@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the tests of dcbm on the simulated DMA engine share. */
+/* The files of the test program dcbm share this. */
 #ifndef MO_DCBM_H
 #define MO_DCBM_H
 
@@ -18,8 +18,8 @@
 extern struct mo_area small, large;
 
 /* Let the running test fail, and print the condition, unless it holds. */
-#define expect(ok) expect_at(ok, #ok, __LINE__)
-void expect_at(bool ok, const char *what, int line);
+#define expect(ok) expect_at(ok, #ok, __FILE__, __LINE__)
+void expect_at(bool ok, const char *what, const char *file, int line);
 
 long long now_ms(void);
 
