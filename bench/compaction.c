@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What does it cost to make huge pages out of fragmented memory, and what do
- * others on the same CPU notice of it?
+ * Measures the cost of huge pages in fragmented memory, and the CPU time that it
+ * leaves to others on the same CPU.
  *
  * A node is fragmented: memory is mapped there, and every other page of it freed.
- * What large blocks are left are taken away.  Then a kernel module allocates huge
+ * The program takes the large blocks that are left.  Then a kernel module allocates huge
  * pages on one CPU, for each of which Linux has to compact, and the clock runs until
  * it has them: with that CPU idle but for this, and with a hog on it that counts.
  *
  * The variants take turns within each round, each with memory that is fragmented
- * anew, as compaction undoes that.  What stayed of the memory is verified afterwards.
+ * anew, as compaction undoes that.  The memory that stayed is verified afterwards.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,10 +27,10 @@
 /* The largest: each CPU keeps as few pages for itself as it may. */
 #define PCP_FRACTION_MAX "2147483647"
 
-/* Of the blocks that are fragmented half could be had, but not soon: so much can. */
+/* Compaction could win half of the blocks, but slowly.  We ask for this part. */
 #define COUNT_PARTS 8
 #define MAX_COUNT (1ULL << 32)
-/* Of a measurement that did not get all that it asked for. */
+/* A measurement that got fewer pages than it asked for is repeated so often. */
 #define MAX_REPEATS 3
 
 /* A simulated channel is no faster than this; far more than any CPU copies. */
@@ -194,7 +194,7 @@ static void ticks_read(const struct options *o, struct cpu_ticks *ticks)
 			  o->run.cpu);
 }
 
-/* What the hog does with the CPU to itself, where we leave it alone. */
+/* The progress of the hog while it has the CPU to itself. */
 static void hog_alone(struct sample *s)
 {
 	uint64_t hog = hogs_progress(), start = bench_now_ns();

@@ -31,7 +31,7 @@
 #define SCATTER_BYTES (48UL << 20)
 /* The first trip there and back fills caches and free lists. */
 #define WARM_UP_PASSES 2
-/* Of folios in between: there and back, five times. */
+/* Folios between 4K and 2M go there and back five times. */
 #define MIDDLE_PASSES 10
 
 struct options {
@@ -127,7 +127,7 @@ static void mount_or_die(const char *type, const char *dir)
 			  strerror(errno));
 }
 
-/* What an init has to do before anything else works. */
+/* As init, mount what the rest needs, and switch the machine off at the end. */
 static void become_init(void)
 {
 	if (atexit(power_off))
@@ -195,7 +195,7 @@ static void check_whole(const struct region *r, const char *when)
 			  nr_split, r->folio_bytes, when);
 }
 
-/* What the kernel counts of folios of one size; 0 where it does not. */
+/* A counter of the kernel for folios of one size; 0 if it has none. */
 static uint64_t folio_stat(size_t folio_bytes, const char *name)
 {
 	char path[128];
@@ -207,7 +207,7 @@ static uint64_t folio_stat(size_t folio_bytes, const char *name)
 	return file_read_u64(path, &value) ? value : 0;
 }
 
-/* What an engine has done so far. */
+/* The work of an engine so far. */
 struct engine_counts {
 	bool known;
 	uint64_t bytes;

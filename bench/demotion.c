@@ -11,7 +11,7 @@
  * of them is satisfied by demotion: a limit goes on until nothing is left on the
  * node, and memory.max then kills.  Here that is a child that was made for it.
  * Nobody is said to stall who writes the files, only who needs memory: the child.
- * What a limit tries after the last page has moved is not demotion, and told apart.
+ * Work of a limit after the last page has moved is no demotion, and is told apart.
  *
  * Everything takes turns within each round.  The nodes of all pages are counted
  * afterwards and every byte is compared.
@@ -37,7 +37,7 @@
 #define PANIC_ON_OOM "/proc/sys/vm/panic_on_oom"
 #define PRINTK "/proc/sys/kernel/printk"
 
-/* What a child allocates beyond the limit, and how far that is away. */
+/* The child allocates so much.  Its limit leaves so much room above what is there. */
 #define BEYOND_BYTES (4UL << 20)
 #define SLACK_BYTES (256L << 10)
 
@@ -205,7 +205,7 @@ static pid_t victim_start(const struct region *r, int *go)
 	char *area;
 	char byte;
 
-	/* What it shares would have two mappings, which is not measured. */
+	/* The child must not map these pages, too: pages with two mappings cost more. */
 	if (madvise(r->base, r->bytes, MADV_DONTFORK))
 		bench_die(BENCH_FAILED, "madvise(MADV_DONTFORK): %s",
 			  strerror(errno));

@@ -129,8 +129,8 @@ static void pin(const char *name, const char *value)
 }
 
 /*
- * What the kernel measures by itself is measured once: all cases that are left
- * to it have the same limit.
+ * Have the kernel measure its default limit once: all cases that use the default
+ * have the same limit.
  */
 static void learn_default_limit(struct options *o)
 {

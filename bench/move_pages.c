@@ -110,7 +110,7 @@ static void allocate(const struct options *o, struct region *r,
 		return;
 	}
 	region_allocate_hugetlb(r, o->run.total_bytes, folio_bytes, o->run.from, seed);
-	/* What does not fit between two huge pages is no use. */
+	/* A spacer has to fit between two huge pages. */
 	if (folio_bytes <= PMD_BYTES)
 		spacer_take_hugetlb(spacer, folio_bytes, o->run.to);
 }

@@ -171,8 +171,8 @@ static uint64_t queue_folios(const char *what)
 }
 
 /*
- * What waits when the engine is switched off would be moved without it.  Nothing is
- * put on the queue any more.
+ * Folios that wait when the engine is switched off would be moved without it.
+ * Nothing is put on the queue any more.
  */
 static void let_queue_drain(void)
 {

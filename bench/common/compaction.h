@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bench compaction has to itself. */
+/* Helpers of bench compaction alone. */
 #ifndef PF_BENCH_COMPACTION_H
 #define PF_BENCH_COMPACTION_H
 

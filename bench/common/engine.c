@@ -117,8 +117,8 @@ static void engines_of_reasons(void)
 }
 
 /*
- * What every variant needs: move_pages(2) among the reasons, and no second
- * look at each page, which is a test mode that costs time.
+ * Every variant needs move_pages(2) among the reasons.  None verifies copies in
+ * the kernel: that test mode costs time.
  */
 void engine_prepare(void)
 {

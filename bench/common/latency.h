@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bench latency measures with: counters, first folio, a toucher, a rate. */
+/* Helpers of bench latency: counters, first folio, a toucher, a rate. */
 #ifndef PF_BENCH_LATENCY_H
 #define PF_BENCH_LATENCY_H
 

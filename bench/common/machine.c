@@ -159,8 +159,8 @@ void machine_report(void)
 }
 
 /*
- * What else may move or change pages is reported as found, inside the JSON
- * object that is open, and stopped until the settings are restored.
+ * Report the settings of all else that moves or changes pages, inside the JSON
+ * object that is open, and switch it off until the settings are restored.
  */
 void machine_quiet(void)
 {

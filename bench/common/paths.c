@@ -36,7 +36,7 @@
 #define SCAN_SPINS 1000000U
 #define SCAN_POLLS 60000
 
-/* What one path has to do, and where it says what came of it. */
+/* The work of one path, and its passes, which hold the outcome. */
 struct work {
 	uint64_t bytes;
 	struct path_pass *passes;
@@ -387,7 +387,7 @@ static void child_run(void (*run)(const struct work *w), const struct work *w)
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		run(w);
-		/* What was pinned, the parent puts back. */
+		/* The parent restores the settings that it pinned. */
 		_exit(BENCH_OK);
 	}
 	/* Until it is forgotten, its number is to be nobody else's. */

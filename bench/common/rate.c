@@ -35,7 +35,7 @@ void rate_restore(void)
 		rate_write(loaded);
 }
 
-/* Of each channel, in MB/s; 0 is as fast as a CPU copies.  False: no dmasim. */
+/* Set the speed of each channel, in MB/s; 0: a CPU's speed.  False: no dmasim. */
 bool rate_set(uint64_t mbps)
 {
 	if (!loaded[0]) {

@@ -28,7 +28,7 @@ void placement_read(const struct region *r, const struct run *o,
 void content_check(struct region *r, const struct run *o,
 		   uint64_t seed, const struct variant *v, unsigned int round);
 
-/* What was copied for one reason, by whom; unknown on a kernel without it. */
+/* The kernel's counters of copies for one reason.  Not known: it has none. */
 struct offloaded {
 	bool known;
 	uint64_t engine_bytes, cpu_bytes, offered_folios, batches;

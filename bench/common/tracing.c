@@ -34,7 +34,7 @@ static void let_signals(void)
 	pthread_sigmask(SIG_SETMASK, &mask_was, NULL);
 }
 
-/* Of the instance.  False also where there is none. */
+/* Set a file of the trace instance.  False: it failed, or there is no instance. */
 bool tracing_set(const char *name, const char *value)
 {
 	char path[160];
@@ -49,7 +49,7 @@ bool tracing_set(const char *name, const char *value)
 	return ok;
 }
 
-/* Of the event: its filter, and whether it is enabled. */
+/* Set a file of the event, such as its filter, or whether it is enabled. */
 bool tracing_set_event(const char *name, const char *value)
 {
 	char path[96];
@@ -154,8 +154,8 @@ void tracing_empty(void)
 }
 
 /*
- * What was traced, the oldest first, or NULL.  Until tracing_read_done() no signal
- * comes through.
+ * Open the trace, the oldest entry first; NULL on failure.  Signals wait until
+ * tracing_read_done().
  */
 FILE *tracing_read(void)
 {

@@ -12,7 +12,7 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 TIB = 1024 * GIB
-# Of a page, and of what one entry of a page table's middle level maps.
+# The sizes that an entry of a page table maps: in the last level, and above it.
 BASE_BYTES = 4 * KIB
 PMD_BYTES = 2 * MIB
 

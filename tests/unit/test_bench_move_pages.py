@@ -239,7 +239,7 @@ def test_hugetlb_arguments() -> None:
 
 def test_hugetlb_sizes() -> None:
     assert parse_hugetlb_sizes("2M,1G") == (2 * MIB, GIB)
-    # What other architectures have.
+    # Other architectures have these sizes.
     assert parse_hugetlb_sizes("64K,32M") == (65536, 32 * MIB)
 
 

@@ -63,7 +63,7 @@ class Plan:
     # A run that hangs must end; one that is merely slow must not. Emulation on a
     # busy host moves no less than this.
     slowest_bytes_per_s: ClassVar[int] = 4_000_000
-    # Of what a measurement does besides moving.
+    # The time that a measurement needs besides moving.
     measurement_s: ClassVar[float] = 0.0
 
     def variants(self) -> list[str]:

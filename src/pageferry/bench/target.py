@@ -22,7 +22,7 @@ NODES = Path("/sys/devices/system/node")
 
 # Lines of one program alone; all programs print the others.
 Kinds = Sequence[type[Line]]
-# Of one program in a virtual machine, where an emulator breaks it.
+# So often a program is run in a virtual machine, where the emulator breaks it.
 _RUNS = 3
 
 

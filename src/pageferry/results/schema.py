@@ -156,7 +156,7 @@ class ByKernel(msgspec.Struct, kw_only=True, frozen=True):
 class Tiers(ByKernel, kw_only=True, frozen=True):
     """Memory that the kernel moved to another tier."""
 
-    # Of what was asked for, in all rounds, and not on the other node in the end.
+    # Bytes of all rounds that were to move, and did not reach the other node.
     left_bytes: Count | None = None
 
 
@@ -213,7 +213,7 @@ class Compaction(ByKernel, kw_only=True, frozen=True):
     thread_ratio_to_stock: Annotated[
         RatioSpread | None, Meta(description="of thread_ns for each huge page")
     ] = None
-    # Of the CPU that it ran on, in ticks, as parts of the time of all rounds.
+    # Shares of all rounds' time that the CPU of the measurement spent so, by ticks.
     user_share: float | None = None
     system_share: float | None = None
     idle_share: float | None = None
@@ -295,8 +295,8 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     share_of_limit: float | None = None
     limit_threads: Count | None = None
     instructions_per_folio: Count | None = None
-    # Of them, those of the copy: as the engine "cpu" was timed, for all rows in
-    # which the CPU copies.
+    # The copy's part of these. It is measured with the engine "cpu", and holds for
+    # all rows in which the CPU copies.
     copy_instructions: Count | None = None
     # How long folios were out of reach: medians of rounds.
     unmapped_ns: Unmapped | None = None
@@ -368,7 +368,7 @@ class Result(msgspec.Struct, kw_only=True, frozen=True):
     kernel: Kernel
     machine: Machine
     rows: list[Row]
-    # Of the vanilla build, where two kernels were compared.
+    # The kernel without our patches, where the run compared two.
     stock_kernel: Kernel | None = None
     # As the program in bench/ found and used them.
     settings: dict[str, Setting] = {}

@@ -31,7 +31,7 @@ class Compaction(Timed, tag="compaction", kw_only=True):
     """Huge pages that were allocated on a fragmented node, from one CPU."""
 
     busy: bool
-    # Of each simulated channel, where it follows what stock migrates.
+    # The speed of each simulated channel, where it follows the rate of stock.
     channel_mbps: int | None = None
     total_bytes: int
     asked: int

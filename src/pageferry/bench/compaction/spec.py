@@ -18,7 +18,7 @@ from pageferry.units import PMD_BYTES, format_size, parse_size, whole
 
 STATES = ("idle", "busy")
 MODULE = "migrate_compact_test"
-# Of a simulated channel: more than dcbm ever has in flight, as devices have.
+# Descriptors of a simulated channel. Like devices, it has more than dcbm uses.
 DESCRIPTORS = 512
 # By which a completion may be late, so that several have one timer and one interrupt.
 # With one for each page the CPU that is looked at took longer, too.
@@ -71,7 +71,8 @@ class CompactionPlan(Plan):
     # 0: what follows from total_bytes; if that is 0, half of what the node has free.
     count: int
     cpu: int | None = None
-    # Of what stock migrates; with it channel_mbps only holds until that is known.
+    # The speed of each channel, in percent of the rate at which stock migrates.
+    # 0: channel_mbps. It also holds until that rate is known.
     channel_percent: int = 0
 
     def modules(self) -> list[str]:

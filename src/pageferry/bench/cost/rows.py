@@ -87,8 +87,8 @@ class Cost(Line, tag="cost", kw_only=True):
     copy_instructions: int | None
     engine_bytes: int | None
     verified: bool
-    # Of sizes in between, whose folios stock Linux splits: after all passes, of
-    # which the first is the first move of fresh memory.
+    # Counters of folios between 4K and 2M after all passes: stock Linux splits
+    # them. The first pass is the first move of fresh memory.
     split_folios: int | None = None
     nr_anon_partially_mapped: int | None = None
     split: int | None = None

@@ -39,7 +39,7 @@ class Case:
     streaming: bool = True
     # None: what the kernel measures by itself.
     limit_us: int | None = None
-    # Of each simulated channel; None: as the module was loaded.
+    # The speed of each simulated channel. None: as the module was loaded.
     mbps: int | None = None
     # With simulated channels: the CPU copies a share beside them.
     share: bool = False

@@ -9,15 +9,15 @@ from pageferry.errors import PageferryError
 from pageferry.results.schema import Check, Row, Unmapped
 from pageferry.units import BASE_BYTES, PMD_BYTES, format_rate, format_size
 
-# Of the rate of the largest cap.
+# The least rate, as a share of the rate with the largest cap.
 THROUGHPUT_SHARE = 0.95
-# Of the bytes.
+# The least share of bytes that the engine copies.
 ENGINE_SHARE = 0.9
-# Of the unmapped time of one batch as it is today.
+# The longest unmapped time, in times of one batch of the posted design.
 UNMAPPED_TIMES = 1.5
-# Of the larger of copying and bookkeeping.
+# The longest run, in times of copying or bookkeeping: the larger of the two.
 OVERLAP_TIMES = 1.15
-# Of the limit.
+# The longest unmapped time, in times of the limit.
 LIMIT_TIMES = 1.3
 # Folios one by one, which is the best that any limit can lead to.
 ALONE = "limit/alone"

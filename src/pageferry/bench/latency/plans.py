@@ -23,8 +23,8 @@ CHECK_CHANNELS = 16
 LIMITS = (2, 5, 10, 50)
 TOO_SHORT = 0.5
 SLOW = (50, 10)
-# Of these the first two are below one slow folio's time, and the others are twice
-# as long and more. In between nothing is asked of the kernel.
+# A slow folio takes longer than the first two, and at most half of the others. No
+# check says how the kernel behaves between them.
 SLOWED_LIMITS = (2, 5, 20, 50)
 # If the slow engine cannot meet the limit, the CPU copies. With windows as large as
 # the limit allows, the CPU would need only a few. These caps make windows smaller.
