@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from helpers.sources import LINUX, TREE, found
 from pageferry import paths, proc
 from pageferry.kernel import config, tree
 from pageferry.kernel.arch import ARM64, X86_64, Architecture
@@ -22,8 +23,7 @@ from pageferry.kernel.build import BuildRequest, Plan, make_command, plan_build
 I386 = dataclasses.replace(X86_64, name="i386", make="i386")
 # The directories in which linux/tree and the hooks have files that are compiled.
 TOUCHED = ("mm", "kernel/sched", "drivers/migrate_offload")
-_LINUX = paths.repo_root() / "linux"
-_FRAGMENTS = _LINUX / "configs"
+_FRAGMENTS = LINUX / "configs"
 _ALWAYS = {
     "WERROR": "y",
     # It would double the time.
@@ -173,7 +173,7 @@ def our_functions() -> set[str]:
     """Name the functions that files of linux/tree define or declare."""
     return {
         name
-        for path in (_LINUX / "tree").rglob("*.[ch]")
+        for path in found(TREE, "**/*.c", "**/*.h")
         if "tools" not in path.parts
         for name in _FUNCTION.findall(path.read_text())
     }

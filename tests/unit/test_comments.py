@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from helpers.plain import AVOIDED, BARE, MAX_WORDS
+from helpers.sources import found
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(
-    path for top in ("src", "scripts") for path in (ROOT / top).rglob("*.py")
+    path for top in ("src", "scripts") for path in found(ROOT / top, "**/*.py")
 )
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from helpers.plain import AVOIDED, BARE, MAX_WORDS
+from helpers.sources import found
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = found(ROOT, "*.md", "docs/**/*.md")
 # Generated from texts that have checks of their own.
 MADE = {"commands.md", "counters.md"}
 

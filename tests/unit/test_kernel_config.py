@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.sources import found
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel import config
 from pageferry.kernel.arch import ARM64
@@ -81,7 +82,7 @@ def test_what_kconfig_refuses_is_an_error_that_names_it() -> None:
     assert caught.value.reason == "CONFIG_A=m (is y), CONFIG_C=y (is n)"
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.config")), ids=str)
+@pytest.mark.parametrize("path", found(CONFIGS, "**/*.config"), ids=str)
 def test_our_fragments_parse_and_repeat_nothing(path: Path) -> None:
     text = path.read_text()
     parsed = config.parse(text, path.name)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.bench_data import measurement, page, result
 from helpers.golden_files import check_golden
+from helpers.sources import found as files_found
 from pageferry.bench.move_pages.spec import MovePlan, make_rows
 from pageferry.bench.spec import load
 from pageferry.errors import PageferryError
@@ -123,7 +124,7 @@ def test_json_schema_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "docs" / "results").glob("*.json")), ids=lambda p: p.name
+    "path", files_found(ROOT / "docs" / "results", "*.json"), ids=lambda p: p.name
 )
 def test_files_of_version_1_are_read_and_shown(path: Path) -> None:
     old = json.loads(path.read_bytes())

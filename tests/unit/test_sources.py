@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A check whose files have moved must fail, and not pass without a look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers import builds, sources
+
+
+def test_a_pattern_without_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.c").touch()
+    (tmp_path / "b.h").mkdir()
+    assert sources.found(tmp_path, "*.c") == [tmp_path / "a.c"]
+    with pytest.raises(LookupError, match=r"matches \*\.h"):
+        sources.found(tmp_path, "*.c", "*.h")
+
+
+def test_files_that_others_include_have_no_object(tmp_path: Path) -> None:
+    for name in ("mm/a/b.c", "mm/a/tests/b_kunit.c", "tools/testing/c.c"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert sources.compiled(tmp_path) == ["mm/a/b.c"]
+
+
+def test_a_file_that_sparse_did_not_read_is_named() -> None:
+    log = "  CC      mm/b.o\n  CHECK   ../mm/a.c\n  CHECK   kernel/sched/c.c\n"
+    names = ["mm/a.c", "mm/b.c", "kernel/sched/c.c"]
+    assert sources.unchecked(log, names) == ["mm/b.c"]
+
+
+def test_every_directory_of_ours_is_compiled() -> None:
+    """The checks that compile ours name directories, which must hold all files."""
+    assert sources.outside(["mm/a.c", "mmu/a.c"], ["mm"]) == ["mmu/a.c"]
+    assert sources.outside(sources.compiled(), builds.TOUCHED) == []
