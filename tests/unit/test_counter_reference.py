@@ -23,7 +23,8 @@ def test_the_page_is_current() -> None:
 
 
 def test_the_page_has_every_counter_of_the_kernel() -> None:
-    header = (ROOT / "linux" / "tree" / "mm" / "migrate_offload.h").read_text()
+    core = ROOT / "linux" / "tree" / "mm" / "migrate_offload"
+    header = (core / "internal.h").read_text()
     counters = header.split("enum migrate_offload_counter {")[1].split("NR_MO_")[0]
     names = [
         word.strip(",").removeprefix("MO_").lower()

@@ -19,7 +19,7 @@ from pageferry.sysfs.histogram import (
     parse,
 )
 
-# As mm/migrate_offload_hist.c has them.
+# As mm/migrate_offload/hist.c has them.
 BOUNDS = [0]
 BOUNDS += [(8 + sub) << octave for octave in range(7, 27) for sub in range(8)]
 BOUNDS.append(OPEN_NS)

@@ -33,7 +33,7 @@
 #include <trace/events/migrate.h>
 
 #include "internal.h"
-#include "migrate_offload.h"
+#include "migrate_offload/internal.h"
 #include "migrate_pte.h"
 #include "migrate_ptes.h"
 

@@ -13,7 +13,7 @@
 #include <linux/slab.h>
 
 #include "internal.h"
-#include "migrate_offload_rules.h"
+#include "migrate_offload/break_rules.h"
 #include "migrate_ptes.h"
 
 struct migrate_windows;

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Ways to break the safety rules of the batch copy, of runs of small pages and of
+ * large folios in one step, one by one, so that a test can show that it notices.
+ * For kernels that do nothing but run tests.
+ *
+ * /sys/kernel/debug/migrate_offload/break_rules: words, separated by commas, of
+ * the rules to break; "none" restores all.
+ * /sys/kernel/debug/migrate_offload/bad_pfn: reading this page frame in a copy
+ * ends as a machine check would; 0 is no page.
+ * /sys/kernel/debug/migrate_offload/bad_reads: how many copies ended so.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/atomic.h>
+#include <linux/buffer_head.h>
+#include <linux/debugfs.h>
+#include <linux/delay.h>
+#include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "../internal.h"
+#include "internal.h"
+
+static const char * const rule_names[NR_MO_RULES] = {
+	[MO_RULE_REFCOUNT]	= "refcount",
+	[MO_RULE_RETRY]		= "retry",
+	[MO_RULE_BUFFERS]	= "buffers",
+	[MO_RULE_MAPPING]	= "mapping",
+	[MO_RULE_POISON]	= "poison",
+	[MO_RULE_RESULT]	= "result",
+	[MO_RULE_RESCHED]	= "resched",
+	[MO_RULE_ORDER]		= "order",
+	[MO_RULE_HOLD]		= "hold",
+	[MO_RULE_RUN_HINTS]	= "run_hints",
+	[MO_RULE_RUN_PAGE]	= "run_page",
+	[MO_RULE_RUN_EXCLUSIVE]	= "run_exclusive",
+	[MO_RULE_RUN_POISON]	= "run_poison",
+	[MO_RULE_RUN_PIN]	= "run_pin",
+	[MO_RULE_RUN_FLUSH]	= "run_flush",
+	[MO_RULE_RUN_JUDGE]	= "run_judge",
+	[MO_RULE_RUN_ENTRY]	= "run_entry",
+	[MO_RULE_RUN_SHARED]	= "run_shared",
+	[MO_RULE_RUN_LOCKED]	= "run_locked",
+	[MO_RULE_RUN_REST]	= "run_rest",
+	[MO_RULE_RUN_NOTIFY]	= "run_notify",
+	[MO_RULE_RUN_NOTIFY_END] = "run_notify_end",
+	[MO_RULE_PTES_PIN]	= "ptes_pin",
+	[MO_RULE_PTES_POISON]	= "ptes_poison",
+	[MO_RULE_PTES_FLUSH]	= "ptes_flush",
+};
+
+static unsigned long broken_rules;
+static u64 bad_pfn;
+static atomic_t bad_reads;
+
+bool migrate_offload_broken(enum migrate_offload_rule rule)
+{
+	return unlikely(READ_ONCE(broken_rules) & BIT(rule));
+}
+
+bool migrate_offload_bad_page(struct page *page)
+{
+	u64 pfn = READ_ONCE(bad_pfn);
+
+	if (likely(!pfn || pfn != page_to_pfn(page)))
+		return false;
+	atomic_inc(&bad_reads);
+	return true;
+}
+
+/* How long to wait for another thread to be done with its flush. */
+#define JUDGE_LATE_US 100000
+
+/*
+ * Keep one of the entries that were cleared, and ask about it at the worst
+ * moment: when the flush is over on which the answer depends.
+ */
+bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
+				unsigned int nr)
+{
+	pte_t sample = old[0];
+	unsigned int i;
+
+	for (i = 1; i < nr; i++)
+		if (!pte_accessible(mm, sample))
+			sample = old[i];
+	for (i = 0; i < JUDGE_LATE_US && mm_tlb_flush_pending(mm); i++)
+		udelay(1);
+	return pte_accessible(mm, sample);
+}
+
+/* As folio_mc_copy(), without giving way to anybody. */
+static int migrate_copy_at_once(struct folio *dst, struct folio *src)
+{
+	long i;
+
+	for (i = 0; i < folio_nr_pages(src); i++)
+		if (copy_mc_highpage(folio_page(dst, i), folio_page(src, i)))
+			return -EHWPOISON;
+	return 0;
+}
+
+/* folio_mc_copy(), for which bad_pfn is bad too. */
+int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
+{
+	u64 pfn = READ_ONCE(bad_pfn);
+
+	if (pfn && pfn >= folio_pfn(src) &&
+	    pfn < folio_pfn(src) + folio_nr_pages(src)) {
+		atomic_inc(&bad_reads);
+		return -EHWPOISON;
+	}
+	if (migrate_offload_broken(MO_RULE_RESCHED))
+		return migrate_copy_at_once(dst, src);
+	return folio_mc_copy(dst, src);
+}
+
+/*
+ * Would its mapping's callback do more than __migrate_folio() does?  Only with
+ * a rule broken can such a folio have been copied early.  Does not ask which
+ * rule: it may have been restored since.
+ */
+bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src)
+{
+	if (!mapping || mapping->a_ops->migrate_folio == filemap_migrate_folio)
+		return false;
+	if (folio_test_private(src))
+		return true;
+	return mapping->a_ops->migrate_folio != migrate_folio &&
+		mapping->a_ops->migrate_folio != buffer_migrate_folio &&
+		mapping->a_ops->migrate_folio != buffer_migrate_folio_norefs;
+}
+
+/*
+ * Move a folio that should not have been copied early, the way a migration
+ * would that let the mapping's own callback run but skip the copy in it: let
+ * the callback do everything, and then put back what was copied early.
+ */
+int migrate_offload_move_unsafe(struct address_space *mapping,
+				struct folio *dst, struct folio *src,
+				enum migrate_mode mode)
+{
+	size_t size = folio_size(src);
+	void *early;
+	int rc;
+
+	if (!mapping->a_ops->migrate_folio)
+		return -EAGAIN;
+	early = kmalloc(size, GFP_KERNEL);
+	if (!early)
+		return -EAGAIN;
+	memcpy_from_folio(early, dst, 0, size);
+	rc = mapping->a_ops->migrate_folio(mapping, dst, src, mode);
+	if (rc == MIGRATEPAGE_SUCCESS)
+		memcpy_to_folio(dst, 0, early, size);
+	kfree(early);
+	return rc;
+}
+
+static int break_rules_show(struct seq_file *m, void *unused)
+{
+	unsigned long rules = READ_ONCE(broken_rules);
+	int rule;
+
+	if (!rules)
+		seq_puts(m, "none");
+	for_each_set_bit(rule, &rules, NR_MO_RULES) {
+		seq_puts(m, rule_names[rule]);
+		rules &= ~BIT(rule);
+		if (rules)
+			seq_putc(m, ',');
+	}
+	seq_putc(m, '\n');
+	return 0;
+}
+
+static ssize_t break_rules_write(struct file *file, const char __user *ubuf,
+				 size_t count, loff_t *ppos)
+{
+	unsigned long rules = 0;
+	char buf[128], *rest, *word;
+	int rule;
+
+	if (count >= sizeof(buf))
+		return -EINVAL;
+	if (copy_from_user(buf, ubuf, count))
+		return -EFAULT;
+	buf[count] = '\0';
+
+	rest = strim(buf);
+	if (strcmp(rest, "none")) {
+		while ((word = strsep(&rest, ","))) {
+			rule = match_string(rule_names, NR_MO_RULES, word);
+			if (rule < 0)
+				return -EINVAL;
+			rules |= BIT(rule);
+		}
+	}
+	WRITE_ONCE(broken_rules, rules);
+	return count;
+}
+
+static int break_rules_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, break_rules_show, NULL);
+}
+
+static const struct file_operations break_rules_fops = {
+	.owner = THIS_MODULE,
+	.open = break_rules_open,
+	.read = seq_read,
+	.write = break_rules_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+static int __init migrate_offload_debug_init(void)
+{
+	struct dentry *dir = debugfs_create_dir("migrate_offload", NULL);
+
+	debugfs_create_file("break_rules", 0600, dir, NULL, &break_rules_fops);
+	debugfs_create_u64("bad_pfn", 0600, dir, &bad_pfn);
+	debugfs_create_atomic_t("bad_reads", 0400, dir, &bad_reads);
+	return 0;
+}
+late_initcall(migrate_offload_debug_init);

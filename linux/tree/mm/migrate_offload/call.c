@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls of the copy engine that is active: in general, or for some reason to
+ * migrate.
+ *
+ * It is found through a pointer under SRCU: that of its reason, or else that of
+ * all which have none.  The latter's is called through a static call where it
+ * copies at once.  To take an engine out of use, the pointer is changed, a
+ * static call is pointed at nothing, and synchronize_srcu() waits for the last
+ * batch that may have seen either.  So a batch that finds an engine calls this
+ * engine or none, never another, and afterwards no code of the engine runs.
+ *
+ * Where static calls are no part of the code but pointers in memory, somebody may
+ * see an engine in general, and the call still as it was before it.  That was
+ * nothing: the batch is declined.
+ */
+
+#include <linux/sched.h>
+#include <linux/srcu.h>
+#include <linux/static_call.h>
+
+#include "../internal.h"
+#include "promote.h"
+#include "registry.h"
+
+/* Protects the pointers, and the engines themselves, for readers. */
+DEFINE_SRCU(migrate_engines_srcu);
+static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
+
+/* In a slot of a reason: no engine, whatever there is in general. */
+struct migrate_engine migrate_no_engine = { .name = "none" };
+
+static int no_engine_copy(struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+DEFINE_STATIC_CALL(migrate_engine_copy_call, no_engine_copy);
+
+/* Call a migrator's offload_copy(), and speak for each folio. */
+static int migrator_copy(struct migrator *migrator,
+			 struct migrate_copy_batch *batch)
+{
+	unsigned int i;
+	int rc;
+
+	rc = migrator->offload_copy(&batch->dst_list, &batch->src_list,
+				    batch->nr_pairs);
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = rc;
+	return rc;
+}
+
+static int general_migrator_copy(struct migrate_copy_batch *batch)
+{
+	struct migrate_engine *engine;
+
+	engine = srcu_dereference(slots[MIGRATE_ENGINE_IN_GENERAL],
+				  &migrate_engines_srcu);
+	/* Being taken out of use. */
+	if (!engine || !engine->migrator)
+		return -EOPNOTSUPP;
+	return migrator_copy(engine->migrator, batch);
+}
+
+/* @engine: what migrate_engine_enter() gave. */
+int migrate_engine_copy(const struct migrate_engine *engine,
+			struct migrate_copy_batch *batch)
+{
+	if (engine == rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]))
+		return static_call(migrate_engine_copy_call)(batch);
+	if (engine->migrator)
+		return migrator_copy(engine->migrator, batch);
+	return engine->ops->copy(batch);
+}
+
+/* Would the engine take a batch of up to so many bytes? */
+bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
+			  size_t bytes)
+{
+	const struct migrate_engine_ops *ops = engine->ops;
+
+	/* One that was built for version 1 ends before this member. */
+	return !ops || ops->version < 2 || !ops->wants ||
+		ops->wants(dst_nid, bytes);
+}
+
+/*
+ * Enter the section in which the active engine stays.  Returns the one for this
+ * reason, or NULL; migrate_engine_exit() is due in both cases.
+ */
+struct migrate_engine *migrate_engine_enter(int reason, int *idx)
+	__acquires(&migrate_engines_srcu)
+{
+	struct migrate_engine *engine;
+
+	*idx = srcu_read_lock(&migrate_engines_srcu);
+	engine = srcu_dereference(slots[reason], &migrate_engines_srcu);
+	if (!engine)
+		engine = srcu_dereference(slots[MIGRATE_ENGINE_IN_GENERAL],
+					  &migrate_engines_srcu);
+	return engine == &migrate_no_engine ? NULL : engine;
+}
+
+void migrate_engine_exit(int idx)
+	__releases(&migrate_engines_srcu)
+{
+	srcu_read_unlock(&migrate_engines_srcu, idx);
+}
+
+struct migrate_offload_stats *
+migrate_engine_stats(const struct migrate_engine *engine)
+{
+	return engine->stats;
+}
+
+static int cpu_copy(struct migrate_copy_batch *batch)
+{
+	unsigned int i;
+
+	for (i = 0; i < batch->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &batch->pairs[i];
+
+		pair->result = migrate_offload_mc_copy(pair->dst, pair->src);
+		if (!migrate_offload_broken(MO_RULE_RESCHED))
+			cond_resched();
+	}
+	return 0;
+}
+
+const struct migrate_engine_ops migrate_cpu_engine_ops = {
+	.version = MIGRATE_ENGINE_VERSION,
+	.name = "cpu",
+	.copy = cpu_copy,
+};
+
+/*
+ * What is known of how long windows of the engine take.  NULL for the built-in
+ * one: it is the CPU, which is what it would be left out for if it were too slow.
+ */
+struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
+{
+	return engine->ops == &migrate_cpu_engine_ops ? NULL :
+							engine->stats->paces;
+}
+
+/* What migrate_engine_open() was given, and those below, is in the section. */
+bool migrate_engine_streams(const struct migrate_engine *engine)
+{
+	return engine->ops && engine_streams(engine->ops);
+}
+
+int migrate_engine_open(struct migrate_engine *engine,
+			struct migrate_copy_stream *stream)
+{
+	return engine->ops->open(stream);
+}
+
+int migrate_engine_submit(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream,
+			  struct migrate_copy_batch *batch)
+{
+	return engine->ops->submit(stream, batch);
+}
+
+void migrate_engine_reap(struct migrate_engine *engine,
+			 struct migrate_copy_stream *stream, u64 wait_ns)
+{
+	engine->ops->reap(stream, wait_ns);
+}
+
+void migrate_engine_close(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream)
+{
+	engine->ops->close(stream);
+}
+
+/* Is it still the active one, or does somebody wait for us to leave it? */
+bool migrate_engine_stays(const struct migrate_engine *engine, int reason)
+{
+	const struct migrate_engine *own = rcu_access_pointer(slots[reason]);
+
+	return engine == (own ?: rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]));
+}
+
+/* For sysfs, in the section: the name of what is in a slot, or NULL. */
+const char *migrate_engine_name_in(unsigned int slot)
+{
+	struct migrate_engine *engine = srcu_dereference(slots[slot],
+							 &migrate_engines_srcu);
+
+	return engine ? engine->name : NULL;
+}
+
+/* What is in a slot, for those who may change it. */
+struct migrate_engine *migrate_engine_in(unsigned int slot)
+{
+	return rcu_dereference_protected(slots[slot],
+					 lockdep_is_held(&migrate_engines_lock));
+}
+
+/* Only what is active costs anything. */
+static bool migrate_engine_is_active(const struct migrate_engine *engine)
+{
+	return engine && engine != &migrate_no_engine;
+}
+
+static void migrate_engine_point_call(const struct migrate_engine *engine)
+{
+	if (!migrate_engine_is_active(engine))
+		static_call_update(migrate_engine_copy_call, no_engine_copy);
+	else if (!engine->ops)
+		static_call_update(migrate_engine_copy_call,
+				   general_migrator_copy);
+	else if (!engine_streams(engine->ops))
+		static_call_update(migrate_engine_copy_call,
+				   engine->ops->copy);
+}
+
+/*
+ * Put an engine in a slot, or nothing: NULL.  Its module has been pinned for
+ * that.  When this returns, nothing that went by this slot copies with the engine
+ * that it led to before, and nothing will: for a reason without an engine of its
+ * own, that was the one in general.
+ */
+void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
+{
+	struct migrate_engine *old = migrate_engine_in(slot);
+	bool general = slot == MIGRATE_ENGINE_IN_GENERAL;
+
+	if (migrate_engine_is_active(engine)) {
+		migrate_limit_prepare();
+		migrate_promote_prepare();
+		static_branch_inc(&migrate_offload_key);
+	}
+	if (general && old) {
+		/* The call is changed only while nobody can be at it. */
+		RCU_INIT_POINTER(slots[slot], NULL);
+		migrate_engine_point_call(NULL);
+		synchronize_srcu(&migrate_engines_srcu);
+	}
+	if (general)
+		migrate_engine_point_call(engine);
+	rcu_assign_pointer(slots[slot], engine);
+	if (!general)
+		synchronize_srcu(&migrate_engines_srcu);
+	/*
+	 * Maybe nobody is promoted later any more: see to those who wait for it.
+	 * If there was no engine in general, nobody waits.
+	 */
+	if (general ? !!old : slot == MR_NUMA_MISPLACED)
+		__migrate_promote_flush();
+	/* After that: a long list is in windows only while this is on. */
+	if (migrate_engine_is_active(old))
+		static_branch_dec(&migrate_offload_key);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The engine or the CPU: see mm/migrate_offload/choice.c. */
+#ifndef _MM_MIGRATE_OFFLOAD_CHOICE_H
+#define _MM_MIGRATE_OFFLOAD_CHOICE_H
+
+#include <linux/types.h>
+
+struct kobj_attribute;
+struct list_head;
+struct migrate_engine;
+
+/* Time that lists took, and the pages of them that were moved. */
+struct migrate_cost {
+	unsigned int ns;
+	unsigned int pages;
+};
+
+/*
+ * What lists of one kind cost.  Several tasks update it without a lock.  An update
+ * that is lost makes a mean less precise, and no member is larger than a word.
+ */
+struct migrate_choice {
+	struct migrate_cost engine;
+	struct migrate_cost cpu;
+	long credit_ns;		/* for the side that costs more; below 0: none */
+};
+
+/* A list that is on its way. */
+struct migrate_attempt {
+	struct migrate_choice *choice;	/* NULL: nobody wants to know its time */
+	bool by_cpu;
+	bool on_credit;
+	u64 start_ns;
+};
+
+extern struct kobj_attribute migrate_engine_always_attr;
+
+struct migrate_choice *migrate_choices_alloc(void);
+void migrate_choose(struct migrate_attempt *attempt,
+		    const struct migrate_engine *engine, int reason,
+		    unsigned int order, size_t bytes);
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD
+void migrate_attempt_end(struct migrate_attempt *attempt, unsigned int pages);
+#endif
+bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
+			 unsigned int order, size_t bytes);
+
+#endif /* _MM_MIGRATE_OFFLOAD_CHOICE_H */

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How long folios were out of reach while they migrated, and how long threads
+ * waited for them: a histogram of each for every reason, that is kept without
+ * any tracing.
+ *
+ * A folio is out of reach from just before its page table entries are cleared
+ * until they are restored.  A thread that touches it meanwhile waits in
+ * migration_entry_wait_on_locked(), which does not know why the folio migrates:
+ * a small table tells, which whoever unmaps a folio fills in.  Two folios may
+ * meet in one slot; then one waiting thread is attributed to the wrong reason,
+ * or to none.
+ */
+
+#include <linux/cache.h>
+#include <linux/hash.h>
+#include <linux/kernel.h>
+#include <linux/kstrtox.h>
+#include <linux/ktime.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/sysfs.h>
+
+#include "../internal.h"
+#include "internal.h"
+
+#define MIGRATE_REASON_HASH_BITS 10
+
+static bool measure;
+static DEFINE_MUTEX(measure_lock);	/* serialises changes of it */
+
+/* 0: none, else the reason and one.  A hint: no lock. */
+static u8 migrate_reason_of[1 << MIGRATE_REASON_HASH_BITS];
+
+/* Eight buckets for each power of two: a bucket is an eighth of its octave. */
+unsigned int migrate_hist_bucket(u64 ns)
+{
+	unsigned int octave, nr;
+
+	if (ns < MIGRATE_HIST_MIN_NS)
+		return 0;
+	octave = ilog2(ns);
+	nr = (octave - ilog2(MIGRATE_HIST_MIN_NS)) << MIGRATE_HIST_SUB_SHIFT;
+	nr += (ns >> (octave - MIGRATE_HIST_SUB_SHIFT)) &
+		(BIT(MIGRATE_HIST_SUB_SHIFT) - 1);
+	return min(nr + 1, MIGRATE_HIST_BUCKETS - 1U);
+}
+
+/* The smallest time that belongs to this bucket. */
+u64 migrate_hist_lower_ns(unsigned int bucket)
+{
+	unsigned int octave, sub;
+
+	if (!bucket)
+		return 0;
+	octave = (bucket - 1) >> MIGRATE_HIST_SUB_SHIFT;
+	sub = (bucket - 1) & (BIT(MIGRATE_HIST_SUB_SHIFT) - 1);
+	return ((u64)MIGRATE_HIST_MIN_NS << octave) +
+		(((u64)sub * MIGRATE_HIST_MIN_NS << octave) >>
+		 MIGRATE_HIST_SUB_SHIFT);
+}
+
+static void migrate_hist_add(struct migrate_offload_stats *stats,
+			     enum migrate_hist_kind kind, u64 ns)
+{
+	struct migrate_hist *hist;
+
+	/* Called by tasks only: nobody else on this CPU can come in between. */
+	hist = &get_cpu_ptr(stats->hists)->of[kind];
+	hist->buckets[migrate_hist_bucket(ns)]++;
+	hist->sum_ns += ns;
+	hist->max_ns = max(hist->max_ns, ns);
+	put_cpu_ptr(stats->hists);
+}
+
+void migrate_offload_note_unmapped(int reason, u64 ns)
+{
+	struct migrate_offload_stats *stats =
+		migrate_offload_reason_stats[reason];
+
+	if (stats)
+		migrate_hist_add(stats, MIGRATE_HIST_UNMAPPED, ns);
+}
+
+static u8 *migrate_reason_slot(const struct folio *folio)
+{
+	return &migrate_reason_of[hash_ptr(folio, MIGRATE_REASON_HASH_BITS)];
+}
+
+/* The folio is about to be unmapped. */
+void migrate_offload_note_reason(const struct folio *folio, int reason)
+{
+	WRITE_ONCE(*migrate_reason_slot(folio), reason + 1);
+}
+
+/* It is in reach again.  Whoever waited for it knows the reason already. */
+void migrate_offload_forget_reason(const struct folio *folio)
+{
+	WRITE_ONCE(*migrate_reason_slot(folio), 0);
+}
+
+void __migrate_wait_begin(struct migrate_wait *wait, const struct folio *folio)
+{
+	wait->reason = READ_ONCE(*migrate_reason_slot(folio)) - 1;
+	wait->start_ns = wait->reason < 0 ? 0 : ktime_get_ns();
+}
+
+void __migrate_wait_end(const struct migrate_wait *wait)
+{
+	struct migrate_offload_stats *stats;
+
+	stats = migrate_offload_reason_stats[wait->reason];
+	if (stats)
+		migrate_hist_add(stats, MIGRATE_HIST_WAITED,
+				 ktime_get_ns() - wait->start_ns);
+}
+
+/*
+ * Lines of "<lower bound in ns> <count>", for buckets that are not empty.  Not
+ * one value, but one distribution: parts of it would not belong together.
+ */
+static ssize_t migrate_hist_show(struct migrate_offload_stats *stats,
+				 enum migrate_hist_kind kind, char *buf)
+{
+	unsigned int bucket;
+	int cpu, len = 0;
+	u64 nr;
+
+	for (bucket = 0; bucket < MIGRATE_HIST_BUCKETS; bucket++) {
+		nr = 0;
+		for_each_possible_cpu(cpu)
+			nr += per_cpu_ptr(stats->hists, cpu)
+				->of[kind].buckets[bucket];
+		if (nr)
+			len += sysfs_emit_at(buf, len, "%llu %llu\n",
+					     migrate_hist_lower_ns(bucket), nr);
+	}
+	return len;
+}
+
+static ssize_t migrate_hist_show_count(struct migrate_offload_stats *stats,
+				       enum migrate_hist_kind kind, char *buf)
+{
+	unsigned int bucket;
+	u64 nr = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		for (bucket = 0; bucket < MIGRATE_HIST_BUCKETS; bucket++)
+			nr += per_cpu_ptr(stats->hists, cpu)
+				->of[kind].buckets[bucket];
+	return sysfs_emit(buf, "%llu\n", nr);
+}
+
+static ssize_t migrate_hist_show_sum(struct migrate_offload_stats *stats,
+				     enum migrate_hist_kind kind, char *buf)
+{
+	u64 sum_ns = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum_ns += per_cpu_ptr(stats->hists, cpu)->of[kind].sum_ns;
+	return sysfs_emit(buf, "%llu\n", sum_ns);
+}
+
+static ssize_t migrate_hist_show_max(struct migrate_offload_stats *stats,
+				     enum migrate_hist_kind kind, char *buf)
+{
+	u64 max_ns = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		max_ns = max(max_ns,
+			     per_cpu_ptr(stats->hists, cpu)->of[kind].max_ns);
+	return sysfs_emit(buf, "%llu\n", max_ns);
+}
+
+#define HIST_ATTR(_name, _kind, _show)					\
+	static ssize_t _name##_show(struct migrate_offload_stats *stats, \
+				    char *buf)				\
+	{								\
+		return _show(stats, _kind, buf);			\
+	}								\
+	static struct migrate_stats_attribute stats_##_name = {		\
+		.attr = { .name = __stringify(_name), .mode = 0444 },	\
+		.show = _name##_show,					\
+	}
+
+HIST_ATTR(unmapped_hist, MIGRATE_HIST_UNMAPPED, migrate_hist_show);
+HIST_ATTR(unmapped_folios, MIGRATE_HIST_UNMAPPED, migrate_hist_show_count);
+HIST_ATTR(unmapped_sum_ns, MIGRATE_HIST_UNMAPPED, migrate_hist_show_sum);
+HIST_ATTR(unmapped_max_ns, MIGRATE_HIST_UNMAPPED, migrate_hist_show_max);
+HIST_ATTR(waited_hist, MIGRATE_HIST_WAITED, migrate_hist_show);
+HIST_ATTR(waited_threads, MIGRATE_HIST_WAITED, migrate_hist_show_count);
+HIST_ATTR(waited_sum_ns, MIGRATE_HIST_WAITED, migrate_hist_show_sum);
+HIST_ATTR(waited_max_ns, MIGRATE_HIST_WAITED, migrate_hist_show_max);
+
+static struct attribute *migrate_hist_attrs[] = {
+	&stats_unmapped_hist.attr,
+	&stats_unmapped_folios.attr,
+	&stats_unmapped_sum_ns.attr,
+	&stats_unmapped_max_ns.attr,
+	&stats_waited_hist.attr,
+	&stats_waited_threads.attr,
+	&stats_waited_sum_ns.attr,
+	&stats_waited_max_ns.attr,
+	NULL
+};
+
+/* For the directory of each reason. */
+const struct attribute_group migrate_hist_group = {
+	.attrs = migrate_hist_attrs,
+};
+
+/* Is it kept although no engine is active? */
+bool migrate_measuring(void)
+{
+	return READ_ONCE(measure);
+}
+
+static ssize_t measure_show(struct kobject *kobj, struct kobj_attribute *attr,
+			    char *buf)
+{
+	return sysfs_emit(buf, "%s\n", READ_ONCE(measure) ? "true" : "false");
+}
+
+static ssize_t measure_store(struct kobject *kobj, struct kobj_attribute *attr,
+			     const char *buf, size_t count)
+{
+	bool new;
+	int ret = kstrtobool(buf, &new);
+
+	if (ret)
+		return ret;
+	mutex_lock(&measure_lock);
+	if (new != measure) {
+		WRITE_ONCE(measure, new);
+		if (new)
+			static_branch_inc(&migrate_offload_key);
+		else
+			static_branch_dec(&migrate_offload_key);
+	}
+	mutex_unlock(&measure_lock);
+	return count;
+}
+
+struct kobj_attribute migrate_measure_attr = __ATTR_RW(measure);
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/hist_kunit.c"
+#endif

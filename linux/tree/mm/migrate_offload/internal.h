@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Batch copy of migrating folios: what migrate_pages_batch() calls, and what
+ * the files of the core share.
+ */
+#ifndef _MM_MIGRATE_OFFLOAD_INTERNAL_H
+#define _MM_MIGRATE_OFFLOAD_INTERNAL_H
+
+#include <linux/jump_label.h>
+#include <linux/kobject.h>
+#include <linux/ktime.h>
+#include <linux/migrate.h>
+#include <linux/migrate_copy_offload.h>
+#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/sizes.h>
+#include <linux/swap.h>
+
+#include "../migrate_run.h"
+#include "break_rules.h"
+#include "choice.h"
+#include "limit.h"
+#include "payers.h"
+
+/* What is counted, for each reason and for each engine. */
+enum migrate_offload_counter {
+	MO_BATCHES,		/* with a folio offered, or too slow for it */
+	MO_OFFERED_FOLIOS,	/* handed to an engine */
+	MO_OFFERED_BYTES,
+	MO_ENGINE_FOLIOS,	/* copied by it, and its copy accepted */
+	MO_ENGINE_BYTES,
+	MO_ENGINE_NS,		/* it was at them */
+	MO_HELPER_NS,		/* CPU time of those who helped */
+	MO_CPU_FOLIOS,		/* left to the CPU, for any cause below */
+	MO_CPU_BYTES,
+	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
+	MO_DECLINED_FOLIOS,	/* the engine did not want the batch */
+	MO_TOO_SMALL_FOLIOS,	/* the batch was below min_batch_bytes */
+	MO_TOO_SLOW_FOLIOS,	/* the engine; the CPU is sooner */
+	MO_FAILED_FOLIOS,	/* the engine failed */
+	MO_HELD_FOLIOS,		/* a device could not be stopped: not moved */
+	MO_RETRIED_FOLIOS,	/* copied by the engine, but the move failed */
+	MO_MISMATCHED_FOLIOS,	/* verify found a wrong copy */
+	MO_OVER_LIMIT_FOLIOS,	/* the limit cannot be met */
+	NR_MO_COUNTERS,
+};
+
+struct migrate_offload_counts {
+	u64 nr[NR_MO_COUNTERS];
+};
+
+/* Histograms of times, kept for each reason. */
+enum migrate_hist_kind {
+	MIGRATE_HIST_UNMAPPED,	/* a folio was out of reach */
+	MIGRATE_HIST_WAITED,	/* a thread waited for one */
+	NR_MIGRATE_HISTS,
+};
+
+/* The first bucket is for less than this, the last for a second and more. */
+#define MIGRATE_HIST_MIN_NS	1024
+#define MIGRATE_HIST_SUB_SHIFT	3
+#define MIGRATE_HIST_OCTAVES	20
+#define MIGRATE_HIST_BUCKETS \
+	(1 + (MIGRATE_HIST_OCTAVES << MIGRATE_HIST_SUB_SHIFT) + 1)
+
+struct migrate_hist {
+	u64 buckets[MIGRATE_HIST_BUCKETS];
+	u64 sum_ns;
+	u64 max_ns;
+};
+
+struct migrate_hists {
+	struct migrate_hist of[NR_MIGRATE_HISTS];
+};
+
+/*
+ * The counters of one reason or one engine.  Never freed: an engine that comes
+ * back finds what it had counted before, so that no counter ever shrinks.
+ * Counted per CPU: with NUMA balancing each fault may be a batch.
+ */
+struct migrate_offload_stats {
+	struct kobject kobj;
+	struct list_head list;
+	struct migrate_offload_counts __percpu *counts;
+	struct migrate_hists __percpu *hists;	/* reasons only */
+	struct migrate_pace *paces;		/* engines only, by order */
+	struct migrate_choice *choices;		/* engines only */
+	char name[MIGRATOR_NAME_LEN];
+};
+
+struct migrate_stats_attribute {
+	struct attribute attr;
+	enum migrate_offload_counter counter;
+	ssize_t (*show)(struct migrate_offload_stats *stats, char *buf);
+};
+
+/* What migrate_pages() does without any engine: pages of one batch. */
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+#define MIGRATE_STOCK_BATCH_PAGES HPAGE_PMD_NR
+#else
+#define MIGRATE_STOCK_BATCH_PAGES 512
+#endif
+
+/* What it hands over at once when windows keep most of it in reach: 256M. */
+#define MIGRATE_WINDOWS_LIST_PAGES (SZ_256M >> PAGE_SHIFT)
+
+#define MIGRATE_MAX_WINDOWS 16
+
+/* One more than can be under way: there is always a free one. */
+#define MIGRATE_NR_WINDOW_IDS (MIGRATE_MAX_WINDOWS + 1)
+
+/* Of a part of a window, which an engine sees at once.  On x86, of a whole one. */
+#define MIGRATE_PART_MAX_PAIRS 512
+
+/* What became of the folios of a part. */
+struct migrate_batch_outcome {
+	unsigned int folios[NR_MO_COUNTERS];
+	u64 offered_bytes;
+	u64 engine_bytes;
+	u64 engine_ns;
+	u64 cpu_bytes;
+};
+
+struct migrate_part {
+	struct list_head node;
+	struct list_head rest_src;	/* not for the engine */
+	struct list_head rest_dst;
+	struct migrate_batch_outcome outcome;
+	struct migrate_times took;
+	struct migrate_times before;	/* parts of its window that are over */
+	size_t bytes;
+	u64 start_ns;			/* its first folio is to be unmapped */
+	u64 start_task_ns;		/* then, by the clock of the task */
+	u64 full_ns;			/* all are unmapped */
+	u64 flushed_ns;
+	u64 launched_stood_ns;		/* by then the clock of the task had stood */
+	u64 copied_ns;
+	bool by_engine;
+	unsigned int nr_all;		/* folios in it */
+	unsigned int nr_open;		/* of them, out of reach */
+	unsigned int nr_retry;		/* of those, could not be moved once */
+	unsigned int nr_collected;	/* the engine's, seen to be done */
+	unsigned int order;		/* of its first folio */
+	unsigned int window;		/* which it belongs to */
+	int pass;			/* attempts to move them, all at once */
+	/* Its first nr_pairs are the engine's, the others behind them are not. */
+	struct migrate_copy_batch copy;
+};
+
+struct migrate_engine;
+struct migrate_pages_stats;
+
+/*
+ * What one call of migrate_pages_batch() has out of reach.  migrate_pages() allocates
+ * it: the stack has to do for those who reclaim and compact in between.
+ */
+struct migrate_windows {
+	bool on;
+	bool held;			/* the engine stays for us */
+	bool open;			/* the stream */
+	bool streams;			/* the engine can */
+	bool is_long;			/* the list: more than a batch of old */
+	bool leaving;			/* the engine is wanted to go */
+	bool declined;			/* the last window was */
+	bool by_cpu;			/* as that is sooner than the engine */
+	bool held_back;			/* the window being filled was */
+	bool traced;
+
+	/* What the call was given. */
+	enum migrate_mode mode;
+	int reason;
+	int nr_pass;
+	free_folio_t *put_new_folio;
+	unsigned long private;
+	struct list_head *ret_folios;
+	struct migrate_pages_stats *stats;
+	struct migrate_run *run;
+
+	/* Which pairs of one part the run has, and is to map. */
+	unsigned short moved[MIGRATE_RUN_MAX];
+	unsigned int nr_moved;
+
+	int nr_failed;
+	int srcu_idx;
+	struct migrate_engine *engine;	/* NULL: the CPU copies.  Gone if not held */
+	struct migrate_offload_stats *engine_stats;	/* never gone */
+	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
+	struct migrate_copy_stream stream;
+	struct migrate_payers payers;
+	struct migrate_plan plan;	/* for the window that is being filled */
+	u64 total_bytes;		/* hugetlb alone may have more than 4 GiB */
+
+	struct list_head filling;	/* parts that are not flushed yet */
+	struct list_head flying;	/* parts that are */
+	const struct folio *admitted;	/* to be unmapped; may be gone */
+	struct migrate_part *part;	/* for that folio */
+	struct migrate_part *spare;
+	unsigned int fill_folios;
+	unsigned long fill_pages;
+	unsigned int order;		/* of the first of them */
+	unsigned int window;		/* which that will be */
+	unsigned int nr_windows;	/* that have parts */
+	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
+	size_t flying_bytes;		/* the engine is at, or will be */
+	u64 submit_ns;			/* to give it the last window */
+
+	u64 now_ns;			/* by ktime_get_ns(), as are these: */
+	u64 start_ns;
+	u64 unmap_ns;			/* the last folio was admitted */
+	u64 last_ns;			/* the last folio was moved */
+
+	u64 task_ns;			/* now, by the clock of the task, and: */
+	u64 progress_ns;		/* the engine's last sign of life */
+	u64 copied_ns;			/* it was done with a part */
+};
+
+/* A list that is on its way: who copies it, and since when. */
+struct migrate_offload_section {
+	bool by_cpu;			/* though an engine is active */
+	int nr_before;			/* pages that the call had moved */
+	struct migrate_attempt attempt;
+};
+
+/* One thread's wait for a folio that migrates. */
+struct migrate_wait {
+	int reason;			/* -1: not known */
+	u64 start_ns;
+};
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD
+
+/* On while an engine is active, and while somebody measures. */
+DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
+
+unsigned int __migrate_offload_begin(struct migrate_windows **w,
+				     struct migrate_offload_section *section,
+				     const struct list_head *from, int reason);
+void migrate_offload_end(struct migrate_windows *w);
+struct folio *migrate_new_folio_nowait(new_folio_t get_new_folio,
+				       struct folio *src,
+				       unsigned long private);
+struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
+					  new_folio_t get_new_folio,
+					  struct folio *src,
+					  unsigned long private);
+unsigned int __migrate_offload_cluster(int nid, int order);
+unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most);
+void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from);
+void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio);
+unsigned int __migrate_windows_room(struct migrate_windows *w,
+				    struct folio *folio);
+void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
+			   struct folio *dst);
+int __migrate_windows_finish(struct migrate_windows *w);
+void __migrate_wait_begin(struct migrate_wait *wait, const struct folio *folio);
+void __migrate_wait_end(const struct migrate_wait *wait);
+
+#define migrate_offload_on() static_branch_unlikely(&migrate_offload_key)
+#else
+#define migrate_offload_on() false
+
+static inline unsigned int
+__migrate_offload_begin(struct migrate_windows **w,
+			struct migrate_offload_section *section,
+			const struct list_head *from, int reason)
+{
+	return MIGRATE_STOCK_BATCH_PAGES;
+}
+
+static inline void migrate_attempt_end(struct migrate_attempt *attempt,
+				       unsigned int pages)
+{
+}
+
+static inline void migrate_offload_end(struct migrate_windows *w)
+{
+}
+
+static inline struct folio *
+migrate_new_folio_nowait(new_folio_t get_new_folio, struct folio *src,
+			 unsigned long private)
+{
+	return get_new_folio(src, private);
+}
+
+static inline struct folio *
+__migrate_windows_new_folio(struct migrate_windows *w,
+			    new_folio_t get_new_folio, struct folio *src,
+			    unsigned long private)
+{
+	return NULL;
+}
+
+static inline unsigned int __migrate_offload_cluster(int nid, int order)
+{
+	return COMPACT_CLUSTER_MAX;
+}
+
+static inline unsigned long __migrate_offload_demote_pages(int dst_nid,
+							   unsigned long most)
+{
+	return 0;
+}
+
+static inline void __migrate_windows_begin(struct migrate_windows *w,
+					   struct list_head *from)
+{
+}
+
+static inline void __migrate_windows_admit(struct migrate_windows *w,
+					   struct folio *folio)
+{
+}
+
+static inline unsigned int __migrate_windows_room(struct migrate_windows *w,
+						  struct folio *folio)
+{
+	return 0;
+}
+
+static inline void __migrate_windows_add(struct migrate_windows *w,
+					 struct folio *src, struct folio *dst)
+{
+}
+
+static inline int __migrate_windows_finish(struct migrate_windows *w)
+{
+	return 0;
+}
+
+static inline void __migrate_wait_begin(struct migrate_wait *wait,
+					const struct folio *folio)
+{
+}
+
+static inline void __migrate_wait_end(const struct migrate_wait *wait)
+{
+}
+#endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
+
+/*
+ * How many pages may the next call of migrate_pages_batch() get, of those in @from?
+ * @w is what it is to be given with them, and migrate_offload_end() in the end.  So
+ * far @nr_succeeded were moved.
+ */
+static inline unsigned int
+migrate_offload_begin(struct migrate_windows **w,
+		      struct migrate_offload_section *section,
+		      const struct list_head *from, int reason,
+		      int nr_succeeded)
+{
+	section->by_cpu = false;
+	section->attempt.choice = NULL;
+	if (!migrate_offload_on())
+		return MIGRATE_STOCK_BATCH_PAGES;
+	section->nr_before = nr_succeeded;
+	return __migrate_offload_begin(w, section, from, reason);
+}
+
+/* The list is through, and what could not be moved at once is left. */
+static inline void migrate_offload_note(struct migrate_offload_section *section,
+					int nr_succeeded)
+{
+	if (unlikely(section->attempt.choice))
+		migrate_attempt_end(&section->attempt,
+				    nr_succeeded - section->nr_before);
+}
+
+/* How many pages is compaction to isolate before it migrates them? */
+static inline unsigned int migrate_offload_cluster(int nid, int order)
+{
+	if (migrate_offload_on())
+		return __migrate_offload_cluster(nid, order);
+	return COMPACT_CLUSTER_MAX;
+}
+
+/*
+ * Whether a batch is worked through in windows is decided when it begins, and
+ * stays so, whatever becomes of the static key meanwhile: else @w is NULL.
+ */
+static inline bool migrate_windows_on(const struct migrate_windows *w)
+{
+	return IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) && unlikely(w);
+}
+
+/* Did migrate_pages_batch() get more than it ever gets without windows? */
+static inline bool migrate_windows_is_long(const struct migrate_windows *w)
+{
+	return migrate_windows_on(w) && w->is_long;
+}
+
+/* A destination for a folio that is not locked yet. */
+static inline struct folio *
+migrate_windows_new_folio(struct migrate_windows *w, new_folio_t get_new_folio,
+			  struct folio *src, unsigned long private)
+{
+	if (migrate_windows_on(w))
+		return __migrate_windows_new_folio(w, get_new_folio, src,
+						   private);
+	return get_new_folio(src, private);
+}
+
+/*
+ * Both folios are locked, and @folio is about to be unmapped.  May move others, and
+ * wait until it is time.
+ */
+static inline void migrate_windows_admit(struct migrate_windows *w,
+					 struct folio *folio)
+{
+	if (migrate_windows_on(w))
+		__migrate_windows_admit(w, folio);
+}
+
+/* As above, and says how many small folios may be unmapped with that one. */
+static inline unsigned int migrate_windows_room(struct migrate_windows *w,
+						struct folio *folio)
+{
+	if (migrate_windows_on(w))
+		return __migrate_windows_room(w, folio);
+	return MIGRATE_RUN_MAX;
+}
+
+/* It is unmapped.  False: it belongs on the lists of the batch, as ever. */
+static inline bool migrate_windows_add(struct migrate_windows *w,
+				       struct folio *src, struct folio *dst)
+{
+	if (!migrate_windows_on(w))
+		return false;
+	__migrate_windows_add(w, src, dst);
+	return true;
+}
+
+/* Nothing more will be unmapped.  Returns how many could not be moved. */
+static inline int migrate_windows_finish(struct migrate_windows *w)
+{
+	return migrate_windows_on(w) ? __migrate_windows_finish(w) : 0;
+}
+
+/* A thread is about to wait for a folio that migrates, and has waited. */
+static inline void migrate_wait_begin(struct migrate_wait *wait,
+				      const struct folio *folio)
+{
+	wait->reason = -1;
+	if (migrate_offload_on())
+		__migrate_wait_begin(wait, folio);
+}
+
+static inline void migrate_wait_end(const struct migrate_wait *wait)
+{
+	if (IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) &&
+	    unlikely(wait->reason >= 0))
+		__migrate_wait_end(wait);
+}
+
+/* mm/migrate.c: what windows do with one folio. */
+int migrate_windows_move_folio(struct migrate_windows *w, struct folio *src,
+			       struct folio *dst,
+			       enum migrate_content content);
+void migrate_windows_undo_folio(struct migrate_windows *w, struct folio *src,
+				struct folio *dst);
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD
+/* mm/migrate_offload/sysfs.c */
+extern unsigned long migrate_offload_reasons;
+extern unsigned long migrate_offload_min_batch_bytes;
+extern bool migrate_offload_verify;
+extern struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
+
+int migrate_offload_parse_reasons(const char *text, unsigned long *reasons);
+struct migrate_offload_stats *migrate_offload_engine_stats(const char *name);
+
+static inline void migrate_offload_count(struct migrate_offload_stats *stats,
+					 enum migrate_offload_counter what,
+					 u64 nr)
+{
+	if (nr)
+		this_cpu_add(stats->counts->nr[what], nr);
+}
+
+/* mm/migrate_offload/call.c */
+struct migrate_offload_stats *
+migrate_engine_stats(const struct migrate_engine *engine);
+struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
+struct migrate_engine *migrate_engine_enter(int reason, int *idx);
+void migrate_engine_exit(int idx);
+int migrate_engine_copy(const struct migrate_engine *engine,
+			struct migrate_copy_batch *batch);
+bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
+			  size_t bytes);
+bool migrate_engine_stays(const struct migrate_engine *engine, int reason);
+bool migrate_engine_streams(const struct migrate_engine *engine);
+int migrate_engine_open(struct migrate_engine *engine,
+			struct migrate_copy_stream *stream);
+int migrate_engine_submit(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream,
+			  struct migrate_copy_batch *batch);
+void migrate_engine_reap(struct migrate_engine *engine,
+			 struct migrate_copy_stream *stream, u64 wait_ns);
+void migrate_engine_close(struct migrate_engine *engine,
+			  struct migrate_copy_stream *stream);
+
+/* mm/migrate_offload/registry.c */
+int migrate_engine_select(const char *name);
+int migrate_engine_select_for(int reason, const char *name);
+int migrate_engine_name(char *buf);
+int migrate_engine_name_for(int reason, char *buf);
+int migrate_engine_names(char *buf);
+
+/* mm/migrate_offload/eligible.c */
+bool migrate_offload_eligible(struct folio *src, struct folio *dst);
+
+/* mm/migrate_offload/lib.c */
+unsigned long migrate_copy_nr_held(void);
+void migrate_copy_release(struct folio *src, struct folio *dst);
+bool migrate_on_any_cpu(void);
+
+/* mm/migrate_offload/hist.c */
+extern const struct attribute_group migrate_hist_group;
+extern struct kobj_attribute migrate_measure_attr;
+
+unsigned int migrate_hist_bucket(u64 ns);
+u64 migrate_hist_lower_ns(unsigned int bucket);
+void migrate_offload_note_unmapped(int reason, u64 ns);
+void migrate_offload_note_reason(const struct folio *folio, int reason);
+void migrate_offload_forget_reason(const struct folio *folio);
+bool migrate_measuring(void);
+
+/* mm/migrate_offload/move.c */
+void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part);
+void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
+			struct migrate_copy_pair *pair,
+			enum migrate_offload_counter why);
+void migrate_part_move_range(struct migrate_windows *w,
+			     struct migrate_part *part,
+			     unsigned int from, unsigned int to);
+void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part);
+void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
+			      struct folio *dst);
+
+/* mm/migrate_offload/window.c */
+bool migrate_windows_hold(struct migrate_windows *w);
+void migrate_windows_release(struct migrate_windows *w);
+void migrate_windows_unmapping(struct migrate_windows *w);
+enum migrate_offload_counter
+migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
+void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
+			enum migrate_offload_counter why);
+
+/* mm/migrate_ptes.c */
+extern struct kobj_attribute migrate_batch_ptes_attr;
+
+/* mm/migrate_offload/part.c */
+struct migrate_windows *migrate_windows_alloc(void);
+int migrate_pools_init(void);
+struct migrate_part *migrate_part_alloc(void);
+void migrate_part_free(struct migrate_part *part);
+void migrate_part_init(struct migrate_part *part);
+void migrate_part_add(struct migrate_part *part, struct folio *src,
+		      struct folio *dst, u64 unmapped_ns);
+void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part);
+enum migrate_offload_counter
+migrate_pair_judge(struct migrate_copy_pair *pair,
+		   enum migrate_offload_counter why);
+enum migrate_offload_counter migrate_copy_why(int rc);
+int migrate_part_copy(const struct migrate_windows *w,
+		      struct migrate_part *part);
+void migrate_part_note_engine(struct migrate_part *part);
+enum migrate_offload_counter
+migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
+void migrate_windows_enter(struct migrate_windows *w,
+			   const struct list_head *from, bool hugetlb,
+			   unsigned int nr_folios, bool needed);
+void migrate_part_count(struct migrate_windows *w,
+			const struct migrate_part *part);
+void migrate_windows_charge(struct migrate_windows *w);
+void migrate_windows_settle(struct migrate_windows *w);
+void migrate_windows_count_cpu(const struct migrate_windows *w,
+			       enum migrate_offload_counter why,
+			       unsigned int nr_folios, u64 bytes);
+void migrate_windows_count_over(const struct migrate_windows *w,
+				unsigned int nr_folios);
+void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
+			 u64 unmapped_ns, bool copied, int rc);
+void migrate_trace_last(const struct migrate_windows *w);
+void migrate_trace_part(const struct migrate_windows *w,
+			const struct migrate_part *part);
+#endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
+
+#endif /* _MM_MIGRATE_OFFLOAD_INTERNAL_H */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How many folios may be out of reach at once, and for how long: what is known of
+ * windows, and what follows for the next one.  See mm/migrate_offload/limit.c.
+ */
+#ifndef _MM_MIGRATE_OFFLOAD_LIMIT_H
+#define _MM_MIGRATE_OFFLOAD_LIMIT_H
+
+#include <linux/types.h>
+
+struct attribute_group;
+struct migrate_windows;
+
+/* A time that is measured again and again. */
+struct migrate_rate {
+	u64 ns;				/* 0: not known yet */
+	u64 last_ns;
+};
+
+/* Windows of folios of some size. */
+struct migrate_pace {
+	unsigned int folios;		/* of the next one */
+	struct migrate_rate own;	/* of a window of so many */
+	struct migrate_rate copy;	/* of one folio of them */
+	struct migrate_rate prep;	/* to unmap one of them */
+	u64 fixed_ns;			/* to flush and hand over a window */
+	unsigned int early;		/* to begin, in 1/256 of that; 0: not known */
+	unsigned int most;		/* folios, after a window that was late, */
+	unsigned int nr_careful;	/* for so many windows */
+	unsigned int nr_late;		/* windows in a row, by too much */
+	unsigned int since;		/* which limit, of those that were set */
+};
+
+/* What a part of a window took, and all of them: by the clock of the task. */
+struct migrate_times {
+	unsigned int nr;		/* folios */
+	unsigned int nr_by_engine;
+	unsigned int nr_copied;		/* of those, not by the CPU after all */
+	u64 begun_ns;			/* the engine was offered the first of them */
+	u64 launched_ns;		/* and had it */
+	u64 copied_ns;			/* and had copied the last */
+	u64 backlog_ns;			/* of that, it was at earlier windows */
+	u64 worst_ns;			/* a folio was out of reach */
+	u64 stood_ns;			/* the clock, while the engine had it */
+};
+
+/* How a window is to be. */
+struct migrate_plan {
+	u64 limit_ns;			/* 0: none */
+	u64 own_ns;
+	u64 copy_ns;			/* of one folio; 0: not known */
+	u64 early_ns;			/* before the engine has nothing to do */
+	unsigned int folios;
+	unsigned int least;		/* with fewer, most of a window is fixed */
+	unsigned int max_windows;
+	bool streaming;
+};
+
+extern const struct attribute_group migrate_limit_group;
+
+u64 migrate_limit_ns(void);
+bool migrate_limit_is_fixed(void);
+bool migrate_limit_allows_two(u64 own_ns);
+struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
+				     unsigned int order);
+bool migrate_pace_is_late(const struct migrate_pace *pace, u64 cpu_ns);
+void migrate_note_rest(unsigned int order, const struct migrate_times *took);
+void migrate_times_learn(struct migrate_windows *w, unsigned int order,
+			 const struct migrate_times *all);
+void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
+		       unsigned int order);
+void migrate_plan_stock(struct migrate_plan *plan, unsigned int order);
+u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns);
+u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns);
+bool migrate_plan_is_over(const struct migrate_plan *plan);
+void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle);
+void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
+			    u64 flush_ns, u64 submit_ns);
+void migrate_windows_plan(struct migrate_windows *w);
+void migrate_limit_prepare(void);
+
+/* mm/migrate_offload/measure.c */
+void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns);
+void migrate_mean_note(u64 *mean_ns, u64 sample_ns);
+void migrate_times_merge(struct migrate_times *all,
+			 const struct migrate_times *some);
+u64 migrate_times_copy_ns(const struct migrate_times *all,
+			  const struct migrate_pace *pace);
+u64 migrate_measure_copy_2m_ns(void);
+
+#endif /* _MM_MIGRATE_OFFLOAD_LIMIT_H */

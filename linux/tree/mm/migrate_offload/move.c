@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Folios of a window are moved: in which order, how often, and with whose copy.
+ *
+ * window.c says when.  Nothing here waits for the engine.
+ */
+
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+
+#include "../internal.h"
+#include "clock.h"
+#include "internal.h"
+
+/* The folio is back where programs find it, or where they found it before. */
+static void migrate_pair_reachable(struct migrate_windows *w,
+				   struct migrate_part *part,
+				   struct migrate_copy_pair *pair,
+				   size_t bytes, int rc)
+{
+	u64 unmapped_ns = w->now_ns - pair->unmapped_ns;
+
+	migrate_offload_forget_reason(pair->src);
+	migrate_offload_note_unmapped(w->reason, unmapped_ns);
+	part->took.worst_ns = max(part->took.worst_ns,
+				  migrate_pair_task_ns(w, part, unmapped_ns));
+	pair->src = NULL;
+	part->nr_open--;
+	if (unlikely(w->traced))
+		migrate_trace_folio(w, bytes, unmapped_ns,
+				    pair->content == MIGRATE_CONTENT_DST, rc);
+}
+
+/* Have the run map what it has: these are in reach, too. */
+static void migrate_part_land(struct migrate_windows *w,
+			      struct migrate_part *part)
+{
+	unsigned int i;
+
+	if (!w->nr_moved)
+		return;
+	migrate_run_finish(w->run);
+	migrate_windows_clock(w);
+	for (i = 0; i < w->nr_moved; i++)
+		migrate_pair_reachable(w, part, &part->copy.pairs[w->moved[i]],
+				       PAGE_SIZE, MIGRATEPAGE_SUCCESS);
+	w->nr_moved = 0;
+}
+
+/*
+ * Move a pair once.  It stays if this has to be tried again.  Whoever calls this
+ * sees to it that the last of them land.
+ */
+static void migrate_part_move(struct migrate_windows *w,
+			      struct migrate_part *part,
+			      struct migrate_copy_pair *pair)
+{
+	size_t bytes = folio_size(pair->src);
+	int rc;
+
+	/* A file system may wait for a disk: then the list has this one only. */
+	if (w->mode != MIGRATE_ASYNC)
+		migrate_windows_release(w);
+	cond_resched();
+	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
+	if (migrate_run_has(w->run, pair->src)) {
+		part->nr_retry -= pair->tried;
+		w->moved[w->nr_moved++] = pair - part->copy.pairs;
+		if (w->nr_moved == MIGRATE_RUN_MAX)
+			migrate_part_land(w, part);
+		return;
+	}
+	/* The run is mapped, with this one: note it for those before, too. */
+	if (!w->run->nr)
+		migrate_part_land(w, part);
+	migrate_windows_clock(w);
+	if (rc == -EAGAIN) {
+		if (pair->content == MIGRATE_CONTENT_DST)
+			part->outcome.folios[MO_RETRIED_FOLIOS]++;
+		part->nr_retry += !pair->tried;
+		pair->tried = true;
+		/* A reference that made this fail may have written to it. */
+		if (!migrate_offload_broken(MO_RULE_RETRY))
+			pair->content = MIGRATE_CONTENT_SRC;
+		return;
+	}
+	part->nr_retry -= pair->tried;
+	migrate_pair_reachable(w, part, pair, bytes, rc);
+}
+
+/* Try once more what failed, and put back what did so too often. */
+void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
+{
+	bool last = ++part->pass >= w->nr_pass;
+	unsigned int i;
+
+	for (i = 0; i < part->nr_all && part->nr_retry; i++) {
+		struct migrate_copy_pair *pair = &part->copy.pairs[i];
+		size_t bytes;
+
+		if (!pair->src || !pair->tried)
+			continue;
+		if (!last) {
+			migrate_part_move(w, part, pair);
+			continue;
+		}
+		bytes = folio_size(pair->src);
+		migrate_windows_undo_folio(w, pair->src, pair->dst);
+		migrate_windows_clock(w);
+		part->nr_retry--;
+		migrate_pair_reachable(w, part, pair, bytes, -EAGAIN);
+	}
+	migrate_part_land(w, part);
+}
+
+/* What became of a pair that the engine had, and where its content is now. */
+void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
+			struct migrate_copy_pair *pair,
+			enum migrate_offload_counter why)
+{
+	enum migrate_offload_counter end = migrate_pair_judge(pair, why);
+
+	part->outcome.folios[end]++;
+	if (end == MO_ENGINE_FOLIOS) {
+		pair->content = MIGRATE_CONTENT_DST;
+		part->outcome.engine_bytes += folio_size(pair->src);
+		migrate_payers_add(&w->payers, pair->src, true);
+	} else if (end == MO_HELD_FOLIOS) {
+		pair->content = MIGRATE_CONTENT_HELD;
+	} else {
+		/* A machine check has been taken for it: one is enough. */
+		if (why == MO_ENGINE_FOLIOS && pair->result == -EHWPOISON)
+			pair->content = MIGRATE_CONTENT_POISON;
+		else
+			pair->content = MIGRATE_CONTENT_SRC;
+		part->outcome.cpu_bytes += folio_size(pair->src);
+		migrate_payers_add(&w->payers, pair->src, false);
+	}
+}
+
+/* Somebody has touched it, and sleeps until it is back. */
+static bool migrate_pair_is_awaited(const struct migrate_copy_pair *pair)
+{
+	return folio_test_waiters(pair->src);
+}
+
+/*
+ * Move pairs that nobody has tried to move yet: those awaited come first.  But
+ * what the engine does not have is moved as it ever was, and is only timed.
+ */
+void migrate_part_move_range(struct migrate_windows *w,
+			     struct migrate_part *part,
+			     unsigned int from, unsigned int to)
+{
+	struct migrate_copy_pair *pairs = part->copy.pairs;
+	unsigned int i;
+
+	for (i = from; i < to && part->by_engine; i++)
+		if (migrate_pair_is_awaited(&pairs[i]))
+			migrate_part_move(w, part, &pairs[i]);
+	migrate_part_land(w, part);
+	for (i = from; i < to; i++)
+		if (pairs[i].src && !pairs[i].tried)
+			migrate_part_move(w, part, &pairs[i]);
+	migrate_part_land(w, part);
+}
+
+/* Move what the engine has reported since we last looked. */
+void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
+{
+	struct migrate_copy_batch *copy = &part->copy;
+	unsigned int i, from = part->nr_collected, to = copy->nr_done;
+	bool again = false;
+
+	for (i = from; i < to; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		w->flying_bytes -= folio_size(pair->src);
+		migrate_part_judge(w, part, pair, MO_ENGINE_FOLIOS);
+		again |= migrate_pair_is_awaited(pair);
+	}
+	part->nr_collected = to;
+	if (from != to)
+		w->progress_ns = w->task_ns;
+	if (from != to && to == copy->nr_pairs) {
+		if (w->copied_ns > part->took.launched_ns)
+			part->took.backlog_ns =
+				w->copied_ns - part->took.launched_ns;
+		part->copied_ns = w->now_ns;
+		part->took.copied_ns = w->task_ns;
+		part->took.stood_ns = migrate_windows_stood_ns(w) -
+				      part->launched_stood_ns;
+		w->copied_ns = w->task_ns;
+	}
+
+	for (i = from; i < to && again; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		if (migrate_pair_is_awaited(pair))
+			migrate_part_move(w, part, pair);
+	}
+	migrate_part_land(w, part);
+	for (i = from; i < to; i++) {
+		struct migrate_copy_pair *pair =
+			&copy->pairs[copy->pairs[i].nth_done];
+
+		if (pair->src && !pair->tried)
+			migrate_part_move(w, part, pair);
+	}
+	migrate_part_land(w, part);
+}
+
+/* One alone is: the engine is not asked. */
+static void migrate_windows_count_now(struct migrate_windows *w,
+				      struct folio *src)
+{
+	if (!w->engine)
+		return;
+	migrate_windows_count_cpu(w, MO_DECLINED_FOLIOS, 1, folio_size(src));
+	migrate_payers_add(&w->payers, src, false);
+}
+
+/* There is no memory for a window: a window of one, on the stack. */
+void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
+			      struct folio *dst)
+{
+	size_t bytes = folio_size(src);
+	LIST_HEAD(src_list);
+	LIST_HEAD(dst_list);
+	int pass, rc = -EAGAIN;
+	u64 unmapped_ns;
+
+	migrate_windows_count_now(w, src);
+	list_move_tail(&src->lru, &src_list);
+	list_add_tail(&dst->lru, &dst_list);
+	try_to_unmap_flush();
+	for (pass = 0; pass < w->nr_pass && rc == -EAGAIN; pass++) {
+		cond_resched();
+		rc = migrate_windows_move_folio(w, src, dst,
+						MIGRATE_CONTENT_SRC);
+	}
+	if (rc == -EAGAIN)
+		migrate_windows_undo_folio(w, src, dst);
+	migrate_run_finish(w->run);
+	migrate_offload_forget_reason(src);
+	migrate_windows_clock(w);
+	unmapped_ns = w->now_ns - w->unmap_ns;
+	migrate_offload_note_unmapped(w->reason, unmapped_ns);
+	if (unlikely(w->traced))
+		migrate_trace_folio(w, bytes, unmapped_ns, false, rc);
+}

@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Promotions gather into batches.
+ *
+ * With memory tiers, NUMA balancing finds hot folios of a slow node in page
+ * faults, and the task that faults migrates each: one folio, while it waits.
+ * Here, with an engine that is active for this, it does not wait.  The folio
+ * is isolated as ever, and put on a queue of the node that it is to go to; the
+ * task has its access back at once, and goes on with the folio where it is.  A
+ * worker migrates the queue as one list, when there is enough for a batch or a
+ * short time has passed.
+ *
+ * What is isolated is not found by others who want to migrate or to reclaim
+ * it.  So a queue is short, in pages and in time, and whoever calls
+ * lru_add_drain_all() finds that nothing waits any more.
+ *
+ * The worker does what the task would have done, so it must be allowed to: the
+ * node is one that the task's cpuset has, its memory policy was asked before
+ * the folio was isolated (mpol_misplaced()), and neither its CPU time nor its
+ * CPUs are limited, as those of the worker are not.  It does not allocate where
+ * the task would not have isolated, that is below the high watermark, and never
+ * reclaims.
+ *
+ * Locks: that of a queue nests in those of page tables, and nothing in it.
+ * Only tasks take it.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/cpuset.h>
+#include <linux/gfp.h>
+#include <linux/hrtimer.h>
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/memcontrol.h>
+#include <linux/memory-tiers.h>
+#include <linux/migrate.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/nodemask.h>
+#include <linux/sched/bandwidth.h>
+#include <linux/sched/sysctl.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/swap.h>
+#include <linux/sysfs.h>
+#include <linux/vmstat.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "../internal.h"
+#include "internal.h"
+#include "promote.h"
+
+/* Enough for an engine.  A folio of that size is a batch by itself. */
+#define MIGRATE_PROMOTE_BATCH_PAGES (SZ_2M >> PAGE_SHIFT)
+
+/* For one node, waiting or being migrated: another batch gathers meanwhile. */
+#define MIGRATE_PROMOTE_MAX_PAGES (2 * MIGRATE_PROMOTE_BATCH_PAGES)
+
+/* The first folio of a batch waits no longer, even if no others come. */
+#define MIGRATE_PROMOTE_WAIT_MS 5
+
+/* When the worker is at another batch for so long, those behind it give up. */
+#define MIGRATE_PROMOTE_LATE_MS 500
+#define MIGRATE_PROMOTE_LATE_NS (MIGRATE_PROMOTE_LATE_MS * NSEC_PER_MSEC)
+
+/* Nobody else waits longer for the worker, which may wait for a device. */
+#define MIGRATE_PROMOTE_FLUSH_MS 2000
+
+/* Where a folio is on its way to, and who it is charged to. */
+struct migrate_promotion {
+	struct folio *dst;		/* may be freed as soon as it is mapped */
+	struct mem_cgroup *memcg;
+	unsigned int nr_pages;
+};
+
+struct migrate_promote_queue {
+	int nid;
+	struct work_struct work;
+	struct hrtimer timer;
+	struct delayed_work late_work;
+
+	wait_queue_head_t ended;
+	spinlock_t lock;		/* of what follows */
+	struct list_head waiting;	/* isolated, each with a reference */
+	unsigned int nr_waiting;	/* pages of these */
+	unsigned int nr_pages;		/* and of those that the worker has */
+	unsigned int nr_folios;		/* all of these: */
+	unsigned int nr_moving;		/* first those that the worker has */
+	struct folio *folios[MIGRATE_PROMOTE_MAX_PAGES];
+	u64 nr_begun;			/* times that what waited was taken */
+	u64 nr_ended;			/* and that this was seen to */
+	u64 since_ns;			/* the first of them waits */
+	u64 max_waited_ns;
+	u64 queued_folios;
+	u64 moved_folios;
+	u64 returned_folios;
+	u64 met_folios;
+
+	/* Of the worker alone. */
+	int short_order;		/* there was no memory for; -1: none */
+	unsigned int nr_promotions;
+	struct migrate_promotion promotions[MIGRATE_PROMOTE_MAX_PAGES];
+};
+
+/* Made when an engine becomes active, and never freed. */
+static struct migrate_promote_queue *promote_queues[MAX_NUMNODES];
+static struct workqueue_struct *promote_wq;
+
+/* NULL: nothing was ever promoted to this node by way of one. */
+static struct migrate_promote_queue *migrate_promote_queue(int nid)
+{
+	/* Pairs with the release in migrate_promote_prepare(). */
+	return smp_load_acquire(&promote_queues[nid]);
+}
+
+static void migrate_promote_kick(struct migrate_promote_queue *q)
+{
+	queue_work_node(q->nid, promote_wq, &q->work);
+}
+
+static enum hrtimer_restart migrate_promote_timeout(struct hrtimer *timer)
+{
+	migrate_promote_kick(container_of(timer, struct migrate_promote_queue,
+					  timer));
+	return HRTIMER_NORESTART;
+}
+
+/* As many pages as a batch is to have, or 0 if that would be too many. */
+static unsigned int migrate_promote_batch_pages(void)
+{
+	unsigned long min_bytes = READ_ONCE(migrate_offload_min_batch_bytes);
+
+	if (min_bytes > MIGRATE_PROMOTE_MAX_PAGES << PAGE_SHIFT)
+		return 0;
+	return max(DIV_ROUND_UP(min_bytes, PAGE_SIZE),
+		   MIGRATE_PROMOTE_BATCH_PAGES);
+}
+
+/*
+ * May somebody else migrate it for this task?  A change of its cpuset after
+ * this is followed by lru_cache_disable(), before anything is moved to where it
+ * may be then.
+ */
+static bool migrate_promote_may_defer(const struct folio *folio, int nid)
+{
+	if (!(sysctl_numa_balancing_mode & NUMA_BALANCING_MEMORY_TIERING) ||
+	    node_is_toptier(folio_nid(folio)) || !node_is_toptier(nid))
+		return false;
+	if (folio_nr_pages(folio) >= MIGRATE_PROMOTE_BATCH_PAGES)
+		return false;
+	return node_isset(nid, cpuset_current_mems_allowed) &&
+		!cfs_bandwidth_limits(current);
+}
+
+/*
+ * False if there is no room.  lru_cache_disable() waits for the section of RCU
+ * in which this looks whether caches of LRU lists are off: so it sees what is
+ * queued when it then flushes.
+ */
+static bool migrate_promote_add(struct migrate_promote_queue *q,
+				struct folio *folio, unsigned int batch_pages)
+{
+	unsigned int nr = folio_nr_pages(folio);
+	bool room, first = false, full = false;
+
+	rcu_read_lock();
+	spin_lock(&q->lock);
+	room = !lru_cache_disabled() &&
+		q->nr_pages + nr <= MIGRATE_PROMOTE_MAX_PAGES;
+	if (room) {
+		first = !q->nr_waiting;
+		full = q->nr_waiting < batch_pages &&
+			q->nr_waiting + nr >= batch_pages;
+		if (first)
+			q->since_ns = ktime_get_ns();
+		list_add_tail(&folio->lru, &q->waiting);
+		q->folios[q->nr_folios++] = folio;
+		q->nr_waiting += nr;
+		q->nr_pages += nr;
+		q->queued_folios++;
+	}
+	spin_unlock(&q->lock);
+	rcu_read_unlock();
+
+	if (full)
+		migrate_promote_kick(q);
+	else if (first)
+		hrtimer_start(&q->timer, ms_to_ktime(MIGRATE_PROMOTE_WAIT_MS),
+			      HRTIMER_MODE_REL);
+	if (first)
+		mod_delayed_work(promote_wq, &q->late_work,
+				 msecs_to_jiffies(MIGRATE_PROMOTE_LATE_MS));
+	return room;
+}
+
+/*
+ * Is it worth while to begin a batch?  Not if the engine would not take it, as
+ * the worker would then take the CPU from somebody to do what the task can do.
+ * While it is at an earlier one that needs a CPU, or a device, itself: what comes
+ * meanwhile is the next one.
+ */
+static bool migrate_promote_pays(const struct migrate_promote_queue *q,
+				 const struct migrate_engine *engine,
+				 unsigned int batch_pages)
+{
+	return READ_ONCE(q->nr_pages) ||
+		migrate_engine_wants(engine, q->nid,
+				     (size_t)batch_pages << PAGE_SHIFT);
+}
+
+/*
+ * See migrate_promote_defer().  What is queued is so in the section in which
+ * the engine stays: whoever switches it off finds all of it.
+ */
+bool __migrate_promote_defer(struct folio *folio, int nid)
+{
+	struct migrate_promote_queue *q = migrate_promote_queue(nid);
+	unsigned int batch_pages = migrate_promote_batch_pages();
+	struct migrate_engine *engine;
+	bool deferred = false;
+	int idx;
+
+	if (!q || !batch_pages || !migrate_promote_may_defer(folio, nid))
+		return false;
+	engine = migrate_engine_enter(MR_NUMA_MISPLACED, &idx);
+	if (engine &&
+	    (READ_ONCE(migrate_offload_reasons) & BIT(MR_NUMA_MISPLACED)) &&
+	    migrate_promote_pays(q, engine, batch_pages) &&
+	    migrate_on_any_cpu())
+		deferred = migrate_promote_add(q, folio, batch_pages);
+	migrate_engine_exit(idx);
+	return deferred;
+}
+
+/* See migrate_promote_waits(). */
+bool __migrate_promote_waits(const struct folio *folio, int *nid)
+{
+	bool found = false;
+	unsigned int i;
+	int to;
+
+	for_each_node(to) {
+		struct migrate_promote_queue *q = migrate_promote_queue(to);
+
+		if (!q || !READ_ONCE(q->nr_pages))
+			continue;
+		spin_lock(&q->lock);
+		for (i = 0; i < q->nr_folios && !found; i++)
+			found = q->folios[i] == folio;
+		q->met_folios += found;
+		spin_unlock(&q->lock);
+		if (found) {
+			*nid = to;
+			break;
+		}
+	}
+	return found;
+}
+
+/*
+ * Allocates for migrate_pages(), and notes it.  That a node had room when the
+ * folio was isolated says nothing about those that were queued meanwhile.
+ */
+static struct folio *migrate_promote_alloc(struct folio *src,
+					   unsigned long private)
+{
+	struct migrate_promote_queue *q = (void *)private;
+	unsigned int nr = folio_nr_pages(src);
+	struct folio *dst = NULL;
+
+	if (!WARN_ON_ONCE(q->nr_promotions == MIGRATE_PROMOTE_MAX_PAGES) &&
+	    migrate_balanced_pgdat(NODE_DATA(q->nid), nr))
+		dst = alloc_misplaced_dst_folio(src, q->nid);
+	if (!dst) {
+		q->short_order = folio_order(src);
+		return NULL;
+	}
+	q->promotions[q->nr_promotions++] = (struct migrate_promotion){
+		.dst = dst,
+		.memcg = get_mem_cgroup_from_folio(src),
+		.nr_pages = nr,
+	};
+	return dst;
+}
+
+/*
+ * It was not needed.  Usually one of those that were allocated last, and the last
+ * one in any case: what was promoted may have been freed, and allocated again.
+ */
+static void migrate_promote_free(struct folio *dst, unsigned long private)
+{
+	struct migrate_promote_queue *q = (void *)private;
+	unsigned int i = q->nr_promotions;
+
+	while (i--) {
+		if (q->promotions[i].dst != dst)
+			continue;
+		mem_cgroup_put(q->promotions[i].memcg);
+		q->nr_promotions--;
+		memmove(&q->promotions[i], &q->promotions[i + 1],
+			(q->nr_promotions - i) * sizeof(q->promotions[i]));
+		break;
+	}
+	folio_put(dst);
+}
+
+/*
+ * What was allocated and not given back was promoted.  migrate_pages() has
+ * another number, in which folios are that had been freed meanwhile.
+ */
+static void migrate_promote_count(struct migrate_promote_queue *q)
+{
+	unsigned int i, next, nr_pages, nr_all = 0;
+
+	for (i = 0; i < q->nr_promotions; i = next) {
+		struct mem_cgroup *memcg = q->promotions[i].memcg;
+
+		nr_pages = 0;
+		/* Of one cgroup, as most that follow each other are. */
+		for (next = i; next < q->nr_promotions &&
+		     q->promotions[next].memcg == memcg; next++)
+			nr_pages += q->promotions[next].nr_pages;
+		count_memcg_events(memcg, NUMA_PAGE_MIGRATE, nr_pages);
+		mod_lruvec_state(mem_cgroup_lruvec(memcg, NODE_DATA(q->nid)),
+				 PGPROMOTE_SUCCESS, nr_pages);
+		nr_all += nr_pages;
+		for (; i < next; i++)
+			mem_cgroup_put(memcg);
+	}
+	count_vm_numa_events(NUMA_PAGE_MIGRATE, nr_all);
+}
+
+/* Put folios of this order and larger ones back on LRU lists. */
+static unsigned int migrate_promote_return(struct list_head *folios, int order)
+{
+	struct folio *folio, *next;
+	unsigned int nr = 0;
+	LIST_HEAD(back);
+
+	list_for_each_entry_safe(folio, next, folios, lru) {
+		if (folio_order(folio) < order)
+			continue;
+		list_move_tail(&folio->lru, &back);
+		nr++;
+	}
+	putback_movable_pages(&back);
+	return nr;
+}
+
+/*
+ * Migrate a list, and put back what cannot be.  migrate_pages() stops when
+ * there is no memory for a folio; if that is a large one, there may be for
+ * smaller ones.  Each time fewer orders are left.  Returns how many folios were
+ * put back.
+ */
+static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
+					 struct list_head *folios)
+{
+	unsigned int nr_returned = 0;
+
+	q->nr_promotions = 0;
+	do {
+		q->short_order = -1;
+		migrate_pages(folios, migrate_promote_alloc,
+			      migrate_promote_free, (unsigned long)q,
+			      MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
+		nr_returned += migrate_promote_return(folios,
+						      max(q->short_order, 0));
+	} while (!list_empty(folios));
+	return nr_returned;
+}
+
+/* Take all that waits, if that is for so long.  Returns how many pages. */
+static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
+					 u64 min_ns, bool move,
+					 struct list_head *folios)
+{
+	unsigned int nr_pages = 0;
+	u64 waited_ns;
+
+	spin_lock(&q->lock);
+	waited_ns = ktime_get_ns() - q->since_ns;
+	if (q->nr_waiting && waited_ns >= min_ns) {
+		list_splice_init(&q->waiting, folios);
+		swap(nr_pages, q->nr_waiting);
+		if (move)
+			q->nr_moving = q->nr_folios;
+		else
+			q->nr_folios = q->nr_moving;
+		q->nr_begun++;
+		q->max_waited_ns = max(q->max_waited_ns, waited_ns);
+	}
+	spin_unlock(&q->lock);
+	return nr_pages;
+}
+
+static void migrate_promote_done(struct migrate_promote_queue *q, bool move,
+				 unsigned int nr_pages, unsigned int nr_moved,
+				 unsigned int nr_returned)
+{
+	spin_lock(&q->lock);
+	if (move) {
+		q->nr_folios -= q->nr_moving;
+		memmove(q->folios, q->folios + q->nr_moving,
+			q->nr_folios * sizeof(*q->folios));
+		q->nr_moving = 0;
+	}
+	q->nr_pages -= nr_pages;
+	q->nr_ended++;
+	q->moved_folios += nr_moved;
+	q->returned_folios += nr_returned;
+	spin_unlock(&q->lock);
+	wake_up_all(&q->ended);
+}
+
+static void migrate_promote_work(struct work_struct *work)
+{
+	struct migrate_promote_queue *q =
+		container_of(work, struct migrate_promote_queue, work);
+	unsigned int nr_pages, nr_returned;
+	LIST_HEAD(folios);
+
+	nr_pages = migrate_promote_take(q, 0, true, &folios);
+	/* Flushed, or full, before the time had passed. */
+	if (!nr_pages)
+		return;
+	nr_returned = migrate_promote_list(q, &folios);
+	migrate_promote_count(q);
+	migrate_promote_done(q, true, nr_pages, q->nr_promotions, nr_returned);
+}
+
+/* Put back what waits, if that is for so long. */
+static void migrate_promote_give_up(struct migrate_promote_queue *q, u64 min_ns)
+{
+	unsigned int nr_pages, nr_returned;
+	LIST_HEAD(folios);
+
+	nr_pages = migrate_promote_take(q, min_ns, false, &folios);
+	if (!nr_pages)
+		return;
+	nr_returned = migrate_promote_return(&folios, 0);
+	migrate_promote_done(q, false, nr_pages, 0, nr_returned);
+}
+
+/*
+ * A device may take seconds until it is known to be stuck.  What it has is out
+ * of reach until then; what waits behind that need not be isolated for as long.
+ */
+static void migrate_promote_late_work(struct work_struct *work)
+{
+	migrate_promote_give_up(container_of(to_delayed_work(work),
+					     struct migrate_promote_queue,
+					     late_work),
+				MIGRATE_PROMOTE_LATE_NS);
+}
+
+static bool migrate_promote_ended(struct migrate_promote_queue *q, u64 nr)
+{
+	bool ended;
+
+	spin_lock(&q->lock);
+	ended = !q->nr_pages || q->nr_ended >= nr;
+	spin_unlock(&q->lock);
+	return ended;
+}
+
+/* Have what waits, and what the worker has, moved or put back until then. */
+static void migrate_promote_settle(struct migrate_promote_queue *q,
+				   unsigned long until)
+{
+	long left = max((long)(until - jiffies), 0L);
+	u64 nr;
+
+	spin_lock(&q->lock);
+	nr = q->nr_begun + !!q->nr_waiting;
+	spin_unlock(&q->lock);
+	migrate_promote_kick(q);
+	if (!wait_event_timeout(q->ended, migrate_promote_ended(q, nr), left))
+		migrate_promote_give_up(q, 0);
+}
+
+/*
+ * Whoever comes here must be able to wait for what migration waits for: for
+ * locks of the reverse mapping, never for that of a folio, and never for
+ * memory.  All may who may allocate memory with GFP_KERNEL: reclaim, which
+ * demotes, does as much.
+ *
+ * Migration may wait for a device, too, and the driver of the device, if it is
+ * no good, for who comes here: so that has an end.  Nothing waits any more
+ * then; what the worker is at is on its way, as if a task had promoted it.
+ */
+void __migrate_promote_flush(void)
+{
+	unsigned long until = jiffies +
+		msecs_to_jiffies(MIGRATE_PROMOTE_FLUSH_MS);
+	int nid;
+
+	for_each_node(nid) {
+		struct migrate_promote_queue *q = migrate_promote_queue(nid);
+
+		if (q && READ_ONCE(q->nr_pages))
+			migrate_promote_settle(q, until);
+	}
+}
+
+static struct migrate_promote_queue *migrate_promote_queue_new(int nid)
+{
+	struct migrate_promote_queue *q = kvzalloc_node(sizeof(*q), GFP_KERNEL,
+							nid);
+
+	if (!q)
+		return NULL;
+	q->nid = nid;
+	INIT_WORK(&q->work, migrate_promote_work);
+	INIT_DELAYED_WORK(&q->late_work, migrate_promote_late_work);
+	hrtimer_init(&q->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	q->timer.function = migrate_promote_timeout;
+	init_waitqueue_head(&q->ended);
+	spin_lock_init(&q->lock);
+	INIT_LIST_HEAD(&q->waiting);
+	return q;
+}
+
+/*
+ * Have a queue for each node that memory may be promoted to: NUMA balancing
+ * takes it to the CPU that faulted.  Called by one at a time, before an engine
+ * becomes active.  A node for which there is none is promoted to as without an
+ * engine.
+ */
+void migrate_promote_prepare(void)
+{
+	int nid;
+
+	if (!promote_wq)
+		promote_wq = alloc_workqueue("migrate_promote",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!promote_wq)
+		return;
+	for_each_node_state(nid, N_CPU) {
+		if (!node_state(nid, N_MEMORY) || promote_queues[nid])
+			continue;
+		/* Others may know it as soon as it is there. */
+		smp_store_release(&promote_queues[nid],
+				  migrate_promote_queue_new(nid));
+	}
+}
+
+static ssize_t migrate_promote_show(char *buf, size_t member, u64 unit, bool sum)
+{
+	u64 all = 0;
+	int nid;
+
+	for_each_node(nid) {
+		struct migrate_promote_queue *q = migrate_promote_queue(nid);
+		u64 one;
+
+		if (!q)
+			continue;
+		spin_lock(&q->lock);
+		one = *(u64 *)((void *)q + member);
+		spin_unlock(&q->lock);
+		all = sum ? all + one : max(all, one);
+	}
+	return sysfs_emit(buf, "%llu\n", div64_u64(all, unit));
+}
+
+#define PROMOTE_ATTR(_name, _member, _unit, _sum)			\
+static ssize_t _name##_show(struct kobject *kobj,			\
+			    struct kobj_attribute *attr, char *buf)	\
+{									\
+	return migrate_promote_show(buf,				\
+		offsetof(struct migrate_promote_queue, _member),	\
+		_unit, _sum);						\
+}									\
+static struct kobj_attribute _name##_attr = __ATTR_RO(_name)
+
+PROMOTE_ATTR(queued_folios, queued_folios, 1, true);
+PROMOTE_ATTR(moved_folios, moved_folios, 1, true);
+PROMOTE_ATTR(returned_folios, returned_folios, 1, true);
+PROMOTE_ATTR(met_folios, met_folios, 1, true);
+PROMOTE_ATTR(max_waited_us, max_waited_ns, NSEC_PER_USEC, false);
+
+static struct attribute *migrate_promote_attrs[] = {
+	&queued_folios_attr.attr,
+	&moved_folios_attr.attr,
+	&returned_folios_attr.attr,
+	&met_folios_attr.attr,
+	&max_waited_us_attr.attr,
+	NULL
+};
+
+const struct attribute_group migrate_promote_group = {
+	.name = "promotion",
+	.attrs = migrate_promote_attrs,
+};

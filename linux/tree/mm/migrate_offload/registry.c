@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Copy engines for migrating folios: who is there, and which one is active, in
+ * general and for each reason to migrate.
+ *
+ * Two interfaces lead here.  A struct migrator copies a batch or none of it,
+ * and becomes active by registering; only one can.  A struct migrate_engine_ops
+ * has a result for each folio, becomes available by registering, and active
+ * when an administrator says so.
+ *
+ * The module is pinned while its engine is active.  mm/migrate_offload/call.c
+ * sees to it that no code of an engine runs when it is not.
+ */
+
+#define pr_fmt(fmt) "migrate_offload: " fmt
+
+#include <linux/ctype.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/srcu.h>
+#include <linux/sysfs.h>
+
+#include "../internal.h"
+#include "registry.h"
+
+/* Serialises registering, unregistering and selecting. */
+DEFINE_MUTEX(migrate_engines_lock);
+
+/* For readers under migrate_engines_srcu. */
+static LIST_HEAD(engines);
+
+/* In general. */
+static struct migrate_engine *engine_active(void)
+{
+	lockdep_assert_held(&migrate_engines_lock);
+	return migrate_engine_in(MIGRATE_ENGINE_IN_GENERAL);
+}
+
+static struct migrate_engine *engine_find(const char *name)
+{
+	struct migrate_engine *engine;
+
+	list_for_each_entry(engine, &engines, list)
+		if (!strcmp(engine->name, name))
+			return engine;
+	return NULL;
+}
+
+static struct migrate_engine *engine_of(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+
+	list_for_each_entry(engine, &engines, list)
+		if (engine->ops == ops)
+			return engine;
+	return NULL;
+}
+
+/* The module of the engine has been pinned for that. */
+static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
+{
+	struct migrate_engine *old = migrate_engine_in(slot);
+
+	lockdep_assert_held(&migrate_engines_lock);
+	migrate_engine_put_in(slot, engine);
+	if (old)
+		module_put(old->owner);
+	pr_debug("%s is active instead of %s%s%s\n",
+		 engine ? engine->name : "none", old ? old->name : "none",
+		 slot < MR_TYPES ? " for " : "",
+		 slot < MR_TYPES ? migrate_reason_names[slot] : "");
+}
+
+/*
+ * Take an engine out of use wherever it is, or all of them with NULL.  When this
+ * returns, no code of it runs, and none will.
+ */
+static void engine_deactivate(const struct migrate_engine *engine)
+{
+	unsigned int slot;
+
+	for (slot = 0; slot < MIGRATE_NR_ENGINE_SLOTS; slot++)
+		if (migrate_engine_in(slot) &&
+		    (!engine || migrate_engine_in(slot) == engine))
+			engine_put_in(slot, NULL);
+}
+
+static bool engine_name_ok(const char *name)
+{
+	size_t i, len = strnlen(name, MIGRATOR_NAME_LEN);
+
+	if (!len || len == MIGRATOR_NAME_LEN || !strcmp(name, "none") ||
+	    !strcmp(name, "default"))
+		return false;
+	for (i = 0; i < len; i++)
+		if (!isalnum(name[i]) && name[i] != '-' && name[i] != '_')
+			return false;
+	return true;
+}
+
+static int engine_add(struct migrate_engine *engine, bool activate)
+{
+	struct migrate_offload_stats *stats;
+	int ret = -EBUSY;
+
+	if (!engine_name_ok(engine->name))
+		return -EINVAL;
+
+	mutex_lock(&migrate_engines_lock);
+	if (activate && engine_active())
+		goto unlock;
+	ret = -EEXIST;
+	if (engine_find(engine->name))
+		goto unlock;
+
+	stats = migrate_offload_engine_stats(engine->name);
+	if (IS_ERR(stats)) {
+		ret = PTR_ERR(stats);
+		goto unlock;
+	}
+	engine->stats = stats;
+
+	ret = -ENODEV;
+	if (activate && !try_module_get(engine->owner))
+		goto unlock;
+	if (activate)
+		engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
+	list_add_tail_rcu(&engine->list, &engines);
+	ret = 0;
+unlock:
+	mutex_unlock(&migrate_engines_lock);
+	return ret;
+}
+
+/* Exactly one of @ops and @m says which engine goes. */
+static int engine_remove(const struct migrate_engine_ops *ops,
+			 const struct migrator *m)
+{
+	struct migrate_engine *engine, *found = NULL;
+
+	mutex_lock(&migrate_engines_lock);
+	list_for_each_entry(engine, &engines, list)
+		if (engine->ops == ops && engine->migrator == m)
+			found = engine;
+	if (!found) {
+		mutex_unlock(&migrate_engines_lock);
+		return -EINVAL;
+	}
+	engine_deactivate(found);
+	list_del_rcu(&found->list);
+	/* For those who read the names of engines. */
+	synchronize_srcu(&migrate_engines_srcu);
+	mutex_unlock(&migrate_engines_lock);
+	kfree(found);
+	return 0;
+}
+
+/**
+ * migrate_offload_register - make a migrator the active copy engine
+ * @m: the migrator.  Must stay until migrate_offload_unregister().
+ *
+ * Context: may sleep.
+ * Return: 0, -EINVAL when @m lacks a name or a function, -EBUSY when an engine
+ * is active already, -EEXIST when an engine of this name is there, -ENODEV when
+ * the module is going away or the core could not start, or -ENOMEM.
+ */
+int migrate_offload_register(struct migrator *m)
+{
+	struct migrate_engine *engine;
+	int ret;
+
+	if (!m || !m->offload_copy)
+		return -EINVAL;
+
+	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
+	if (!engine)
+		return -ENOMEM;
+	engine->name = m->name;
+	engine->owner = m->owner;
+	engine->migrator = m;
+	ret = engine_add(engine, true);
+	if (ret)
+		kfree(engine);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(migrate_offload_register);
+
+/**
+ * migrate_offload_unregister - take a migrator out of use for good
+ * @m: what migrate_offload_register() was given.
+ *
+ * When this returns, the last copy has ended and @m is not used any more.
+ *
+ * Context: may sleep, until the copies in flight have ended.
+ * Return: 0, or -EINVAL when @m is not registered.
+ */
+int migrate_offload_unregister(struct migrator *m)
+{
+	return m ? engine_remove(NULL, m) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(migrate_offload_unregister);
+
+static bool engine_ops_ok(const struct migrate_engine_ops *ops)
+{
+	if (!ops || !ops->name || !ops->version ||
+	    ops->version > MIGRATE_ENGINE_VERSION)
+		return false;
+	if (engine_streams(ops))
+		return ops->open && ops->reap && ops->close;
+	/* All of them or none. */
+	if (ops->version >= 3 && (ops->open || ops->reap || ops->close))
+		return false;
+	return ops->copy;
+}
+
+/**
+ * migrate_engine_register - make a copy engine available
+ * @ops: the engine.  Must stay until migrate_engine_unregister().
+ *
+ * It becomes active when its name is written to
+ * /sys/kernel/mm/migrate_offload/engine.
+ *
+ * Context: may sleep.
+ * Return: 0, -EINVAL when @ops lacks something or has a version that this
+ * kernel does not know, -EEXIST when an engine of this name is there, -ENODEV
+ * when the core could not start, or -ENOMEM.
+ */
+int migrate_engine_register(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+	int ret;
+
+	if (!engine_ops_ok(ops))
+		return -EINVAL;
+
+	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
+	if (!engine)
+		return -ENOMEM;
+	engine->name = ops->name;
+	engine->owner = ops->owner;
+	engine->ops = ops;
+	ret = engine_add(engine, false);
+	if (ret)
+		kfree(engine);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(migrate_engine_register);
+
+/**
+ * migrate_engine_unregister - take a copy engine out of use for good
+ * @ops: what migrate_engine_register() was given.
+ *
+ * When this returns, the last copy has ended and @ops is not used any more.
+ *
+ * Context: may sleep, until the copies in flight have ended.
+ * Return: 0, or -EINVAL when @ops is not registered.
+ */
+int migrate_engine_unregister(const struct migrate_engine_ops *ops)
+{
+	return ops ? engine_remove(ops, NULL) : -EINVAL;
+}
+EXPORT_SYMBOL_GPL(migrate_engine_unregister);
+
+/**
+ * migrate_engine_activate - make an engine the active one, if none is
+ * @ops: what migrate_engine_register() was given.
+ *
+ * For drivers with a switch of their own.  An administrator who has chosen
+ * another engine is not overruled.
+ *
+ * Context: may sleep.
+ * Return: 0, also when it is active already, -EBUSY when another engine is,
+ * -EINVAL when @ops is not registered, or -ENODEV when the module is going
+ * away.
+ */
+int migrate_engine_activate(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+	int ret = -EINVAL;
+
+	mutex_lock(&migrate_engines_lock);
+	engine = engine_of(ops);
+	if (!engine)
+		goto unlock;
+	ret = engine_active() && engine_active() != engine ? -EBUSY : 0;
+	if (ret || engine_active())
+		goto unlock;
+	ret = -ENODEV;
+	if (!try_module_get(engine->owner))
+		goto unlock;
+	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
+	ret = 0;
+unlock:
+	mutex_unlock(&migrate_engines_lock);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(migrate_engine_activate);
+
+/**
+ * migrate_engine_deactivate - switch an engine off, for whatever it is active
+ * @ops: what migrate_engine_register() was given.
+ *
+ * When this returns, no copy of this engine is in flight.
+ *
+ * Context: may sleep, until the copies in flight have ended.
+ */
+void migrate_engine_deactivate(const struct migrate_engine_ops *ops)
+{
+	struct migrate_engine *engine;
+
+	mutex_lock(&migrate_engines_lock);
+	engine = engine_of(ops);
+	if (engine)
+		engine_deactivate(engine);
+	mutex_unlock(&migrate_engines_lock);
+}
+EXPORT_SYMBOL_GPL(migrate_engine_deactivate);
+
+/*
+ * Make the engine of this name the active one in general.  "none" switches
+ * offloading off, for all reasons.  A migrator that its driver made active is not
+ * displaced: it must be switched off first, here or in the driver.
+ */
+int migrate_engine_select(const char *name)
+{
+	struct migrate_engine *engine, *old;
+	int ret = 0;
+
+	mutex_lock(&migrate_engines_lock);
+	if (!strcmp(name, "none")) {
+		engine_deactivate(NULL);
+		goto unlock;
+	}
+	old = engine_active();
+	engine = engine_find(name);
+	if (!engine) {
+		ret = -EINVAL;
+		goto unlock;
+	}
+	if (engine == old)
+		goto unlock;
+	if (old && old->migrator) {
+		ret = -EBUSY;
+		goto unlock;
+	}
+	/* Before the old one goes: if this fails, everything stays as it is. */
+	if (!try_module_get(engine->owner)) {
+		ret = -ENODEV;
+		goto unlock;
+	}
+	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
+unlock:
+	mutex_unlock(&migrate_engines_lock);
+	return ret;
+}
+
+/*
+ * Make the engine of this name the active one for a reason; "none" has the CPU
+ * copy, "default" is what is active in general.
+ */
+int migrate_engine_select_for(int reason, const char *name)
+{
+	struct migrate_engine *engine = NULL;
+	int ret = 0;
+
+	mutex_lock(&migrate_engines_lock);
+	if (!strcmp(name, "none"))
+		engine = &migrate_no_engine;
+	else if (strcmp(name, "default"))
+		engine = engine_find(name);
+	if (!engine && strcmp(name, "default"))
+		ret = -EINVAL;
+	else if (engine == migrate_engine_in(reason))
+		goto unlock;
+	else if (engine && !try_module_get(engine->owner))
+		ret = -ENODEV;
+	else
+		engine_put_in(reason, engine);
+unlock:
+	mutex_unlock(&migrate_engines_lock);
+	return ret;
+}
+
+/* For sysfs: takes no lock that a change of engines, or a copy, may hold. */
+static int engine_emit_name(char *buf, unsigned int slot, const char *nothing)
+{
+	int idx, len;
+
+	idx = srcu_read_lock(&migrate_engines_srcu);
+	len = sysfs_emit(buf, "%s\n", migrate_engine_name_in(slot) ?: nothing);
+	srcu_read_unlock(&migrate_engines_srcu, idx);
+	return len;
+}
+
+int migrate_engine_name(char *buf)
+{
+	return engine_emit_name(buf, MIGRATE_ENGINE_IN_GENERAL, "none");
+}
+
+int migrate_engine_name_for(int reason, char *buf)
+{
+	return engine_emit_name(buf, reason, "default");
+}
+
+int migrate_engine_names(char *buf)
+{
+	struct migrate_engine *engine;
+	int idx, len;
+
+	len = sysfs_emit(buf, "none");
+	idx = srcu_read_lock(&migrate_engines_srcu);
+	list_for_each_entry_srcu(engine, &engines, list,
+				 srcu_read_lock_held(&migrate_engines_srcu))
+		len += sysfs_emit_at(buf, len, " %s", engine->name);
+	srcu_read_unlock(&migrate_engines_srcu, idx);
+	len += sysfs_emit_at(buf, len, "\n");
+	return len;
+}
+
+static int __init migrate_engine_init(void)
+{
+	return migrate_engine_register(&migrate_cpu_engine_ops);
+}
+device_initcall(migrate_engine_init);
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/registry_kunit.c"
+#endif

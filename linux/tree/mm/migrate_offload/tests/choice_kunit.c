@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the choice between the engine and the CPU.  Included by
+ * mm/migrate_offload/choice.c, so that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+
+/* What a page takes, and how much of the time each side had. */
+struct mo_trade {
+	unsigned int engine_ns;
+	unsigned int cpu_ns;
+	u64 engine_total_ns;
+	u64 total_ns;
+};
+
+/* One list of 512 pages.  Whose was it? */
+static bool mo_list(struct migrate_choice *choice, struct mo_trade *trade,
+		    bool late)
+{
+	struct migrate_attempt attempt = {};
+	u64 ns;
+
+	migrate_choice_pick(choice, &attempt, late);
+	ns = 512ULL * (attempt.by_cpu ? trade->cpu_ns : trade->engine_ns);
+	migrate_choice_note(choice, &attempt, ns, 512);
+	trade->total_ns += ns;
+	trade->engine_total_ns += attempt.by_cpu ? 0 : ns;
+	return !attempt.by_cpu;
+}
+
+/* So many lists.  Returns the share of the time that the engine had, in percent. */
+static unsigned int mo_lists(struct migrate_choice *choice,
+			     struct mo_trade *trade, unsigned int nr, bool late)
+{
+	trade->total_ns = 0;
+	trade->engine_total_ns = 0;
+	while (nr--)
+		mo_list(choice, trade, late);
+	return div64_u64(100 * trade->engine_total_ns, trade->total_ns);
+}
+
+/* Until both sides are known they take turns, by the time that each has had. */
+static void mo_test_learns(struct kunit *test)
+{
+	struct mo_trade trade = { .engine_ns = 40000, .cpu_ns = 1000 };
+	struct migrate_choice choice = {};
+	u64 most_ns = 2ULL * MIGRATE_CHOICE_KNOWN_NS + 512 * 40000;
+
+	while (!migrate_choice_is_known(&choice)) {
+		mo_list(&choice, &trade, false);
+		KUNIT_ASSERT_LE(test, trade.total_ns, most_ns);
+	}
+	KUNIT_EXPECT_LE(test, trade.engine_total_ns, trade.total_ns * 2 / 3);
+}
+
+/*
+ * Whoever needs more time for a page gets a 64th of the time: an engine that is forty
+ * times as slow costs no more than one that is hardly slower.
+ */
+static void mo_test_loser_is_left_out(struct kunit *test)
+{
+	static const unsigned int engine_ns[] = { 960, 1000, 1100, 3000, 40000 };
+	struct mo_trade trade = { .cpu_ns = 1000 };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(engine_ns); i++) {
+		struct migrate_choice choice = {};
+
+		trade.engine_ns = engine_ns[i];
+		mo_lists(&choice, &trade, 2000, false);
+		KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000, false), 2);
+		/* But it is tried. */
+		KUNIT_EXPECT_GT(test, trade.engine_total_ns, 0);
+	}
+}
+
+static void mo_test_winner_is_used(struct kunit *test)
+{
+	static const unsigned int engine_ns[] = { 10, 500, 900 };
+	struct mo_trade trade = { .cpu_ns = 1000 };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(engine_ns); i++) {
+		struct migrate_choice choice = {};
+
+		trade.engine_ns = engine_ns[i];
+		mo_lists(&choice, &trade, 20000, false);
+		KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 20000, false), 97);
+		KUNIT_EXPECT_LT(test, trade.engine_total_ns, trade.total_ns);
+	}
+}
+
+/* It breaks a limit that the CPU keeps: as if it was slower. */
+static void mo_test_late_is_left_out(struct kunit *test)
+{
+	struct mo_trade trade = { .engine_ns = 500, .cpu_ns = 1000 };
+	struct migrate_choice choice = {};
+
+	mo_lists(&choice, &trade, 2000, true);
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000, true), 2);
+}
+
+/* What was slow becomes fast, and the other way round: the tries tell. */
+static void mo_test_changes(struct kunit *test)
+{
+	struct mo_trade trade = { .engine_ns = 4000, .cpu_ns = 1000 };
+	struct migrate_choice choice = {};
+
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000, false), 3);
+	trade.engine_ns = 500;
+	mo_lists(&choice, &trade, 500000, false);
+	KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 50000, false), 97);
+	trade.engine_ns = 4000;
+	mo_lists(&choice, &trade, 5000, false);
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000, false), 3);
+	/* All has become slower: nothing to choose anew. */
+	trade.engine_ns = 40000;
+	trade.cpu_ns = 10000;
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000, false), 5);
+}
+
+/* Times of hours, lists of which nothing was moved, and none at all. */
+static void mo_test_choice_extremes(struct kunit *test)
+{
+	struct migrate_attempt attempt = {};
+	struct migrate_choice choice = {};
+	int i;
+
+	KUNIT_EXPECT_EQ(test, migrate_choice_cpu_ns(&choice, 9), 0);
+	for (i = 0; i < 100; i++) {
+		attempt.by_cpu = i & 1;
+		attempt.on_credit = i & 2;
+		migrate_choice_note(&choice, &attempt, 3600ULL * NSEC_PER_SEC,
+				    i & 4 ? 0 : UINT_MAX >> 4);
+		KUNIT_ASSERT_LE(test, choice.engine.ns,
+				MIGRATE_CHOICE_MEAN_NS + MIGRATE_CHOICE_MOST_NS);
+		KUNIT_ASSERT_LE(test, choice.credit_ns, 0);
+	}
+	/* A try of an hour does not count for ever, but it is a long one. */
+	KUNIT_EXPECT_EQ(test, choice.credit_ns, -MIGRATE_CHOICE_DEBT_NS);
+	choice.credit_ns = 0;
+	attempt.on_credit = true;
+	migrate_choice_note(&choice, &attempt, 2 * NSEC_PER_SEC, 512);
+	KUNIT_EXPECT_EQ(test, choice.credit_ns, -2 * NSEC_PER_SEC);
+	/* The engine moves nothing. */
+	choice = (struct migrate_choice){
+		.engine.ns = MIGRATE_CHOICE_KNOWN_NS,
+		.cpu = { .ns = MIGRATE_CHOICE_KNOWN_NS, .pages = 1 },
+	};
+	KUNIT_EXPECT_FALSE(test, migrate_choice_pays(&choice));
+}
+
+/* No two kinds of lists share a place, and none is behind the end. */
+static void mo_test_kinds(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 1, 4, 9, 18 };
+	static const size_t bytes[] = { SZ_4K, SZ_128K, SZ_2M };
+	const unsigned int nr = MR_TYPES * MIGRATE_NR_SIZES * MIGRATE_NR_LENGTHS;
+	unsigned long *seen = kunit_kcalloc(test, BITS_TO_LONGS(nr),
+					    sizeof(long), GFP_KERNEL);
+	unsigned int reason, i, j, index;
+
+	KUNIT_ASSERT_NOT_NULL(test, seen);
+	for (reason = 0; reason < MR_TYPES; reason++) {
+		for (i = 0; i < ARRAY_SIZE(orders); i++) {
+			for (j = 0; j < ARRAY_SIZE(bytes); j++) {
+				index = migrate_choice_index(reason, orders[i],
+							     bytes[j]);
+				KUNIT_ASSERT_LT(test, index, nr);
+				KUNIT_EXPECT_FALSE(test, test_bit(index, seen));
+				__set_bit(index, seen);
+			}
+		}
+	}
+	KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 0, SIZE_MAX),
+			migrate_choice_index(0, 0, SZ_2M));
+	KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 10, SZ_2M),
+			migrate_choice_index(0, 30, SZ_2M));
+}
+
+static struct kunit_case migrate_choice_test_cases[] = {
+	KUNIT_CASE(mo_test_learns),
+	KUNIT_CASE(mo_test_loser_is_left_out),
+	KUNIT_CASE(mo_test_winner_is_used),
+	KUNIT_CASE(mo_test_late_is_left_out),
+	KUNIT_CASE(mo_test_changes),
+	KUNIT_CASE(mo_test_choice_extremes),
+	KUNIT_CASE(mo_test_kinds),
+	{}
+};
+
+static struct kunit_suite migrate_choice_test_suite = {
+	.name = "migrate_choice",
+	.test_cases = migrate_choice_test_cases,
+};
+
+kunit_test_suite(migrate_choice_test_suite);

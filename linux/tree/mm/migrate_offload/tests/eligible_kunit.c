@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of which folios can be copied before they are moved.  Included by
+ * mm/migrate_offload/eligible.c.
+ */
+
+#include <kunit/test.h>
+
+#include "kunit.h"
+
+/*
+ * Eligibility.  A page fresh from the allocator is what an anonymous page is
+ * after unmapping: one reference, no mapping.  Each test makes one thing wrong
+ * with it, and then right again.
+ */
+struct mo_pair {
+	struct folio *src, *dst;
+};
+
+static void mo_pair_init(struct kunit *test, struct mo_pair *pair)
+{
+	pair->src = mo_test_folio(test, 0);
+	pair->dst = mo_test_folio(test, 0);
+	KUNIT_ASSERT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
+}
+
+/* Whatever a test did to the pair, it must have undone it. */
+static void mo_pair_exit(struct kunit *test, struct mo_pair *pair)
+{
+	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
+	mo_test_folio_free(pair->src);
+	mo_test_folio_free(pair->dst);
+}
+
+static void mo_expect_not_eligible(struct kunit *test, struct mo_pair *pair)
+{
+	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(pair->src, pair->dst));
+}
+
+static void mo_test_eligible_refcount(struct kunit *test)
+{
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	/* Nobody cares about references to the destination: it is ours. */
+	folio_get(pair.dst);
+	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair.src, pair.dst));
+	folio_put(pair.dst);
+	mo_pair_exit(test, &pair);
+}
+
+static void mo_test_eligible_flags(struct kunit *test)
+{
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+
+	folio_set_private(pair.src);
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	folio_clear_private(pair.src);
+
+	set_bit(PG_writeback, &pair.src->flags);
+	mo_expect_not_eligible(test, &pair);
+	clear_bit(PG_writeback, &pair.src->flags);
+
+#ifdef CONFIG_MEMORY_FAILURE
+	SetPageHWPoison(&pair.src->page);
+	mo_expect_not_eligible(test, &pair);
+	ClearPageHWPoison(&pair.src->page);
+#endif
+
+	/* Mapped once. */
+	atomic_set(&pair.src->_mapcount, 0);
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	atomic_set(&pair.src->_mapcount, -1);
+
+	mo_pair_exit(test, &pair);
+}
+
+static void mo_test_eligible_size(struct kunit *test)
+{
+	struct folio *large = mo_test_folio(test, 2);
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(pair.src, large));
+	KUNIT_EXPECT_FALSE(test, migrate_offload_eligible(large, pair.dst));
+	mo_test_folio_free(large);
+	mo_pair_exit(test, &pair);
+}
+
+/* Any callback that the core does not know. */
+static int mo_test_migrate_folio(struct address_space *mapping,
+				 struct folio *dst, struct folio *src,
+				 enum migrate_mode mode)
+{
+	return -EBUSY;
+}
+
+struct mo_mapping_case {
+	const char *name;
+	int (*migrate_folio)(struct address_space *mapping, struct folio *dst,
+			     struct folio *src, enum migrate_mode mode);
+	unsigned long flags;
+	bool eligible;
+	bool eligible_private;
+};
+
+static const struct mo_mapping_case mo_mapping_cases[] = {
+	{ "no callback", NULL, 0, false, false },
+	{ "unknown callback", mo_test_migrate_folio, 0, false, false },
+	{ "migrate_folio", migrate_folio, 0, true, false },
+	{ "filemap", filemap_migrate_folio, 0, true, true },
+	{ "inaccessible", migrate_folio, BIT(AS_INACCESSIBLE), false, false },
+#ifdef CONFIG_BUFFER_HEAD
+	{ "buffer", buffer_migrate_folio, 0, true, false },
+	{ "buffer norefs", buffer_migrate_folio_norefs, 0, true, false },
+#endif
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_mapping, mo_mapping_cases, name);
+
+static void mo_test_eligible_mapping(struct kunit *test)
+{
+	const struct mo_mapping_case *param = test->param_value;
+	const struct address_space_operations aops = {
+		.migrate_folio = param->migrate_folio,
+	};
+	struct address_space *mapping;
+	struct mo_pair pair;
+
+	mapping = kunit_kzalloc(test, sizeof(*mapping), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, mapping);
+	mapping->a_ops = &aops;
+	mapping->flags = param->flags;
+
+	mo_pair_init(test, &pair);
+
+	/* The page cache has a reference. */
+	pair.src->mapping = mapping;
+	folio_get(pair.src);
+	KUNIT_EXPECT_EQ(test, param->eligible,
+			migrate_offload_eligible(pair.src, pair.dst));
+
+	/* And so has what hangs off folio->private. */
+	folio_set_private(pair.src);
+	folio_get(pair.src);
+	KUNIT_EXPECT_EQ(test, param->eligible_private,
+			migrate_offload_eligible(pair.src, pair.dst));
+	folio_put(pair.src);
+	folio_clear_private(pair.src);
+
+	/* Somebody else has one, too. */
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+
+	folio_put(pair.src);
+	pair.src->mapping = NULL;
+	mo_pair_exit(test, &pair);
+}
+
+static void mo_test_eligible_movable(struct kunit *test)
+{
+	struct mo_pair pair;
+
+	mo_pair_init(test, &pair);
+	pair.src->mapping = (void *)PAGE_MAPPING_MOVABLE;
+	/* As many references as such a page has: that is not what is wrong. */
+	folio_get(pair.src);
+	KUNIT_ASSERT_EQ(test, folio_ref_count(pair.src),
+			folio_expected_ref_count(pair.src) + 1);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	pair.src->mapping = NULL;
+	mo_pair_exit(test, &pair);
+}
+
+static struct kunit_case migrate_eligible_test_cases[] = {
+	KUNIT_CASE(mo_test_eligible_refcount),
+	KUNIT_CASE(mo_test_eligible_flags),
+	KUNIT_CASE(mo_test_eligible_size),
+	KUNIT_CASE_PARAM(mo_test_eligible_mapping, mo_mapping_gen_params),
+	KUNIT_CASE(mo_test_eligible_movable),
+	{}
+};
+
+static struct kunit_suite migrate_eligible_test_suite = {
+	.name = "migrate_eligible",
+	.test_cases = migrate_eligible_test_cases,
+};
+
+kunit_test_suite(migrate_eligible_test_suite);

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of planning windows.  Included by mm/migrate_offload/limit.c, so
+ * that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+
+static const struct migrate_plan mo_plan = {
+	.limit_ns = 1000000,
+	.max_windows = 2,
+	.streaming = true,
+};
+
+/* One window after the other, of folios that take so long each, and together. */
+static unsigned int mo_run_windows(struct kunit *test,
+				   struct migrate_pace *paces,
+				   const struct migrate_plan *plan,
+				   unsigned int nr_windows, u64 fixed_ns,
+				   u64 folio_ns)
+{
+	unsigned int nr = max(paces[0].folios, 1U);
+
+	while (nr_windows--) {
+		u64 copy_ns = fixed_ns + nr * folio_ns;
+
+		/* To unmap and to move takes a quarter as long. */
+		migrate_note_window(paces, 0, plan, nr, copy_ns * 5 / 4,
+				    copy_ns);
+		KUNIT_ASSERT_LE(test, paces[0].folios, 2 * nr);
+		/* 0: nothing had to be written yet. */
+		nr = max(paces[0].folios, 1U);
+	}
+	return nr;
+}
+
+static u64 mo_window_ns(unsigned int nr, u64 fixed_ns, u64 folio_ns)
+{
+	u64 copy_ns = fixed_ns + nr * folio_ns;
+
+	/* Behind another one of the same size. */
+	return copy_ns + copy_ns * 5 / 4;
+}
+
+/* From one folio on, windows grow until the limit is used, and no further. */
+static void mo_test_pace_grows(struct kunit *test)
+{
+	static const u64 fixed_ns[] = { 0, 20000, 100000 };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(fixed_ns); i++) {
+		struct migrate_pace pace = {};
+		unsigned int nr = mo_run_windows(test, &pace, &mo_plan, 60,
+						 fixed_ns[i], 2000);
+		u64 ns = mo_window_ns(nr, fixed_ns[i], 2000);
+
+		KUNIT_EXPECT_LE(test, ns, mo_plan.limit_ns);
+		KUNIT_EXPECT_GE(test, ns, mo_plan.limit_ns * 3 / 4);
+	}
+}
+
+/* The engine becomes ten times slower: a few windows later, all is well. */
+static void mo_test_pace_shrinks(struct kunit *test)
+{
+	struct migrate_pace pace = {};
+	unsigned int nr;
+
+	mo_run_windows(test, &pace, &mo_plan, 60, 1000, 2000);
+	nr = mo_run_windows(test, &pace, &mo_plan, 5, 10000, 20000);
+	KUNIT_EXPECT_LE(test, mo_window_ns(nr, 10000, 20000), mo_plan.limit_ns);
+	nr = mo_run_windows(test, &pace, &mo_plan, 60, 10000, 20000);
+	KUNIT_EXPECT_LE(test, mo_window_ns(nr, 10000, 20000), mo_plan.limit_ns);
+	KUNIT_EXPECT_GT(test, nr, 10);
+}
+
+/* What is expected of a window follows the engine, also while sizes change. */
+static void mo_test_pace_own(struct kunit *test)
+{
+	struct migrate_pace pace = {};
+	unsigned int nr;
+	int i;
+
+	for (i = 0; i < 30; i++) {
+		nr = max(pace.folios, 1U);
+		/* No two windows are the same. */
+		migrate_note_window(&pace, 0, &mo_plan, nr,
+				    nr * (2500 + 10 * (i % 3)), nr * 2000);
+	}
+	for (i = 0; i < 4; i++) {
+		nr = max(pace.folios, 1U);
+		migrate_note_window(&pace, 0, &mo_plan, nr,
+				    nr * (25000 + 100 * (i % 3)), nr * 20000);
+	}
+	KUNIT_EXPECT_GE(test, pace.own.ns, pace.folios * 24000);
+	KUNIT_EXPECT_LE(test, pace.own.ns, pace.folios * 26000);
+}
+
+/* One folio is the least; that it takes too long can be told. */
+static void mo_test_pace_least(struct kunit *test)
+{
+	struct migrate_plan plan = mo_plan;
+	struct migrate_pace pace = {};
+
+	plan.limit_ns = 1000;
+	KUNIT_EXPECT_EQ(test, 1, mo_run_windows(test, &pace, &plan, 10, 0, 2000));
+	plan.own_ns = pace.own.ns;
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 0), 2500 - 1000);
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 700), 2500 - 300);
+	plan.limit_ns = 2500;
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 0), 0);
+	/* Without a limit it is never too late. */
+	plan.limit_ns = 0;
+	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, U64_MAX / 2), 0);
+}
+
+/* Whatever the times and the limit, nothing overflows, and no time becomes 0. */
+static void mo_test_pace_extremes(struct kunit *test)
+{
+	static const u64 times_ns[] = { 0, 1, 1000, 3600ULL * NSEC_PER_SEC };
+	static const u64 limits_us[] = { 1, 1000, UINT_MAX };
+	struct migrate_plan plan = mo_plan;
+	int t, l, i;
+
+	for (l = 0; l < ARRAY_SIZE(limits_us); l++) {
+		for (t = 0; t < ARRAY_SIZE(times_ns); t++) {
+			struct migrate_pace pace = {};
+
+			plan.limit_ns = limits_us[l] * NSEC_PER_USEC;
+			for (i = 0; i < 18; i++) {
+				unsigned int nr = max(pace.folios, 1U);
+
+				migrate_note_window(&pace, 0, &plan, nr,
+						    times_ns[t], times_ns[t]);
+				KUNIT_ASSERT_GE(test, pace.own.ns, 1);
+				KUNIT_ASSERT_LE(test, pace.folios, 2 * nr);
+			}
+			/* All that the limit allows, or as little as there is. */
+			if (times_ns[t] * 4 > plan.limit_ns)
+				KUNIT_EXPECT_LE(test, pace.folios, 1);
+			else
+				KUNIT_EXPECT_GT(test, pace.folios, 1);
+		}
+	}
+}
+
+/* Of an engine that nothing is known of. */
+static struct migrate_windows *mo_windows(struct kunit *test)
+{
+	struct migrate_windows *w;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	return w;
+}
+
+/* Have a limit that somebody set.  Returns the one before it. */
+static u64 mo_set_limit(u64 limit_ns)
+{
+	u64 was_ns = limit_is_fixed ? (u64)max_unmapped_us * NSEC_PER_USEC :
+				      U64_MAX;
+
+	limit_is_fixed = limit_ns != U64_MAX;
+	max_unmapped_us = limit_is_fixed ? div_u64(limit_ns, NSEC_PER_USEC) : 0;
+	return was_ns;
+}
+
+/*
+ * An engine that is late with one folio after the other is too slow for a limit that
+ * the CPU keeps.  Not if it is the flush that takes so long, or nobody minds.
+ */
+static void mo_test_too_slow(struct kunit *test)
+{
+	const struct migrate_plan plan = { .limit_ns = 1000000, .max_windows = 2 };
+	struct migrate_pace pace = { .since = nr_limits_set };
+	u64 limit_ns = mo_set_limit(1000000);
+	int i;
+
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++) {
+		KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+		migrate_note_window(&pace, 0, &plan, 1, 2000000, 1500000);
+	}
+	KUNIT_EXPECT_TRUE(test, migrate_pace_is_late(&pace, 100000));
+	/* The CPU is late, too. */
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 1000001));
+	/* Nobody minds. */
+	mo_set_limit(0);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+	mo_set_limit(1000000);
+	/* It is in time again. */
+	migrate_note_window(&pace, 0, &plan, 1, 500000, 400000);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+	/* Windows of two that are late with each of them, and not only with both. */
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(&pace, 0, &plan, 2, 1900000, 1500000);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(&pace, 0, &plan, 2, 2100000, 1500000);
+	KUNIT_EXPECT_TRUE(test, migrate_pace_is_late(&pace, 100000));
+	/* Late again, and then somebody sets the limit, if to the same. */
+	nr_limits_set++;
+	migrate_pace_of(&pace, 0);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+	/* The flush takes all that time, with whoever copies. */
+	pace.fixed_ns = 1500000;
+	for (i = 0; i < 2 * MIGRATE_LATE_WINDOWS; i++)
+		migrate_note_window(&pace, 0, &plan, 1, 2000000, 100000);
+	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
+
+	mo_set_limit(limit_ns);
+}
+
+/* Of small folios: to unmap, copy and map one takes 2.5 us. */
+static struct migrate_pace mo_small_pace(u64 fixed_ns)
+{
+	return (struct migrate_pace) {
+		.since = nr_limits_set,
+		.prep.ns = 1000,
+		.copy.ns = 500,
+		.fixed_ns = fixed_ns,
+	};
+}
+
+/* A window is never smaller than makes the fixed part half of it. */
+static void mo_test_least(struct kunit *test)
+{
+	const u64 copy_2m_ns = usual_copy_ns;
+	struct migrate_pace pace;
+
+	usual_copy_ns = 512 * 500;
+	pace = mo_small_pace(0);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	pace = mo_small_pace(2500);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	pace = mo_small_pace(250000);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
+	/* A helper that does not run makes a copy no longer than by the CPU. */
+	pace.copy.ns = 10 * NSEC_PER_MSEC;
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
+	/* A large folio takes more by itself. */
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, get_order(SZ_2M)), 1);
+	/* Nothing is known yet: no division by 0, and nothing is beyond all limits. */
+	usual_copy_ns = 0;
+	pace = (struct migrate_pace){ .since = nr_limits_set };
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	pace.fixed_ns = U64_MAX;
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0),
+			MIGRATE_MAX_BATCH_PAGES);
+	usual_copy_ns = copy_2m_ns;
+}
+
+/*
+ * A flush that alone takes ten times the limit: windows do not shrink to one folio, are
+ * counted, and overlap as ever, as it is of no use to wait.
+ */
+static void mo_test_limit_cannot_be_met(struct kunit *test)
+{
+	u64 limit_ns = mo_set_limit(100000);
+	const u64 copy_2m_ns = usual_copy_ns;
+	struct migrate_windows *w;
+	unsigned int nr = 1;
+	int i;
+
+	w = mo_windows(test);
+	usual_copy_ns = 512 * 500;
+	w->paces[0] = mo_small_pace(0);
+	for (i = 0; i < 40; i++) {
+		migrate_plan_init(&w->plan, w->paces, 0);
+		nr = w->plan.folios;
+		w->fill_folios = nr;
+		migrate_windows_prepared(w, nr * 1000, false);
+		migrate_windows_handed(w, nr, 1000000, 5000);
+		migrate_note_window(w->paces, 0, &w->plan, nr,
+				    1000000 + nr * 2500, nr * 500);
+	}
+	KUNIT_EXPECT_GE(test, nr, 390);
+	KUNIT_EXPECT_LE(test, nr, 410);
+	migrate_plan_init(&w->plan, w->paces, 0);
+	KUNIT_EXPECT_TRUE(test, migrate_plan_is_over(&w->plan));
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan,
+						   w->plan.early_ns), 0);
+	/* The flush becomes short: the limit is kept, and nothing is counted. */
+	for (i = 0; i < 200; i++) {
+		migrate_plan_init(&w->plan, w->paces, 0);
+		nr = w->plan.folios;
+		w->fill_folios = nr;
+		migrate_windows_prepared(w, nr * 1000, false);
+		migrate_windows_handed(w, nr, 1000, 1000);
+		migrate_note_window(w->paces, 0, &w->plan, nr,
+				    2000 + nr * 2500, nr * 500);
+	}
+	KUNIT_EXPECT_LE(test, 2000 + nr * 3000, 100000);
+	KUNIT_EXPECT_GE(test, nr, 20);
+	KUNIT_EXPECT_FALSE(test, migrate_plan_is_over(&w->plan));
+	usual_copy_ns = copy_2m_ns;
+	mo_set_limit(limit_ns);
+}
+
+/* A window of so many folios is ready, which took so long.  For how long next? */
+static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
+		       u64 prep_ns, bool held_back, bool idle)
+{
+	w->paces[0].folios = folios;
+	w->fill_folios = folios;
+	w->held_back = held_back;
+	migrate_windows_prepared(w, prep_ns, idle);
+	migrate_plan_init(&w->plan, w->paces, 0);
+	return w->plan.early_ns;
+}
+
+/*
+ * Windows are begun so early that the engine seldom waits, and not much earlier:
+ * but never so early that they break the limit, and without one at once.
+ */
+static void mo_test_early(struct kunit *test)
+{
+	u64 limit_ns = mo_set_limit(1000000), last_ns;
+	struct migrate_windows *w;
+	int i;
+
+	w = mo_windows(test);
+
+	/* Nothing is known yet: as early as the limit allows. */
+	migrate_plan_init(&w->plan, w->paces, 0);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 1000000), 0);
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, false, false), 20000);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 20000), 0);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 50000), 30000);
+	w->plan.own_ns = 990000;
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 15000), 5000);
+	/* In a larger window, each folio adds to it. */
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 8, 80000, false, true), 160000);
+
+	/* The engine had nothing to do. */
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 30000);
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 45000);
+	for (i = 0; i < 20; i++)
+		last_ns = mo_early_ns(w, 1, 10000, true, true);
+	KUNIT_EXPECT_EQ(test, last_ns, 320000);
+	/* It had, all the time: to where to be on time is all but luck. */
+	for (i = 0; i < 10; i++) {
+		u64 ns = mo_early_ns(w, 1, 10000, true, false);
+
+		KUNIT_EXPECT_LT(test, ns, last_ns);
+		last_ns = ns;
+	}
+	KUNIT_EXPECT_GT(test, last_ns, 160000);
+	for (i = 0; i < 200; i++)
+		last_ns = mo_early_ns(w, 1, 10000, true, false);
+	KUNIT_EXPECT_EQ(test, last_ns, 10000);
+	/* But not less than a part of its copy. */
+	w->paces[0].copy.ns = 100000;
+	last_ns = mo_early_ns(w, 1, 10000, true, false);
+	KUNIT_EXPECT_EQ(test, last_ns, 33333);
+
+	/* The time to flush comes first. */
+	w->paces[0].fixed_ns = 5000;
+	last_ns = mo_early_ns(w, 1, 10000, true, false);
+	KUNIT_EXPECT_EQ(test, last_ns, 38333);
+
+	mo_set_limit(0);
+	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 0);
+	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, U64_MAX / 2), 0);
+	mo_set_limit(limit_ns);
+}
+
+/* A window that was not filled says nothing about those that are. */
+static void mo_test_pace_partial(struct kunit *test)
+{
+	struct migrate_pace pace = {};
+	unsigned int nr = mo_run_windows(test, &pace, &mo_plan, 60, 0, 2000);
+	struct migrate_pace before = pace;
+
+	migrate_note_window(&pace, 0, &mo_plan, nr / 4, 2500, 2000);
+	KUNIT_EXPECT_EQ(test, pace.folios, before.folios);
+	KUNIT_EXPECT_EQ(test, pace.own.ns, before.own.ns);
+}
+
+/*
+ * Windows that are all well alone, and late when one meets another: after one that was
+ * late, many smaller ones come before the next of its size.
+ */
+static void mo_test_pace_careful(struct kunit *test)
+{
+	struct migrate_plan plan = mo_plan;
+	unsigned int most, nr, nr_late = 0;
+	struct migrate_windows *w;
+	int i;
+
+	w = mo_windows(test);
+	plan.max_windows = 1;
+	w->plan = plan;
+	for (i = 0; i < 1000; i++) {
+		struct migrate_times took = { .backlog_ns = 250000 };
+
+		nr = max(w->paces[0].folios, 1U);
+		took.nr = nr;
+		took.nr_by_engine = nr;
+		took.copied_ns = took.backlog_ns + nr * 2000;
+		/* By itself it takes no more than 80 %. */
+		took.worst_ns = took.backlog_ns + nr * 2500;
+		nr_late += took.worst_ns > plan.limit_ns;
+		migrate_times_learn(w, 0, &took);
+	}
+	KUNIT_EXPECT_GE(test, nr_late, 1);
+	/* Two each time, as an eighth less was still too many. */
+	KUNIT_EXPECT_LE(test, nr_late, 2 * (1 + 1000 / MIGRATE_CAREFUL_WINDOWS));
+	/* But as large as they can be. */
+	most = (plan.limit_ns - 250000) / 2500;
+	KUNIT_EXPECT_GE(test, nr, most * 3 / 4);
+}
+
+/*
+ * A limit that has become shorter, or windows that have become more, hold for the
+ * next window, before any was late.
+ */
+static void mo_test_pace_fits(struct kunit *test)
+{
+	struct migrate_plan plan = mo_plan;
+	struct migrate_pace pace = {};
+	unsigned int nr = mo_run_windows(test, &pace, &plan, 60, 0, 2000);
+
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+	plan.limit_ns /= 10;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_LE(test, mo_window_ns(pace.folios, 0, 2000),
+			plan.limit_ns);
+	KUNIT_EXPECT_GE(test, mo_window_ns(pace.folios, 0, 2000),
+			plan.limit_ns * 3 / 4);
+	KUNIT_EXPECT_LE(test, pace.own.ns, plan.limit_ns);
+
+	nr = pace.folios;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+	plan.max_windows = 8;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_LT(test, pace.folios, nr / 2);
+	/* A longer one is tried out, and none is none. */
+	nr = pace.folios;
+	plan.limit_ns *= 10;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+	plan.limit_ns = 0;
+	migrate_pace_fit(&pace, &plan);
+	KUNIT_EXPECT_EQ(test, pace.folios, nr);
+}
+
+/*
+ * While the task waits the engine goes on, so that its copies seem to take less than
+ * they do: that they take more is believed, and that they take less is not.
+ */
+static void mo_test_pace_stood(struct kunit *test)
+{
+	struct migrate_times took = {
+		.nr = 8,
+		.nr_by_engine = 8,
+		.launched_ns = 1000,
+		.copied_ns = 81000,
+		.worst_ns = 100000,
+	};
+	struct migrate_windows *w;
+	int i;
+
+	/* Without a limit: with one, windows would have to become larger. */
+	w = mo_windows(test);
+	migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
+	KUNIT_EXPECT_EQ(test, w->paces[0].own.ns, 100000);
+
+	took.stood_ns = 70000;
+	took.copied_ns = 11000;
+	took.worst_ns = 30000;
+	for (i = 0; i < 20; i++)
+		migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
+	/* A little is as good as not at all. */
+	took.stood_ns = 100;
+	for (i = 0; i < 20; i++)
+		migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_LE(test, w->paces[0].copy.ns, 2000);
+	took.stood_ns = 70000;
+	took.copied_ns = 161000;
+	took.worst_ns = 180000;
+	for (i = 0; i < 2; i++)
+		migrate_times_learn(w, 0, &took);
+	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 20000);
+}
+
+/*
+ * What a 2M folio takes besides its copy is learned from one that the engine copied.
+ * Not from one that the CPU copied after all, from several, or from another size.
+ */
+static void mo_test_rest(struct kunit *test)
+{
+	const struct migrate_rate rest = usual_rest_ns;
+	const unsigned int order = get_order(SZ_2M);
+	struct migrate_times took = {
+		.nr = 1,
+		.nr_by_engine = 1,
+		.nr_copied = 1,
+		.begun_ns = 1000,
+		.launched_ns = 2000,
+		.copied_ns = 51000,
+		.worst_ns = 60000,
+	};
+	struct migrate_windows *w;
+
+	w = mo_windows(test);
+	usual_rest_ns = (struct migrate_rate){};
+
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	took.nr_copied = 0;
+	took.worst_ns = 500000;
+	migrate_times_learn(w, order, &took);
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	/* How long a folio is out of reach with this engine is another question. */
+	KUNIT_EXPECT_EQ(test, w->paces[order].own.ns, 500000);
+	took.nr_copied = 2;
+	took.nr_by_engine = 2;
+	took.nr = 2;
+	migrate_times_learn(w, order, &took);
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	took.nr_copied = 1;
+	took.nr_by_engine = 1;
+	took.nr = 1;
+	migrate_times_learn(w, order - 1, &took);
+	migrate_times_learn(w, order - 1, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
+	migrate_times_learn(w, order, &took);
+	migrate_times_learn(w, order, &took);
+	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 450000);
+	usual_rest_ns = rest;
+}
+
+static struct kunit_case migrate_limit_test_cases[] = {
+	KUNIT_CASE(mo_test_pace_grows),
+	KUNIT_CASE(mo_test_pace_shrinks),
+	KUNIT_CASE(mo_test_pace_own),
+	KUNIT_CASE(mo_test_pace_least),
+	KUNIT_CASE(mo_test_pace_extremes),
+	KUNIT_CASE(mo_test_early),
+	KUNIT_CASE(mo_test_pace_partial),
+	KUNIT_CASE(mo_test_pace_careful),
+	KUNIT_CASE(mo_test_pace_fits),
+	KUNIT_CASE(mo_test_pace_stood),
+	KUNIT_CASE(mo_test_rest),
+	KUNIT_CASE(mo_test_too_slow),
+	KUNIT_CASE(mo_test_least),
+	KUNIT_CASE(mo_test_limit_cannot_be_met),
+	{}
+};
+
+static struct kunit_suite migrate_limit_test_suite = {
+	.name = "migrate_limit",
+	.test_cases = migrate_limit_test_cases,
+};
+
+kunit_test_suite(migrate_limit_test_suite);

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the batch copy.  Included by mm/migrate_offload/part.c, so that
+ * static functions are within reach.
+ */
+
+#include <kunit/test.h>
+
+#include "kunit.h"
+
+/*
+ * Partition.  Ten pairs, of which every third cannot be copied early.  Source i
+ * and destination i must be at the same place of their lists, and of the array;
+ * ->index tells which they are.
+ */
+#define MO_NR_PAIRS 10
+
+struct mo_pairs {
+	struct migrate_part *part;
+	struct folio *src[MO_NR_PAIRS];
+	struct folio *dst[MO_NR_PAIRS];
+};
+
+static bool mo_pair_is_busy(int i)
+{
+	return i % 3 == 0;
+}
+
+static struct mo_pairs *mo_pairs_init(struct kunit *test)
+{
+	struct mo_pairs *pairs = kunit_kzalloc(test, sizeof(*pairs), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, pairs);
+	pairs->part = migrate_part_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, pairs->part);
+	migrate_part_init(pairs->part);
+
+	for (i = 0; i < MO_NR_PAIRS; i++) {
+		struct folio *src = mo_test_folio(test, 0);
+		struct folio *dst = mo_test_folio(test, 0);
+
+		src->index = i;
+		dst->index = i;
+		if (mo_pair_is_busy(i))
+			folio_get(src);
+		pairs->src[i] = src;
+		pairs->dst[i] = dst;
+		migrate_part_add(pairs->part, src, dst, 0);
+	}
+	return pairs;
+}
+
+static void mo_pairs_exit(struct mo_pairs *pairs)
+{
+	int i;
+
+	for (i = 0; i < MO_NR_PAIRS; i++) {
+		if (mo_pair_is_busy(i))
+			folio_put(pairs->src[i]);
+		mo_test_folio_free(pairs->src[i]);
+		mo_test_folio_free(pairs->dst[i]);
+	}
+	migrate_part_free(pairs->part);
+}
+
+/* Both lists have just these pairs, in this order; -1 ends @want. */
+static void mo_expect_lists(struct kunit *test, struct list_head *src_list,
+			    struct list_head *dst_list, const int *want)
+{
+	struct folio *dst = list_first_entry(dst_list, struct folio, lru);
+	struct folio *src;
+
+	list_for_each_entry(src, src_list, lru) {
+		KUNIT_ASSERT_FALSE(test, list_entry_is_head(dst, dst_list, lru));
+		KUNIT_EXPECT_EQ(test, *want, (int)src->index);
+		KUNIT_EXPECT_EQ(test, *want, (int)dst->index);
+		dst = list_next_entry(dst, lru);
+		if (*want >= 0)
+			want++;
+	}
+	KUNIT_EXPECT_EQ(test, *want, -1);
+	KUNIT_EXPECT_TRUE(test, list_entry_is_head(dst, dst_list, lru));
+}
+
+/* So has the array, from the start; -1 ends @want. */
+static void mo_expect_pairs(struct kunit *test, const struct migrate_part *part,
+			    const int *want)
+{
+	unsigned int i;
+
+	for (i = 0; i < part->nr_all && want[i] >= 0; i++) {
+		const struct migrate_copy_pair *pair = &part->copy.pairs[i];
+
+		KUNIT_EXPECT_EQ(test, want[i], (int)pair->src->index);
+		KUNIT_EXPECT_EQ(test, want[i], (int)pair->dst->index);
+		KUNIT_EXPECT_EQ(test, pair->result, -EINPROGRESS);
+		/* No mark in the folio. */
+		KUNIT_EXPECT_NULL(test, pair->dst->private);
+	}
+	KUNIT_EXPECT_EQ(test, want[i], -1);
+}
+
+/* Whose memory it is: nobody's. */
+static struct migrate_windows mo_windows;
+
+static void mo_test_partition(struct kunit *test)
+{
+	static const int eligible[] = { 1, 2, 4, 5, 7, 8, -1 };
+	static const int busy[] = { 0, 3, 6, 9, -1 };
+	static const int all[] = { 1, 2, 4, 5, 7, 8, 6, 0, 3, 9, -1 };
+	struct mo_pairs *pairs = mo_pairs_init(test);
+	struct migrate_part *part = pairs->part;
+
+	KUNIT_EXPECT_EQ(test, part->nr_all, MO_NR_PAIRS);
+	KUNIT_EXPECT_EQ(test, part->nr_open, MO_NR_PAIRS);
+	KUNIT_EXPECT_EQ(test, part->bytes, MO_NR_PAIRS * PAGE_SIZE);
+	migrate_part_sort(&mo_windows, part);
+	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
+			eligible);
+	mo_expect_lists(test, &part->rest_src, &part->rest_dst, busy);
+	mo_expect_pairs(test, part, all);
+	KUNIT_EXPECT_EQ(test, part->copy.nr_pairs, 6);
+	KUNIT_EXPECT_EQ(test, part->copy.bytes, 6 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, part->outcome.folios[MO_NOT_ELIGIBLE_FOLIOS], 4);
+	KUNIT_EXPECT_EQ(test, part->outcome.folios[MO_OFFERED_FOLIOS], 6);
+	KUNIT_EXPECT_EQ(test, part->outcome.cpu_bytes, 4 * PAGE_SIZE);
+	mo_pairs_exit(pairs);
+}
+
+/* Folios that somebody waits for come first: in the array and on the lists. */
+static void mo_test_partition_awaited(struct kunit *test)
+{
+	static const int eligible[] = { 5, 8, 4, 1, 7, 2, -1 };
+	static const int all[] = { 5, 8, 4, 1, 7, 2, 6, 0, 3, 9, -1 };
+	struct mo_pairs *pairs = mo_pairs_init(test);
+	struct migrate_part *part = pairs->part;
+
+	folio_set_waiters(pairs->src[5]);
+	folio_set_waiters(pairs->src[6]);
+	folio_set_waiters(pairs->src[8]);
+	migrate_part_sort(&mo_windows, part);
+	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
+			eligible);
+	mo_expect_pairs(test, part, all);
+	folio_clear_waiters(pairs->src[5]);
+	folio_clear_waiters(pairs->src[6]);
+	folio_clear_waiters(pairs->src[8]);
+	mo_pairs_exit(pairs);
+}
+
+/* Whose copy is believed?  The engine forgets pair 2, and fails at pair 7. */
+static void mo_test_judge(struct kunit *test)
+{
+	struct mo_pairs *pairs = mo_pairs_init(test);
+	struct migrate_copy_pair *pair = pairs->part->copy.pairs;
+	int i;
+
+	for (i = 0; i < MO_NR_PAIRS; i++)
+		if (i != 2)
+			pair[i].result = i == 7 ? -EIO : 0;
+	for (i = 0; i < MO_NR_PAIRS; i++)
+		KUNIT_EXPECT_EQ(test,
+				migrate_pair_judge(&pair[i], MO_ENGINE_FOLIOS),
+				i == 2 || i == 7 ? MO_FAILED_FOLIOS :
+						   MO_ENGINE_FOLIOS);
+	/* A batch that was not copied at all believes no result. */
+	KUNIT_EXPECT_EQ(test, migrate_pair_judge(&pair[0], MO_DECLINED_FOLIOS),
+			MO_DECLINED_FOLIOS);
+	mo_pairs_exit(pairs);
+}
+
+/*
+ * The engine gave up on pair 4, whatever it says of the batch: nobody copies
+ * it, and its folios are referenced until the device is done.
+ */
+static void mo_test_held(struct kunit *test)
+{
+	unsigned long nr_before = migrate_copy_nr_held();
+	struct mo_pairs *pairs = mo_pairs_init(test);
+	struct migrate_copy_pair *pair = &pairs->part->copy.pairs[4];
+
+	migrate_copy_hold(pair);
+	KUNIT_EXPECT_EQ(test, pair->result, -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, migrate_copy_nr_held(), nr_before + 1);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->src), 2);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->dst), 2);
+	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, MO_ENGINE_FOLIOS),
+			MO_HELD_FOLIOS);
+	/* A batch that failed as a whole does not make it free again. */
+	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, MO_FAILED_FOLIOS),
+			MO_HELD_FOLIOS);
+
+	migrate_copy_unhold(pair->src, pair->dst);
+	KUNIT_EXPECT_EQ(test, migrate_copy_nr_held(), nr_before);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->src), 1);
+	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->dst), 1);
+	mo_pairs_exit(pairs);
+}
+
+/* Pairs are reported in any order, and that order is what is remembered. */
+static void mo_test_done_order(struct kunit *test)
+{
+	static const unsigned int order[] = { 7, 0, 9, 3 };
+	struct mo_pairs *pairs = mo_pairs_init(test);
+	struct migrate_copy_batch *copy = &pairs->part->copy;
+	unsigned int i;
+
+	copy->nr_pairs = MO_NR_PAIRS;
+	for (i = 0; i < ARRAY_SIZE(order); i++)
+		migrate_copy_done(copy, order[i]);
+	KUNIT_EXPECT_EQ(test, copy->nr_done, ARRAY_SIZE(order));
+	for (i = 0; i < ARRAY_SIZE(order); i++) {
+		KUNIT_EXPECT_EQ(test, copy->pairs[i].nth_done, order[i]);
+		KUNIT_EXPECT_TRUE(test, copy->pairs[order[i]].done);
+	}
+	KUNIT_EXPECT_FALSE(test, copy->pairs[1].done);
+	mo_pairs_exit(pairs);
+}
+
+/*
+ * Splitting: whatever the sizes of the folios, the chunks cover the batch from
+ * start to end without gap or overlap, start at whole pages, and have the same
+ * size but for the last.
+ */
+struct mo_split_case {
+	const char *name;
+	unsigned int nr_pairs, max_chunks;
+	unsigned int orders[6];
+};
+
+static const struct mo_split_case mo_split_cases[] = {
+	{ "one small folio", 1, 8, { 0 } },
+	{ "one large folio, one chunk", 1, 1, { 9 } },
+	{ "one large folio", 1, 8, { 9 } },
+	{ "remainder", 1, 7, { 9 } },
+	{ "more chunks than pages", 3, 100, { 0, 0, 0 } },
+	{ "small ones", 6, 4, { 0, 0, 0, 0, 0, 0 } },
+	{ "mixed", 6, 5, { 0, 4, 2, 0, 9, 3 } },
+	{ "large last", 3, 16, { 0, 0, 9 } },
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_split, mo_split_cases, name);
+
+static void mo_check_split(struct kunit *test,
+			   const struct mo_split_case *param,
+			   const struct migrate_copy_batch *batch)
+{
+	struct migrate_copy_pos *starts;
+	size_t chunk_bytes, place;
+	unsigned int i, nr;
+	int p;
+
+	/* One more than allowed: nothing may be written there. */
+	starts = kunit_kcalloc(test, param->max_chunks + 1, sizeof(*starts),
+			       GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, starts);
+	starts[param->max_chunks].offset = SIZE_MAX;
+
+	nr = migrate_copy_split(batch, param->max_chunks, starts, &chunk_bytes);
+	KUNIT_EXPECT_LE(test, nr, param->max_chunks);
+	KUNIT_ASSERT_GE(test, nr, 1);
+	KUNIT_EXPECT_EQ(test, starts[param->max_chunks].offset, SIZE_MAX);
+	KUNIT_EXPECT_TRUE(test, PAGE_ALIGNED(chunk_bytes));
+	KUNIT_EXPECT_GE(test, nr * chunk_bytes, batch->bytes);
+	KUNIT_EXPECT_LT(test, (nr - 1) * chunk_bytes, batch->bytes);
+
+	for (i = 0; i < nr; i++) {
+		KUNIT_ASSERT_LT(test, starts[i].pair, batch->nr_pairs);
+		KUNIT_EXPECT_LT(test, starts[i].offset,
+				folio_size(batch->pairs[starts[i].pair].src));
+		place = starts[i].offset;
+		for (p = 0; p < starts[i].pair; p++)
+			place += folio_size(batch->pairs[p].src);
+		KUNIT_EXPECT_EQ(test, place, i * chunk_bytes);
+	}
+}
+
+static void mo_test_split(struct kunit *test)
+{
+	const struct mo_split_case *param = test->param_value;
+	struct migrate_part *part = migrate_part_alloc();
+	struct migrate_copy_batch *batch = &part->copy;
+	int p;
+
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	migrate_part_init(part);
+	for (p = 0; p < param->nr_pairs; p++)
+		migrate_part_add(part, mo_test_folio(test, param->orders[p]),
+				 mo_test_folio(test, param->orders[p]), 0);
+	migrate_part_sort(&mo_windows, part);
+
+	mo_check_split(test, param, batch);
+
+	for (p = 0; p < param->nr_pairs; p++) {
+		mo_test_folio_free(batch->pairs[p].src);
+		mo_test_folio_free(batch->pairs[p].dst);
+	}
+	migrate_part_free(part);
+}
+
+/* Copying a batch chunk by chunk, last chunk first, copies all of it. */
+static void mo_test_copy_range(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 3, 0, 2 };
+	struct migrate_part *part = migrate_part_alloc();
+	struct migrate_copy_batch *batch = &part->copy;
+	struct migrate_copy_pos starts[5];
+	size_t chunk_bytes, offset;
+	unsigned int nr;
+	int p;
+
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	migrate_part_init(part);
+	for (p = 0; p < ARRAY_SIZE(orders); p++) {
+		struct folio *src = mo_test_folio(test, orders[p]);
+		struct folio *dst = mo_test_folio(test, orders[p]);
+
+		for (offset = 0; offset < folio_size(src); offset += 8)
+			*(u64 *)(folio_address(src) + offset) = p + offset;
+		memset(folio_address(dst), 0xff, folio_size(dst));
+		migrate_part_add(part, src, dst, 0);
+	}
+	migrate_part_sort(&mo_windows, part);
+
+	nr = migrate_copy_split(batch, ARRAY_SIZE(starts), starts, &chunk_bytes);
+	while (nr--)
+		migrate_copy_range(batch, starts[nr], chunk_bytes);
+
+	for (p = 0; p < batch->nr_pairs; p++) {
+		struct migrate_copy_pair *pair = &batch->pairs[p];
+
+		KUNIT_EXPECT_EQ(test, pair->result, -EINPROGRESS);
+		KUNIT_EXPECT_EQ(test, 0, memcmp(folio_address(pair->src),
+						folio_address(pair->dst),
+						folio_size(pair->src)));
+		mo_test_folio_free(pair->src);
+		mo_test_folio_free(pair->dst);
+	}
+	migrate_part_free(part);
+}
+
+/* Before there is any room for windows, nothing is in windows. */
+static void mo_test_no_pool(struct kunit *test)
+{
+	mempool_t *pool = migrate_windows_pool;
+	struct migrate_offload_section section = {};
+	struct migrate_windows *w = NULL;
+	LIST_HEAD(none);
+
+	/* While an engine is active, other tasks may need the pool. */
+	if (!static_key_enabled(&migrate_offload_key)) {
+		migrate_windows_pool = NULL;
+		KUNIT_EXPECT_EQ(test,
+				__migrate_offload_begin(&w, &section, &none,
+							MR_SYSCALL),
+				MIGRATE_STOCK_BATCH_PAGES);
+		KUNIT_EXPECT_NULL(test, w);
+		migrate_windows_pool = pool;
+	}
+	KUNIT_EXPECT_EQ(test, __migrate_offload_begin(&w, &section, &none, MR_SYSCALL),
+			MIGRATE_STOCK_BATCH_PAGES);
+	KUNIT_EXPECT_NOT_NULL(test, w);
+	migrate_offload_end(w);
+}
+
+/* The clock of the task stands while it waits for a CPU, and never goes back. */
+static void mo_test_task_clock(struct kunit *test)
+{
+	struct migrate_windows *w;
+	struct migrate_part *part;
+	u64 waited_ns;
+
+	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	part = kunit_kzalloc(test, sizeof(*part), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	KUNIT_ASSERT_NOT_NULL(test, part);
+
+	migrate_windows_clock_is(w, 5000, 1000);
+	KUNIT_EXPECT_EQ(test, w->now_ns, 5000);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4000);
+	migrate_part_begin(part, w);
+	migrate_windows_clock_is(w, 5600, 1000);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 600), 600);
+	/* It waited, and for longer than passed by the other clock. */
+	migrate_windows_clock_is(w, 9600, 5010);
+	KUNIT_EXPECT_EQ(test, w->now_ns, 9600);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4600);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 4600), 600);
+	/* What was unmapped after that, and offered to the engine. */
+	part->took.begun_ns = w->task_ns;
+	migrate_windows_clock_is(w, 9700, 5010);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 110), 0);
+	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 110), 90);
+	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 4700), 690);
+	/* More than there was: of before a clock was set. */
+	migrate_windows_clock_is(w, 9800, 10000);
+	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
+
+	/* The one that is read is made of the scheduler's. */
+	w->task_ns = 0;
+	waited_ns = migrate_task_waited_ns();
+	migrate_windows_clock(w);
+	KUNIT_EXPECT_GE(test, w->now_ns - w->task_ns, waited_ns);
+	KUNIT_EXPECT_LE(test, w->now_ns - w->task_ns, migrate_task_waited_ns());
+}
+
+static struct kunit_case migrate_offload_test_cases[] = {
+	KUNIT_CASE(mo_test_partition),
+	KUNIT_CASE(mo_test_partition_awaited),
+	KUNIT_CASE(mo_test_judge),
+	KUNIT_CASE(mo_test_held),
+	KUNIT_CASE(mo_test_done_order),
+	KUNIT_CASE_PARAM(mo_test_split, mo_split_gen_params),
+	KUNIT_CASE(mo_test_copy_range),
+	KUNIT_CASE(mo_test_no_pool),
+	KUNIT_CASE(mo_test_task_clock),
+	{}
+};
+
+static struct kunit_suite migrate_offload_test_suite = {
+	.name = "migrate_offload",
+	.test_cases = migrate_offload_test_cases,
+};
+
+kunit_test_suite(migrate_offload_test_suite);

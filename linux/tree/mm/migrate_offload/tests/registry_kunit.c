@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the copy engines' registry and of the reason filter.  Included
+ * by mm/migrate_offload/registry.c, so that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/kthread.h>
+#include <linux/poison.h>
+
+struct mo_reason_case {
+	const char *text;
+	int ret;
+	unsigned long reasons;
+};
+
+static const struct mo_reason_case mo_reason_cases[] = {
+	{ "none", 0, 0 },
+	{ "none\n", 0, 0 },
+	{ "compaction", 0, BIT(MR_COMPACTION) },
+	{ "compaction,demotion\n", 0, BIT(MR_COMPACTION) | BIT(MR_DEMOTION) },
+	{ " demotion , damon ", 0, BIT(MR_DEMOTION) | BIT(MR_DAMON) },
+	{ "damon,damon", 0, BIT(MR_DAMON) },
+	{ "memory_failure", -EINVAL, 0 },
+	{ "compaction,memory_failure", -EINVAL, 0 },
+	{ "", -EINVAL, 0 },
+	{ "compaction,", -EINVAL, 0 },
+	{ "compaction demotion", -EINVAL, 0 },
+	{ "compact", -EINVAL, 0 },
+	{ "all,none", -EINVAL, 0 },
+	{ "0x3", -EINVAL, 0 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_reason, mo_reason_cases, text);
+
+static void mo_test_parse_reasons(struct kunit *test)
+{
+	const struct mo_reason_case *param = test->param_value;
+	unsigned long reasons = 0x5a5a;
+
+	KUNIT_EXPECT_EQ(test, param->ret,
+			migrate_offload_parse_reasons(param->text, &reasons));
+	KUNIT_EXPECT_EQ(test, reasons, param->ret ? 0x5a5a : param->reasons);
+}
+
+static void mo_test_parse_all(struct kunit *test)
+{
+	unsigned long reasons = 0;
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_parse_reasons("all", &reasons));
+	KUNIT_EXPECT_EQ(test, hweight_long(reasons), MR_TYPES - 1);
+	KUNIT_EXPECT_FALSE(test, reasons & BIT(MR_MEMORY_FAILURE));
+}
+
+/* Registering. */
+static DECLARE_COMPLETION(mo_copy_entered);
+static DECLARE_COMPLETION(mo_copy_may_leave);
+static DECLARE_COMPLETION(mo_leave_started);
+static DECLARE_COMPLETION(mo_leave_done);
+static atomic_t mo_copy_left;
+
+static int mo_test_offload_copy(struct list_head *dst_list,
+				struct list_head *src_list,
+				unsigned int folio_cnt)
+{
+	/* Not the test's own batch, but somebody's who really migrates. */
+	if (folio_cnt)
+		return -EOPNOTSUPP;
+	complete(&mo_copy_entered);
+	wait_for_completion(&mo_copy_may_leave);
+	atomic_set(&mo_copy_left, 1);
+	return 0;
+}
+
+static int mo_test_engine_copy(struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+static struct migrator mo_test_migrator = {
+	.name = "kunit-a",
+	.offload_copy = mo_test_offload_copy,
+};
+
+static struct migrator mo_test_migrator_2 = {
+	.name = "kunit-b",
+	.offload_copy = mo_test_offload_copy,
+};
+
+/* The engine that a folio would find that migrates for this reason. */
+static const char *mo_engine_for(int reason)
+{
+	struct migrate_engine *engine;
+	const char *name;
+	int idx;
+
+	engine = migrate_engine_enter(reason, &idx);
+	name = engine ? engine->name : "none";
+	migrate_engine_exit(idx);
+	return name;
+}
+
+/* These tests need the places of active engines for themselves. */
+static void mo_require_no_engine(struct kunit *test)
+{
+	int reason;
+
+	for (reason = 0; reason < MR_TYPES; reason++)
+		if (strcmp(mo_engine_for(reason), "none"))
+			kunit_skip(test, "an engine is active, switch it off");
+}
+
+static void mo_test_register(struct kunit *test)
+{
+	struct migrator nameless = { .offload_copy = mo_test_offload_copy };
+	struct migrator lazy = { .name = "kunit-c" };
+	struct migrator spaced = {
+		.name = "kunit c",
+		.offload_copy = mo_test_offload_copy,
+	};
+
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(NULL));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(&nameless));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(&lazy));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_offload_register(&spaced));
+
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator_2));
+	/* Only who is in may leave. */
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator_2));
+	/* A driver's migrator is not displaced, but can be switched off. */
+	KUNIT_EXPECT_EQ(test, -EBUSY, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator));
+}
+
+static void mo_test_register_engine(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.version = MIGRATE_ENGINE_VERSION,
+		.name = "kunit-d",
+		.copy = mo_test_engine_copy,
+	};
+	struct migrate_engine_ops bad = ops;
+
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(NULL));
+	bad.version = 0;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.version = MIGRATE_ENGINE_VERSION + 1;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.version = MIGRATE_ENGINE_VERSION;
+	bad.name = "none";
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.name = "a-name-that-is-32-letters-long-x";
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+	bad.name = "kunit-d";
+	bad.copy = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
+
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
+	bad.copy = mo_test_engine_copy;
+	KUNIT_EXPECT_EQ(test, -EEXIST, migrate_engine_register(&bad));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_unregister(&bad));
+
+	/* Active: a migrator finds the place taken. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	/* A driver's own switch does not overrule anybody. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_activate(&ops));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_EQ(test, -EBUSY, migrate_engine_activate(&ops));
+	migrate_engine_deactivate(&ops);
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_activate(&bad));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_activate(&ops));
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			migrate_offload_register(&mo_test_migrator));
+	migrate_engine_deactivate(&ops);
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
+	/* What fails changes nothing. */
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("no-such-one"));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select(""));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("kunit-d"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+}
+
+static bool mo_named(int reason, const char *name)
+{
+	char *buf = kzalloc(PAGE_SIZE, GFP_KERNEL);
+	bool same;
+
+	if (!buf)
+		return false;
+	/* As sysfs has it: a page of its own, with the name and a newline. */
+	migrate_engine_name_for(reason, buf);
+	same = sysfs_streq(buf, name);
+	kfree(buf);
+	return same;
+}
+
+/* An engine for one reason, another one or none for all others. */
+static void mo_test_engine_for_reason(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.version = MIGRATE_ENGINE_VERSION,
+		.name = "kunit-e",
+		.copy = mo_test_engine_copy,
+	};
+
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_engine_select_for(MR_DEMOTION, "kunit-e"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "default"));
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_engine_select_for(MR_DEMOTION, "kunit-e"));
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "kunit-e"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_SYSCALL, "none"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_SYSCALL, "none"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "cpu");
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_engine_select_for(MR_SYSCALL, "default"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
+	/* What fails changes nothing. */
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_engine_select_for(MR_DEMOTION, ""));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
+
+	/* One that goes is gone everywhere. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "default"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "cpu");
+	/* And none at all means just that. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_DAMON, "cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "none");
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_DAMON, "default"));
+}
+
+/* A list holds its engine when it has something for it, and no other one. */
+static void mo_test_hold_engine(struct kunit *test)
+{
+	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+
+	mo_require_no_engine(test);
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->reason = MR_SYSCALL;
+	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_FALSE(test, w->leaving);
+
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	w->engine = engine_of(&migrate_cpu_engine_ops);
+	KUNIT_EXPECT_TRUE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_TRUE(test, migrate_windows_hold(w));
+	migrate_windows_release(w);
+	KUNIT_EXPECT_FALSE(test, w->held);
+	migrate_windows_release(w);
+	/* Nobody has to be waited for, and the list knows that it is gone. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_TRUE(test, w->leaving);
+	/* What comes after it is not what the list began with. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+}
+
+static int mo_test_copier(void *arg)
+{
+	struct migrate_copy_batch *batch = arg;
+	struct migrate_engine *engine;
+	int idx, rc = -ENODEV;
+
+	engine = migrate_engine_enter(MR_SYSCALL, &idx);
+	if (engine)
+		rc = migrate_engine_copy(engine, batch);
+	migrate_engine_exit(idx);
+	return rc;
+}
+
+static int mo_test_unregister_it(void)
+{
+	return migrate_offload_unregister(&mo_test_migrator);
+}
+
+/* Of the reason of mo_test_copier(), which uses the one in general. */
+static int mo_test_no_engine_for_reason(void)
+{
+	return migrate_engine_select_for(MR_SYSCALL, "none");
+}
+
+static int mo_test_other_engine_for_reason(void)
+{
+	return migrate_engine_select_for(MR_SYSCALL, "cpu");
+}
+
+/* Some way to have an engine not used any more. */
+static int mo_test_leaver(void *arg)
+{
+	int (*leave)(void) = arg;
+	int rc;
+
+	complete(&mo_leave_started);
+	rc = leave();
+	/* Nobody may be in the engine any more. */
+	if (!rc && !atomic_read(&mo_copy_left))
+		rc = -EBUSY;
+	complete(&mo_leave_done);
+	return rc;
+}
+
+/* A thread whose exit code kthread_stop() gets, even when it is long gone. */
+static struct task_struct *mo_test_thread(struct kunit *test,
+					  int (*fn)(void *arg), void *arg)
+{
+	struct task_struct *thread = kthread_create(fn, arg, "mo-test");
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
+	get_task_struct(thread);
+	wake_up_process(thread);
+	return thread;
+}
+
+static bool mo_test_wants_large(int dst_nid, size_t bytes)
+{
+	return bytes >= PMD_SIZE;
+}
+
+/* Asked where there is somebody to ask, which version 1 did not have. */
+static void mo_test_wants(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.version = 2,
+		.wants = mo_test_wants_large,
+	};
+	struct migrate_engine engine = { .ops = &ops };
+
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PMD_SIZE));
+	KUNIT_EXPECT_FALSE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+	ops.version = 1;
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+	ops.version = 2;
+	ops.wants = NULL;
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+	engine.ops = NULL;
+	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
+}
+
+/*
+ * Whoever has an engine not used any more waits for the copy in flight: it must
+ * not return while the copier is held up in the engine, and must return once it is
+ * let go.
+ */
+static void mo_test_leave_while_copying(struct kunit *test, int (*leave)(void))
+{
+	struct task_struct *copier, *leaver;
+	struct migrate_part *part;
+
+	mo_require_no_engine(test);
+	reinit_completion(&mo_copy_entered);
+	reinit_completion(&mo_copy_may_leave);
+	reinit_completion(&mo_leave_started);
+	reinit_completion(&mo_leave_done);
+	atomic_set(&mo_copy_left, 0);
+	part = migrate_part_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	migrate_part_init(part);
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
+
+	copier = mo_test_thread(test, mo_test_copier, &part->copy);
+	wait_for_completion(&mo_copy_entered);
+	leaver = mo_test_thread(test, mo_test_leaver, leave);
+	wait_for_completion(&mo_leave_started);
+	/* Time enough to return too early, if it were to. */
+	KUNIT_EXPECT_EQ(test, 0,
+			wait_for_completion_timeout(&mo_leave_done,
+						    msecs_to_jiffies(100)));
+
+	complete(&mo_copy_may_leave);
+	/* kthread_stop() would keep a thread that has not run from running. */
+	wait_for_completion(&mo_leave_done);
+	KUNIT_EXPECT_EQ(test, 0, kthread_stop(leaver));
+	KUNIT_EXPECT_EQ(test, 0, kthread_stop(copier));
+	put_task_struct(leaver);
+	put_task_struct(copier);
+	migrate_part_free(part);
+}
+
+static void mo_test_unregister_while_copying(struct kunit *test)
+{
+	mo_test_leave_while_copying(test, mo_test_unregister_it);
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			migrate_offload_unregister(&mo_test_migrator));
+}
+
+/* What a reason has of its own is instead of the one in general. */
+static void mo_test_engine_for_reason_while_copying(struct kunit *test)
+{
+	mo_test_leave_while_copying(test, mo_test_no_engine_for_reason);
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "kunit-a");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+
+	mo_test_leave_while_copying(test, mo_test_other_engine_for_reason);
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "kunit-a");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
+}
+
+/* Engines that stream. */
+#define MO_STREAM_PAIRS 5
+
+/* Registered, but never active: none of these is called. */
+static int mo_stream_open(struct migrate_copy_stream *stream)
+{
+	return -EOPNOTSUPP;
+}
+
+static int mo_stream_submit(struct migrate_copy_stream *stream,
+			    struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+static void mo_stream_reap(struct migrate_copy_stream *stream, u64 wait_ns)
+{
+}
+
+static void mo_stream_close(struct migrate_copy_stream *stream)
+{
+}
+
+static const struct migrate_engine_ops mo_stream_ops = {
+	.version = MIGRATE_ENGINE_VERSION,
+	.name = "kunit-s",
+	.open = mo_stream_open,
+	.submit = mo_stream_submit,
+	.reap = mo_stream_reap,
+	.close = mo_stream_close,
+};
+
+static struct migrate_part *mo_stream_part(struct kunit *test)
+{
+	struct migrate_part *part = migrate_part_alloc();
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, part);
+	migrate_part_init(part);
+	part->copy.nr_pairs = MO_STREAM_PAIRS;
+	for (i = 0; i < MO_STREAM_PAIRS; i++)
+		part->copy.pairs[i] = (struct migrate_copy_pair) {
+			.result = -EINPROGRESS,
+		};
+	return part;
+}
+
+static void mo_test_register_stream(struct kunit *test)
+{
+	struct migrate_engine_ops ops;
+
+	ops = mo_stream_ops;
+	ops.open = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	ops = mo_stream_ops;
+	ops.submit = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	/* Nor if it could do without. */
+	ops.copy = migrate_cpu_engine_ops.copy;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	ops = mo_stream_ops;
+	ops.reap = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	ops = mo_stream_ops;
+	ops.close = NULL;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+	/* What older versions do not have does not make up for copy. */
+	ops = mo_stream_ops;
+	ops.version = 2;
+	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
+
+	/* All four of them do. */
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&mo_stream_ops));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&mo_stream_ops));
+}
+
+/* The members of version 3 are not read where there are none. */
+static void mo_test_register_old(struct kunit *test)
+{
+	struct migrate_engine_ops ops = {
+		.name = "kunit-o",
+		.copy = mo_test_engine_copy,
+	};
+	struct migrate_part *part;
+
+	mo_require_no_engine(test);
+	memset_startat(&ops, POISON_INUSE, open);
+	part = mo_stream_part(test);
+	for (ops.version = 1; ops.version < 3; ops.version++) {
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-o"));
+		KUNIT_EXPECT_EQ(test, -EOPNOTSUPP,
+				mo_test_copier(&part->copy));
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+		KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
+	}
+	migrate_part_free(part);
+}
+
+static void mo_test_copy_done(struct kunit *test)
+{
+	static const unsigned int order[] = { 3, 0, 4, 2, 1 };
+	struct migrate_part *part = mo_stream_part(test);
+	struct migrate_copy_batch *batch = &part->copy;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(order); i++) {
+		KUNIT_EXPECT_FALSE(test, batch->pairs[order[i]].done);
+		migrate_copy_done(batch, order[i]);
+		KUNIT_EXPECT_TRUE(test, batch->pairs[order[i]].done);
+		KUNIT_EXPECT_EQ(test, batch->nr_done, i + 1);
+	}
+	for (i = 0; i < ARRAY_SIZE(order); i++)
+		KUNIT_EXPECT_EQ(test, batch->pairs[i].nth_done, order[i]);
+	migrate_part_free(part);
+}
+
+static struct kunit_case migrate_engine_test_cases[] = {
+	KUNIT_CASE_PARAM(mo_test_parse_reasons, mo_reason_gen_params),
+	KUNIT_CASE(mo_test_parse_all),
+	KUNIT_CASE(mo_test_register),
+	KUNIT_CASE(mo_test_register_engine),
+	KUNIT_CASE(mo_test_hold_engine),
+	KUNIT_CASE(mo_test_engine_for_reason),
+	KUNIT_CASE(mo_test_wants),
+	KUNIT_CASE(mo_test_unregister_while_copying),
+	KUNIT_CASE(mo_test_engine_for_reason_while_copying),
+	KUNIT_CASE(mo_test_register_stream),
+	KUNIT_CASE(mo_test_register_old),
+	KUNIT_CASE(mo_test_copy_done),
+	{}
+};
+
+static struct kunit_suite migrate_engine_test_suite = {
+	.name = "migrate_engine",
+	.test_cases = migrate_engine_test_cases,
+};
+
+kunit_test_suite(migrate_engine_test_suite);

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of how a list is cut into windows.  Included by
+ * mm/migrate_offload/window.c, so that static functions are within reach.
+ */
+
+#include <kunit/test.h>
+#include <linux/percpu.h>
+#include <linux/sizes.h>
+
+#include "../registry.h"
+#include "kunit.h"
+
+/* More than any list has. */
+#define MO_ALL_FOLIOS 100000U
+
+static int mo_test_stream_submit(struct migrate_copy_stream *stream,
+				 struct migrate_copy_batch *batch)
+{
+	return -EOPNOTSUPP;
+}
+
+static const struct migrate_engine_ops mo_test_stream_ops = {
+	.version = 3,
+	.submit = mo_test_stream_submit,
+};
+
+static struct migrate_engine mo_test_stream_engine = {
+	.ops = &mo_test_stream_ops,
+};
+
+/* A call of compaction with a block of 2 MiB, which one window could take. */
+static struct migrate_windows *mo_test_windows(struct kunit *test)
+{
+	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	w->paces = kunit_kzalloc(test, sizeof(*w->paces), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	w->reason = MR_COMPACTION;
+	w->engine = &mo_test_stream_engine;
+	w->streams = true;
+	w->total_bytes = SZ_2M;
+	w->plan.folios = MO_ALL_FOLIOS;
+	w->plan.max_windows = 2;
+	w->plan.streaming = true;
+	return w;
+}
+
+struct mo_divide_case {
+	const char *name;
+	size_t total_bytes;
+	unsigned int order;
+	unsigned int max_windows;
+	unsigned int planned;
+	unsigned int folios;
+};
+
+#define MO_PAGES(nr) ((size_t)(nr) << PAGE_SHIFT)
+
+static const struct mo_divide_case mo_divide_cases[] = {
+	{ "by two", MO_PAGES(512), 0, 2, MO_ALL_FOLIOS, 256 },
+	{ "by three, the last is smaller", MO_PAGES(512), 0, 3, MO_ALL_FOLIOS, 171 },
+	{ "by four", MO_PAGES(512), 0, 4, MO_ALL_FOLIOS, 128 },
+	{ "no smaller than worth it", MO_PAGES(512), 0, 8, MO_ALL_FOLIOS, 128 },
+	{ "small lists stay whole", MO_PAGES(32), 0, 2, MO_ALL_FOLIOS, 128 },
+	{ "folios, not pages", MO_PAGES(512), 1, 2, MO_ALL_FOLIOS, 128 },
+	{ "one window", MO_PAGES(512), 0, 1, MO_ALL_FOLIOS, 512 },
+	{ "never more than planned", MO_PAGES(512), 0, 2, 50, 50 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_divide, mo_divide_cases, name);
+
+static void mo_test_divide(struct kunit *test)
+{
+	const struct mo_divide_case *param = test->param_value;
+	struct migrate_windows *w = mo_test_windows(test);
+
+	w->total_bytes = param->total_bytes;
+	w->order = param->order;
+	w->plan.max_windows = param->max_windows;
+	w->plan.folios = param->planned;
+	migrate_windows_divide(w);
+	KUNIT_EXPECT_EQ(test, w->plan.folios, param->folios);
+}
+
+/* Where nothing is under way meanwhile, or the list is long, it would only cost. */
+static void mo_test_divide_not(struct kunit *test)
+{
+	struct migrate_windows *w;
+	int i;
+
+	for (i = 0; i < 6; i++) {
+		w = mo_test_windows(test);
+		if (i == 0)
+			w->reason = MR_SYSCALL;
+		if (i == 1)
+			w->plan.streaming = false;
+		if (i == 2)
+			w->paces = NULL;
+		if (i == 3)
+			w->streams = false;
+		if (i == 4)
+			w->by_cpu = true;
+		if (i == 5)
+			w->declined = true;
+		migrate_windows_divide(w);
+		KUNIT_EXPECT_EQ_MSG(test, w->plan.folios, MO_ALL_FOLIOS,
+				    "case %d", i);
+	}
+}
+
+/* What is counted for a reason or for an engine. */
+static u64 mo_test_count(const struct migrate_offload_stats *stats,
+			 enum migrate_offload_counter what)
+{
+	u64 nr = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		nr += per_cpu_ptr(stats->counts, cpu)->nr[what];
+	return nr;
+}
+
+/* A folio for which there is no memory in any window counts as all others do. */
+static void mo_test_move_now(struct kunit *test)
+{
+	struct migrate_windows *w = mo_test_windows(test);
+	struct folio *src = mo_test_folio(test, 2);
+	struct migrate_offload_stats stats = {};
+	struct migrate_run run;
+	LIST_HEAD(ret_folios);
+
+	stats.counts = alloc_percpu(struct migrate_offload_counts);
+	KUNIT_ASSERT_TRUE(test, stats.counts);
+	w->engine_stats = &stats;
+	/* More than there is in it, which is known to mm/migrate.c. */
+	w->stats = kunit_kzalloc(test, 256, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->stats);
+	w->ret_folios = &ret_folios;
+	w->nr_pass = 1;
+	migrate_run_init(&run, MIGRATE_ASYNC, w->reason);
+	w->run = &run;
+	migrate_windows_clock(w);
+	migrate_windows_unmapping(w);
+
+	/* It cannot be moved, and comes back. */
+	folio_get(src);
+	migrate_windows_move_now(w, src, mo_test_folio(test, 2));
+	KUNIT_EXPECT_PTR_EQ(test, ret_folios.next, &src->lru);
+	KUNIT_EXPECT_EQ(test, w->nr_failed, 1);
+	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_CPU_FOLIOS), 1);
+	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_DECLINED_FOLIOS), 1);
+	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_CPU_BYTES),
+			4 * PAGE_SIZE);
+	migrate_payers_settle(&w->payers);
+	free_percpu(stats.counts);
+	list_del(&src->lru);
+	folio_put(src);
+	folio_put(src);
+}
+
+static struct folio *mo_test_new_folio(struct folio *src, unsigned long private)
+{
+	unsigned int *nr_calls = (unsigned int *)private;
+
+	(*nr_calls)++;
+	return NULL;
+}
+
+/* Whoever may wait for memory is told not to, for one call. */
+static void mo_test_nowait(struct kunit *test)
+{
+	struct migration_target_control mtc = {
+		.nid = NUMA_NO_NODE,
+		.gfp_mask = GFP_HIGHUSER_MOVABLE,
+		.reason = MR_SYSCALL,
+	};
+	struct folio *dst, *src = mo_test_folio(test, 0);
+	unsigned int nr_calls = 0;
+	gfp_t gfp;
+
+	dst = migrate_new_folio_nowait(alloc_migration_target, src,
+				       (unsigned long)&mtc);
+	KUNIT_EXPECT_NOT_NULL(test, dst);
+	KUNIT_EXPECT_FALSE(test, mtc.nowait);
+	if (dst)
+		folio_put(dst);
+	KUNIT_EXPECT_NULL(test,
+			  migrate_new_folio_nowait(mo_test_new_folio, src,
+						   (unsigned long)&nr_calls));
+	KUNIT_EXPECT_EQ(test, nr_calls, 1);
+
+	gfp = migration_target_gfp(GFP_TRANSHUGE, true);
+	KUNIT_EXPECT_FALSE(test, gfpflags_allow_blocking(gfp));
+	KUNIT_EXPECT_TRUE(test, gfp & __GFP_NOMEMALLOC);
+	gfp = migration_target_gfp(GFP_TRANSHUGE, false);
+	KUNIT_EXPECT_TRUE(test, gfp == GFP_TRANSHUGE);
+	mo_test_folio_free(src);
+}
+
+#if defined(CONFIG_NUMA) && defined(CONFIG_TRANSPARENT_HUGEPAGE)
+/* Take all free blocks of the size of a huge page that @nid can give without work. */
+static void mo_test_fill(int nid, struct list_head *blocks)
+{
+	gfp_t gfp = (GFP_TRANSHUGE_LIGHT & ~__GFP_COMP) | __GFP_THISNODE;
+	struct page *page;
+
+	while ((page = __alloc_pages_node(nid, gfp, HPAGE_PMD_ORDER)))
+		list_add(&page->lru, blocks);
+}
+
+static void mo_test_free_blocks(struct list_head *blocks)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, blocks, lru)
+		__free_pages(page, HPAGE_PMD_ORDER);
+}
+
+/* The test takes all of a node for a moment, which a machine in use must not notice. */
+#define MO_TEST_MOST_PAGES (SZ_4G >> PAGE_SHIFT)
+
+/*
+ * Demotion asks its target, and a lower tier if the target has nothing.  A target
+ * that lacks a huge page has to be compacted first, which takes a caller that waits.
+ */
+static void mo_test_demote_spills(struct kunit *test)
+{
+	struct migration_target_control mtc = {
+		.nid = next_memory_node(first_memory_node),
+		.nmask = &node_states[N_MEMORY],
+		.gfp_mask = GFP_TRANSHUGE_LIGHT,
+		.reason = MR_DEMOTION,
+	};
+	struct folio *src, *dst;
+	LIST_HEAD(blocks);
+
+	if (num_node_state(N_MEMORY) < 2)
+		kunit_skip(test, "one node");
+	if (node_present_pages(mtc.nid) > MO_TEST_MOST_PAGES)
+		kunit_skip(test, "the node is too large to be filled");
+	src = mo_test_folio(test, HPAGE_PMD_ORDER);
+	mo_test_fill(mtc.nid, &blocks);
+	dst = migrate_new_folio_nowait(alloc_migrate_folio, src,
+				       (unsigned long)&mtc);
+	KUNIT_EXPECT_NULL(test, dst);
+	if (dst)
+		folio_put(dst);
+	/* Another node could have given one. */
+	mtc.gfp_mask &= ~__GFP_THISNODE;
+	dst = migrate_new_folio_nowait(alloc_migration_target, src,
+				       (unsigned long)&mtc);
+	KUNIT_EXPECT_NOT_NULL(test, dst);
+	if (dst)
+		folio_put(dst);
+	mo_test_free_blocks(&blocks);
+	mo_test_folio_free(src);
+}
+#else
+static void mo_test_demote_spills(struct kunit *test)
+{
+	kunit_skip(test, "no second node, or no huge pages");
+}
+#endif
+
+/* A folio is to be tried again: is that done before all of the others are copied? */
+static void mo_test_must_wait(struct kunit *test)
+{
+	struct migrate_windows *w = mo_test_windows(test);
+	struct migrate_part *moved, *flying;
+
+	moved = kunit_kzalloc(test, sizeof(*moved), GFP_KERNEL);
+	flying = kunit_kzalloc(test, sizeof(*flying), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, moved);
+	KUNIT_ASSERT_NOT_NULL(test, flying);
+	INIT_LIST_HEAD(&w->flying);
+	list_add_tail(&moved->node, &w->flying);
+	list_add_tail(&flying->node, &w->flying);
+	moved->copy.nr_pairs = 1;
+	moved->copy.nr_done = 1;
+	moved->nr_collected = 1;
+	moved->nr_retry = 1;
+	flying->copy.nr_pairs = 1;
+
+	KUNIT_EXPECT_FALSE(test, migrate_windows_must_wait(w));
+	/* Windows that go back as a whole leave nothing to do but to wait. */
+	w->plan.streaming = false;
+	KUNIT_EXPECT_TRUE(test, migrate_windows_must_wait(w));
+	flying->copy.nr_done = 1;
+	KUNIT_EXPECT_FALSE(test, migrate_windows_must_wait(w));
+}
+
+static struct kunit_case migrate_window_test_cases[] = {
+	KUNIT_CASE(mo_test_move_now),
+	KUNIT_CASE(mo_test_nowait),
+	KUNIT_CASE(mo_test_demote_spills),
+	KUNIT_CASE(mo_test_must_wait),
+	KUNIT_CASE_PARAM(mo_test_divide, mo_divide_gen_params),
+	KUNIT_CASE(mo_test_divide_not),
+	{}
+};
+
+static struct kunit_suite migrate_window_test_suite = {
+	.name = "migrate_window",
+	.test_cases = migrate_window_test_cases,
+};
+
+kunit_test_suite(migrate_window_test_suite);
