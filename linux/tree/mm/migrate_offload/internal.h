@@ -16,7 +16,7 @@
 #include <linux/sizes.h>
 #include <linux/swap.h>
 
-#include "../migrate_run.h"
+#include "../migrate_run/run.h"
 #include "break_rules.h"
 #include "choice.h"
 #include "limit.h"
@@ -546,7 +546,7 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
 void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
 			enum migrate_offload_counter why);
 
-/* mm/migrate_ptes.c */
+/* mm/migrate_run/ptes.c */
 extern struct kobj_attribute migrate_batch_ptes_attr;
 
 /* mm/migrate_offload/part.c */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What migrate_ptes.c has to look at, which unmaps large folios in one step that are
- * mapped by single page table entries.
+ * What mm/migrate_run/ptes.c has to look at, which unmaps large folios in one step
+ * that are mapped by single page table entries.
  */
 #include <fcntl.h>
 #include <stdio.h>

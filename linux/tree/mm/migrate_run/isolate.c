@@ -20,8 +20,8 @@
 #include <linux/sched.h>
 #include <linux/uaccess.h>
 
-#include "internal.h"
-#include "migrate_run.h"
+#include "../internal.h"
+#include "run.h"
 
 /* move_pages(2) does nothing without it. */
 #ifdef CONFIG_NUMA

@@ -75,10 +75,10 @@
 
 #include <trace/events/migrate.h>
 
-#include "internal.h"
-#include "migrate_offload/internal.h"
-#include "migrate_pte.h"
-#include "migrate_run.h"
+#include "../internal.h"
+#include "../migrate_offload/internal.h"
+#include "pte.h"
+#include "run.h"
 
 /* With the lock of the page table held the answer is good for its entries. */
 static bool migrate_run_vma_fits(struct vm_area_struct *vma)
@@ -595,5 +595,5 @@ void migrate_run_map(struct migrate_run *run)
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
-#include "tests/migrate_run_kunit.c"
+#include "tests/run_kunit.c"
 #endif

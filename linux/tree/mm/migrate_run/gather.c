@@ -2,7 +2,7 @@
 /*
  * Which pages form a run, and the folios that they are to be moved to.
  *
- * See mm/migrate_run.c for what is done with them.
+ * See mm/migrate_run/run.c for what is done with them.
  */
 
 #include <linux/gfp.h>
@@ -13,9 +13,9 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "internal.h"
-#include "migrate_offload/internal.h"
-#include "migrate_run.h"
+#include "../internal.h"
+#include "../migrate_offload/internal.h"
+#include "run.h"
 
 static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
 				unsigned long private)

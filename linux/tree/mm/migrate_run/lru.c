@@ -12,8 +12,8 @@
 
 #include <trace/events/pagemap.h>
 
-#include "internal.h"
-#include "migrate_run.h"
+#include "../internal.h"
+#include "run.h"
 
 /* How much longer a list is than its size says.  Under the lock of the lruvec. */
 struct migrate_lru_size {

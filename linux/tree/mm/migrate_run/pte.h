@@ -4,8 +4,8 @@
  * entry stay its own, whether it was accessed, dirty, soft-dirty, writable, or
  * protected by userfaultfd.
  */
-#ifndef _MM_MIGRATE_PTE_H
-#define _MM_MIGRATE_PTE_H
+#ifndef _MM_MIGRATE_RUN_PTE_H
+#define _MM_MIGRATE_RUN_PTE_H
 
 #include <linux/mm.h>
 #include <linux/pgtable.h>
@@ -65,4 +65,4 @@ static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
 	return pte;
 }
 
-#endif /* _MM_MIGRATE_PTE_H */
+#endif /* _MM_MIGRATE_RUN_PTE_H */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Small anonymous pages that nobody shares, unmapped and mapped again in runs
- * when they migrate.  See mm/migrate_run.c.
+ * when they migrate.  See mm/migrate_run/run.c.
  */
-#ifndef _MM_MIGRATE_RUN_H
-#define _MM_MIGRATE_RUN_H
+#ifndef _MM_MIGRATE_RUN_RUN_H
+#define _MM_MIGRATE_RUN_RUN_H
 
 #include <linux/list.h>
 #include <linux/migrate.h>
@@ -12,9 +12,9 @@
 #include <linux/rmap.h>
 #include <linux/slab.h>
 
-#include "internal.h"
-#include "migrate_offload/break_rules.h"
-#include "migrate_ptes.h"
+#include "../internal.h"
+#include "../migrate_offload/break_rules.h"
+#include "ptes.h"
 
 struct migrate_windows;
 
@@ -125,7 +125,7 @@ struct migrate_isolated {
 };
 
 #ifdef CONFIG_MIGRATE_BATCH_PTES
-/* mm/migrate_run_gather.c */
+/* mm/migrate_run/gather.c */
 void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
@@ -134,7 +134,7 @@ void migrate_run_note_failed(struct migrate_run *run, unsigned int nr_gathered);
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private);
 
-/* mm/migrate_run.c */
+/* mm/migrate_run/run.c */
 unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			       struct folio *first, unsigned int max_nr,
 			       new_folio_t get_new_folio,
@@ -144,14 +144,14 @@ void migrate_run_take(struct migrate_run *run, struct folio *src,
 		      struct folio *dst, struct anon_vma *anon_vma);
 void migrate_run_map(struct migrate_run *run);
 
-/* mm/migrate_isolate.c */
+/* mm/migrate_run/isolate.c */
 unsigned long migrate_isolate_run(struct mm_struct *mm,
 				  const void __user *pages,
 				  const int __user *nodes,
 				  unsigned long nr_pages, int node, bool all,
 				  struct list_head *pagelist);
 
-/* mm/migrate_lru.c */
+/* mm/migrate_run/lru.c */
 unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr);
 void migrate_lru_add(struct folio **folios, unsigned int nr);
 void migrate_isolated_mod(struct migrate_isolated *isolated,
@@ -211,4 +211,4 @@ static inline void migrate_run_finish(struct migrate_run *run)
 		migrate_run_map(run);
 }
 
-#endif /* _MM_MIGRATE_RUN_H */
+#endif /* _MM_MIGRATE_RUN_RUN_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of which entries are taken together.  Included by mm/migrate_run.c, so
- * that static functions are within reach.
+ * KUnit tests of which entries are taken together.  Included by
+ * mm/migrate_run/run.c, so that static functions are within reach.
  */
 
 #include <kunit/test.h>

@@ -32,10 +32,10 @@
 
 #include <trace/events/migrate.h>
 
-#include "internal.h"
-#include "migrate_offload/internal.h"
-#include "migrate_pte.h"
-#include "migrate_ptes.h"
+#include "../internal.h"
+#include "../migrate_offload/internal.h"
+#include "pte.h"
+#include "ptes.h"
 
 /* On unless an administrator says otherwise. */
 DEFINE_STATIC_KEY_TRUE(migrate_batch_ptes_key);

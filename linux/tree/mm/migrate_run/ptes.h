@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Large folios that are mapped by single page table entries: unmapped and mapped
- * again in one step when they migrate.  See mm/migrate_ptes.c.
+ * again in one step when they migrate.  See mm/migrate_run/ptes.c.
  */
-#ifndef _MM_MIGRATE_PTES_H
-#define _MM_MIGRATE_PTES_H
+#ifndef _MM_MIGRATE_RUN_PTES_H
+#define _MM_MIGRATE_RUN_PTES_H
 
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
 
-#include "internal.h"
+#include "../internal.h"
 
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 DECLARE_STATIC_KEY_TRUE(migrate_batch_ptes_key);
@@ -28,7 +28,7 @@ void __migrate_queue_if_partial(struct folio *folio);
 
 /* Some who include this are there without an MMU, too. */
 #ifdef CONFIG_MMU
-#include "migrate_pte.h"
+#include "pte.h"
 
 #ifndef CONFIG_MIGRATE_BATCH_PTES
 static inline int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
@@ -162,4 +162,4 @@ void folio_add_exclusive_rmap(struct folio *folio, struct vm_area_struct *vma,
 			      unsigned long addr, struct rmap_stat *stat);
 #endif /* CONFIG_MMU */
 
-#endif /* _MM_MIGRATE_PTES_H */
+#endif /* _MM_MIGRATE_RUN_PTES_H */
