@@ -22,7 +22,7 @@ from pageferry.kernel.build import BuildRequest, Plan, make_command, plan_build
 
 I386 = dataclasses.replace(X86_64, name="i386", make="i386")
 # The directories in which linux/tree and the hooks have files that are compiled.
-TOUCHED = ("mm", "kernel/sched", "drivers/migrate_offload")
+TOUCHED = ("mm", "kernel/sched", "drivers/migrate_offload", "drivers/dma/dmasim")
 _FRAGMENTS = LINUX / "configs"
 _ALWAYS = {
     "WERROR": "y",

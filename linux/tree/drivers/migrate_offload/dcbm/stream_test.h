@@ -8,7 +8,7 @@
 #include <kunit/test.h>
 #include <linux/completion.h>
 
-#include "../dmasim.h"
+#include "../../dma/dmasim/dmasim.h"
 #include "dcbm.h"
 
 #define TEST_CHANS 4

@@ -32,7 +32,7 @@
 #include <linux/mm.h>
 #include <linux/random.h>
 
-#include "../dma/dmaengine.h"
+#include "../dmaengine.h"
 #include "dmasim.h"
 
 /*

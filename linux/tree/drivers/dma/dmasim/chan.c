@@ -10,7 +10,7 @@
 #include <linux/math64.h>
 #include <linux/slab.h>
 
-#include "../dma/dmaengine.h"
+#include "../dmaengine.h"
 #include "dmasim.h"
 
 /* Callbacks are called for so many at once. */

@@ -139,11 +139,11 @@ static inline struct dmasim_dev *to_dmasim_dev(struct dmasim_chan *c)
 	return container_of(c->chan.device, struct dmasim_dev, dma);
 }
 
-/* dmasim_main.c: parameters, devices */
+/* main.c: parameters, devices */
 extern struct kthread_worker *dmasim_worker;
 void dmasim_unregister(struct dmasim_dev *d);
 
-/* dmasim_chan.c: what a client of a channel sees */
+/* chan.c: what a client of a channel sees */
 int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node);
 void dmasim_chan_destroy(struct dmasim_chan *c);
 void dmasim_chan_vanish(struct dmasim_chan *c);
@@ -168,14 +168,14 @@ static inline bool dmasim_triggered(struct dmasim_chan *c,
 	return unlikely(dmasim_asked_for(t)) && __dmasim_triggered(t);
 }
 
-/* dmasim_engine.c: time, and the copying */
+/* engine.c: time, and the copying */
 void dmasim_start_all(struct dmasim_chan *c);
 void dmasim_arm(struct dmasim_chan *c);
 void dmasim_disarm(struct dmasim_chan *c);
 enum hrtimer_restart dmasim_timer(struct hrtimer *timer);
 void dmasim_work(struct kthread_work *work);
 
-/* dmasim_debugfs.c: faults and counters */
+/* debugfs.c: faults and counters */
 extern const char * const dmasim_fault_names[DMASIM_NR_FAULTS];
 
 void dmasim_debugfs_init(void);

@@ -8,7 +8,7 @@
 #include <linux/dma-direct.h>
 #include <linux/ktime.h>
 
-#include "dmasim_test.h"
+#include "test.h"
 
 static void dmasim_test_fail(struct kunit *test)
 {

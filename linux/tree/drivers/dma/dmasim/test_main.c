@@ -15,7 +15,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "dmasim_test.h"
+#include "test.h"
 
 static void sim_callback(void *param, const struct dmaengine_result *result)
 {
