@@ -16,7 +16,7 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 
-#include "notifier_test.h"
+#include "test_notifier.h"
 
 /* TLBs are flushed by then. */
 #define NOTIFIER_STALE_TRIES	1000

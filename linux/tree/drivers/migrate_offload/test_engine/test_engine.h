@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What the parts of the engine that misbehaves share. */
-#ifndef _MIGRATE_OFFLOAD_TEST_H
-#define _MIGRATE_OFFLOAD_TEST_H
+#ifndef _MIGRATE_OFFLOAD_TEST_ENGINE_H
+#define _MIGRATE_OFFLOAD_TEST_ENGINE_H
 
 #include <linux/atomic.h>
 #include <linux/migrate_copy_offload.h>
@@ -44,4 +44,4 @@ static inline void test_contig_create_files(struct dentry *dir)
 }
 #endif
 
-#endif /* _MIGRATE_OFFLOAD_TEST_H */
+#endif /* _MIGRATE_OFFLOAD_TEST_ENGINE_H */

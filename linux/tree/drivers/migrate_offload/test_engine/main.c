@@ -24,8 +24,7 @@
  *
  * With the module parameter posted=1 the engine is a struct migrator, which
  * has one result for the whole batch.  With stream=1 it copies batches side by
- * side, in a context of its own: migrate_offload_test_stream.c has what is
- * different then.
+ * side, in a context of its own: stream.c has what is different then.
  *
  * While the module is loaded it listens to a tracepoint of the batch copy, so
  * batches are followed also when no engine is active.
@@ -47,9 +46,8 @@
  *		BYTE, marked dirty and let go, as a file system would do with
  *		its metadata.
  *
- * migrate_offload_test_contig.c has one more file, for somebody who wants physical
- * memory in one piece, and migrate_offload_test_writeback.c one for a disk that does
- * not answer.
+ * contig.c has one more file, for somebody who wants physical memory in one piece,
+ * and writeback.c one for a disk that does not answer.
  *
  * BYTE is written without the folio lock by intention: the point is what
  * happens to somebody who is not kept out by it.
@@ -74,7 +72,7 @@
 #include <linux/workqueue.h>
 #include <trace/events/migrate_offload.h>
 
-#include "migrate_offload_test.h"
+#include "test_engine.h"
 
 static bool posted;
 module_param(posted, bool, 0444);

@@ -7,8 +7,8 @@
  * Documentation/ABI/testing/debugfs-migrate-notifier-test describes the files in
  * /sys/kernel/debug/migrate_notifier_test/.
  *
- * Whoever opens the file watch has a device, until that file is closed:
- * notifier_test_device.c.  What the notifier tells is in notifier_test_shadow.c.
+ * Whoever opens the file watch has a device, until that file is closed: device.c.
+ * What the notifier tells is in shadow.c.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -28,7 +28,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
-#include "notifier_test.h"
+#include "test_notifier.h"
 
 static const char * const count_names[NR_NOTIFIER_COUNTS] = {
 	[NOTIFIER_RANGES]	= "ranges",

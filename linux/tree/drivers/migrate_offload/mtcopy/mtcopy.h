@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * mtcopy: what the caller and its helpers share.  See mtcopy_main.c for how they
- * work together.
+ * mtcopy: what the caller and its helpers share.  See main.c for how they work
+ * together.
  */
 #ifndef _MTCOPY_H
 #define _MTCOPY_H
@@ -106,10 +106,10 @@ mtcopy_share_chunks(const struct mtcopy_stream *stream,
 	return clamp(bytes / job->chunk_bytes, 1, nr_left);
 }
 
-/* mtcopy_main.c */
+/* main.c */
 extern struct workqueue_struct *mtcopy_wq;
 
-/* mtcopy_helper.c */
+/* helper.c */
 bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share);
 void mtcopy_copy_share(struct mtcopy_stream *stream,
 		       const struct mtcopy_share *share);

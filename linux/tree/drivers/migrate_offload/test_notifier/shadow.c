@@ -17,7 +17,7 @@
 #include <linux/sched.h>
 #include <linux/wait_bit.h>
 
-#include "notifier_test.h"
+#include "test_notifier.h"
 
 /* Ranges that others have opened when the watch ends are over by then. */
 #define NOTIFIER_END_TRIES	1000

@@ -13,7 +13,7 @@
 #include <linux/pagemap.h>
 #include <linux/uaccess.h>
 
-#include "migrate_offload_test.h"
+#include "test_engine.h"
 
 static ssize_t writeback_write(struct file *file, const char __user *ubuf,
 			       size_t count, loff_t *ppos)

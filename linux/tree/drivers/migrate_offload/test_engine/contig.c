@@ -14,7 +14,7 @@
 #include <linux/mm.h>
 #include <linux/uaccess.h>
 
-#include "migrate_offload_test.h"
+#include "test_engine.h"
 
 /* Memory may be removed meanwhile: then the test is to blame. */
 static bool contig_in_one_zone(unsigned long pfn, unsigned long nr)

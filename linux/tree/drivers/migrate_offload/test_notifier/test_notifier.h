@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Types that the parts of migrate_notifier_test share. */
-#ifndef _MIGRATE_NOTIFIER_TEST_H
-#define _MIGRATE_NOTIFIER_TEST_H
+#ifndef _MIGRATE_OFFLOAD_TEST_NOTIFIER_H
+#define _MIGRATE_OFFLOAD_TEST_NOTIFIER_H
 
 #include <linux/atomic.h>
 #include <linux/limits.h>
@@ -83,17 +83,17 @@ struct notifier_watch {
 	struct notifier_page pages[] __counted_by(nr_pages);
 };
 
-/* notifier_test_main.c */
+/* main.c */
 void notifier_count(enum notifier_count which, unsigned long nr);
 bool notifier_is_deaf(void);
 unsigned int notifier_rest_us(void);
 
-/* notifier_test_shadow.c: what the notifier tells */
+/* shadow.c: what the notifier tells */
 int notifier_register(struct notifier_watch *w);
 void notifier_unregister(struct notifier_watch *w);
 bool notifier_is_covered(struct notifier_watch *w, unsigned long addr);
 
-/* notifier_test_device.c: what the device does */
+/* device.c: what the device does */
 int notifier_device(void *data);
 
-#endif /* _MIGRATE_NOTIFIER_TEST_H */
+#endif /* _MIGRATE_OFFLOAD_TEST_NOTIFIER_H */

@@ -47,7 +47,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-#include "migrate_offload_test.h"
+#include "test_engine.h"
 
 /* The core asks for no more pairs at once. */
 #define TEST_MAX_PAIRS 512
