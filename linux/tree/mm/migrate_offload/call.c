@@ -23,6 +23,9 @@
 #include "promote.h"
 #include "registry.h"
 
+unsigned long migrate_offload_reasons = MIGRATE_OFFLOAD_REASONS_ALL;
+unsigned long migrate_offload_min_batch_bytes;
+
 /* Protects the pointers, and the engines themselves, for readers. */
 DEFINE_SRCU(migrate_engines_srcu);
 static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];

@@ -53,18 +53,8 @@
 /* Kinds of lists: some pages, less than a batch of stock Linux, and more. */
 #define MIGRATE_CHOICE_FEW_BYTES SZ_128K
 #define MIGRATE_CHOICE_MANY_BYTES SZ_2M
-#define MIGRATE_NR_LENGTHS 3
-
-/* And folios of 1, up to 8, 64 and 512 pages, and more. */
-#define MIGRATE_NR_SIZES 5
 
 static bool engine_always;
-
-struct migrate_choice *migrate_choices_alloc(void)
-{
-	return kcalloc(MR_TYPES * MIGRATE_NR_SIZES * MIGRATE_NR_LENGTHS,
-		       sizeof(struct migrate_choice), GFP_KERNEL);
-}
 
 static unsigned int migrate_choice_index(int reason, unsigned int order,
 					 size_t bytes)

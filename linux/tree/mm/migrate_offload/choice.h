@@ -3,6 +3,7 @@
 #ifndef _MM_MIGRATE_OFFLOAD_CHOICE_H
 #define _MM_MIGRATE_OFFLOAD_CHOICE_H
 
+#include <linux/migrate_mode.h>
 #include <linux/types.h>
 
 struct kobj_attribute;
@@ -25,6 +26,15 @@ struct migrate_choice {
 	long credit_ns;		/* for the side that costs more; below 0: none */
 };
 
+/* Folios of 1, up to 8, 64 and 512 pages, and more. */
+#define MIGRATE_NR_SIZES 5
+
+/* Lists of some pages, less than a batch of stock Linux, and more. */
+#define MIGRATE_NR_LENGTHS 3
+
+/* Kinds of lists of an engine. */
+#define MIGRATE_NR_CHOICES (MR_TYPES * MIGRATE_NR_SIZES * MIGRATE_NR_LENGTHS)
+
 /* A list that is on its way. */
 struct migrate_attempt {
 	struct migrate_choice *choice;	/* NULL: nobody wants to know its time */
@@ -35,7 +45,6 @@ struct migrate_attempt {
 
 extern struct kobj_attribute migrate_engine_always_attr;
 
-struct migrate_choice *migrate_choices_alloc(void);
 void migrate_choose(struct migrate_attempt *attempt,
 		    const struct migrate_engine *engine, int reason,
 		    unsigned int order, size_t bytes);

@@ -461,13 +461,13 @@ void migrate_windows_undo_folio(struct migrate_windows *w, struct folio *src,
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
 /* mm/migrate_offload/sysfs.c */
-extern unsigned long migrate_offload_reasons;
-extern unsigned long migrate_offload_min_batch_bytes;
-extern bool migrate_offload_verify;
-extern struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
-
 int migrate_offload_parse_reasons(const char *text, unsigned long *reasons);
+
+/* mm/migrate_offload/stats.c */
+extern struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
 struct migrate_offload_stats *migrate_offload_engine_stats(const char *name);
+int migrate_stats_add_reasons(struct kobject *parent);
+int migrate_stats_add_engines(struct kobject *parent);
 
 static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 					 enum migrate_offload_counter what,
@@ -478,6 +478,16 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 }
 
 /* mm/migrate_offload/call.c */
+/*
+ * A folio that migrates because its memory fails is read once, with care, by
+ * the CPU: never offloaded.
+ */
+#define MIGRATE_OFFLOAD_REASONS_ALL \
+	(GENMASK(MR_TYPES - 1, 0) & ~BIT(MR_MEMORY_FAILURE))
+
+extern unsigned long migrate_offload_reasons;
+extern unsigned long migrate_offload_min_batch_bytes;
+
 struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine);
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
@@ -550,6 +560,7 @@ void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
 extern struct kobj_attribute migrate_batch_ptes_attr;
 
 /* mm/migrate_offload/part.c */
+extern bool migrate_offload_verify;
 struct migrate_windows *migrate_windows_alloc(void);
 int migrate_pools_init(void);
 struct migrate_part *migrate_part_alloc(void);

@@ -44,6 +44,8 @@
 
 DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
+bool migrate_offload_verify;
+
 /* Parts that are in use at the same time without any allocation. */
 #define MIGRATE_PART_POOL_MIN 8
 
