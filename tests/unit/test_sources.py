@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,14 @@ def test_every_directory_of_ours_is_compiled() -> None:
     """The checks that compile ours name directories, which must hold all files."""
     assert sources.outside(["mm/a.c", "mmu/a.c"], ["mm"]) == ["mmu/a.c"]
     assert sources.outside(sources.compiled(), builds.TOUCHED) == []
+
+
+def test_files_of_linux_include_one_header_of_the_core() -> None:
+    """Without its stubs, a kernel without the batch copy would not compile."""
+    added = re.compile(r'^\+#include "(migrate_(?:offload|run)\b[^"]*)"', re.MULTILINE)
+    included = [
+        name
+        for hook in sources.found(sources.LINUX / "hooks", "**/*.patch")
+        for name in added.findall(hook.read_text())
+    ]
+    assert set(included) == {"migrate_offload/hooks.h"}

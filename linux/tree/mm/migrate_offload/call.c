@@ -20,6 +20,7 @@
 #include <linux/static_call.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "promote.h"
 #include "registry.h"
 

@@ -30,6 +30,7 @@
 #include <linux/sysfs.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "internal.h"
 
 /* The engine has to need less than 15/16 of the CPU's time. */

@@ -22,6 +22,7 @@
 #include <linux/swap.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "internal.h"
 
 /*

@@ -18,6 +18,7 @@
 #include <linux/sizes.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "internal.h"
 
 /*

@@ -24,6 +24,7 @@
 #include <linux/sysfs.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "internal.h"
 
 #define MIGRATE_REASON_HASH_BITS 10

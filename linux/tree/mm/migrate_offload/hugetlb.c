@@ -55,6 +55,7 @@
 
 #include "../internal.h"
 #include "clock.h"
+#include "hooks.h"
 #include "hugetlb.h"
 #include "internal.h"
 

@@ -11,6 +11,7 @@
 
 #include "../internal.h"
 #include "clock.h"
+#include "hooks.h"
 #include "internal.h"
 
 /* The folio is back where programs find it, or where they found it before. */

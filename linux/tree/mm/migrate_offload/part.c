@@ -37,6 +37,7 @@
 #include <linux/uaccess.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "internal.h"
 
 #define CREATE_TRACE_POINTS

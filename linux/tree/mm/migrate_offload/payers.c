@@ -25,6 +25,7 @@
 #include <linux/mm.h>
 #include <linux/string.h>
 
+#include "hooks.h"
 #include "payers.h"
 
 /* The place of this cgroup, or MIGRATE_MAX_PAYERS if there is none left. */

@@ -49,9 +49,6 @@ void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 void migrate_payers_add_list(struct migrate_payers *payers,
 			     const struct list_head *folios, bool hugetlb);
 void migrate_payers_settle(struct migrate_payers *payers);
-
-/* mm/memcontrol.c */
-void mem_cgroup_count_migration(struct mem_cgroup *memcg, const u64 *nr);
 #else
 static inline void migrate_payers_add(struct migrate_payers *payers,
 				      struct folio *folio, bool by_engine)

@@ -51,6 +51,7 @@
 #include <linux/workqueue.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "internal.h"
 #include "promote.h"
 

@@ -33,6 +33,7 @@
 
 #include "../internal.h"
 #include "clock.h"
+#include "hooks.h"
 #include "internal.h"
 
 /* With less, to begin and to end a window costs more than it is worth. */

@@ -14,7 +14,7 @@
 #include <linux/string.h>
 
 #include "../internal.h"
-#include "../migrate_offload/internal.h"
+#include "../migrate_offload/hooks.h"
 #include "run.h"
 
 static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
