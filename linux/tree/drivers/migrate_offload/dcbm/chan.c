@@ -36,9 +36,6 @@
 /* See above. */
 DEFINE_MUTEX(dcbm_admin_lock);
 static DEFINE_MUTEX(dcbm_chans_lock);
-DEFINE_SPINLOCK(dcbm_lock);
-LIST_HEAD(dcbm_chans);
-EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 
 /*
  * Channels that could not be given back, under dcbm_chans_lock.  Each pins this
@@ -287,15 +284,10 @@ static void dcbm_stuck_fn(struct work_struct *work)
 	mutex_unlock(&dcbm_chans_lock);
 }
 
-static DECLARE_WORK(dcbm_stuck_work, dcbm_stuck_fn);
-
-/* Any context. */
-void dcbm_chan_heard_of(struct dcbm_chan *chan)
+/* Once, before there is a channel. */
+void dcbm_chan_init(void)
 {
-	wake_up_all(&dcbm_idle_wq);
-	if (READ_ONCE(chan->leaving))
-		/* Not on dcbm_wq: whoever waits for that may hold its lock. */
-		queue_work(system_unbound_wq, &dcbm_stuck_work);
+	INIT_WORK(&dcbm_stuck_work, dcbm_stuck_fn);
 }
 
 /*

@@ -17,18 +17,6 @@
 
 #include "dcbm.h"
 
-/*
- * With the full sync, which is what brings the data out of a bounce buffer, or
- * makes it visible to CPUs when the device is not coherent.
- */
-void dcbm_slot_unmap(struct dcbm_slot *slot)
-{
-	struct device *dev = slot->chan->dev;
-
-	dma_unmap_page(dev, slot->src, slot->bytes, DMA_TO_DEVICE);
-	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
-}
-
 /* To look for the first one takes longer than to map it. */
 static struct page *dcbm_page(struct folio *folio, size_t offset)
 {

@@ -189,6 +189,9 @@ struct dcbm_stream {
 	bool hungry;			/* not all is submitted */
 };
 
+/* So many streams, and jobs, can do without any allocation. */
+#define DCBM_POOL_MIN 4
+
 #define DCBM_UNKNOWN	ULONG_MAX
 
 /* As an event, a channel that runs dry outweighs any number of pairs. */
@@ -196,21 +199,23 @@ struct dcbm_stream {
 
 /* main.c */
 extern const struct migrate_engine_ops dcbm_ops;
-extern atomic64_t dcbm_folios_migrated;
-extern atomic64_t dcbm_folios_failed;
 extern atomic64_t dcbm_batches_busy;
 extern atomic64_t dcbm_batches_slow;
-extern atomic64_t dcbm_folios_held;
-extern atomic_t dcbm_folios_held_now;
-extern unsigned int dcbm_timeout_ms;
-extern unsigned int dcbm_poll_us;
-extern unsigned int dcbm_max_failures;
-extern struct workqueue_struct *dcbm_wq;
 
-static inline u64 dcbm_timeout_ns(void)
-{
-	return (u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
-}
+/* job.c */
+extern atomic64_t dcbm_folios_migrated;
+extern atomic64_t dcbm_folios_failed;
+int dcbm_job_init(void);
+void dcbm_job_exit(void);
+struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
+			      struct migrate_copy_batch *batch);
+void dcbm_job_put(struct dcbm_job *job);
+void dcbm_job_cut(struct dcbm_job *job);
+void dcbm_share_job_starts(struct dcbm_job *job);
+void dcbm_share_job_ends(const struct dcbm_job *job);
+void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes);
+void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error);
+void dcbm_pair_check(struct dcbm_job *job, unsigned int nr);
 
 /* stream.c */
 int dcbm_stream_init(void);
@@ -221,32 +226,31 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 		       struct migrate_copy_batch *batch);
 void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns);
 void dcbm_stream_close(struct dcbm_stream *stream);
-void dcbm_job_put(struct dcbm_job *job);
-void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error);
-void dcbm_pair_check(struct dcbm_job *job, unsigned int nr);
-void dcbm_job_cut(struct dcbm_job *job);
 
 /* sysfs.c */
-extern const struct kobj_type dcbm_chan_ktype;
-extern struct kobject *dcbm_chans_kobj;
 int dcbm_sysfs_init(void);
 void dcbm_sysfs_exit(void);
 
+/* chan_sysfs.c */
+extern const struct kobj_type dcbm_chan_ktype;
+extern struct kobject *dcbm_chans_kobj;
+
 /* chan.c: who has which channel; admin_lock is held by all callers but one */
 extern struct mutex dcbm_admin_lock;
-extern spinlock_t dcbm_lock;
-extern struct list_head dcbm_chans;
 extern unsigned int dcbm_wanted_chans;
 
+void dcbm_chan_init(void);
 bool dcbm_is_on(void);
 int dcbm_start(void);
 void dcbm_stop(void);
 int dcbm_resize(unsigned int nr);
 void dcbm_wait_for_stuck(void);
-void dcbm_chan_heard_of(struct dcbm_chan *chan);
-void dcbm_late_work(struct work_struct *work);
 
 /* lease.c: which stream has which channels */
+extern spinlock_t dcbm_lock;
+extern struct list_head dcbm_chans;
+extern struct work_struct dcbm_stuck_work;
+extern unsigned int dcbm_max_failures;
 extern wait_queue_head_t dcbm_idle_wq;
 void dcbm_open(bool open);
 bool dcbm_any_idle(void);
@@ -256,6 +260,7 @@ unsigned int dcbm_nr_usable(void);
 int dcbm_lease(struct dcbm_stream *stream, u64 wait_ns);
 void dcbm_unlease(struct dcbm_stream *stream);
 void dcbm_balance(struct dcbm_stream *stream);
+void dcbm_chan_heard_of(struct dcbm_chan *chan);
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why);
 void dcbm_chan_judge(struct dcbm_chan *chan);
 int dcbm_chan_reset(struct dcbm_chan *chan);
@@ -263,7 +268,6 @@ int dcbm_chan_reset(struct dcbm_chan *chan);
 /* copy.c */
 void dcbm_feed(struct dcbm_stream *stream);
 bool dcbm_is_hungry(const struct dcbm_stream *stream);
-void dcbm_slot_unmap(struct dcbm_slot *slot);
 
 /* share.c: what the CPU copies */
 extern atomic64_t dcbm_cpu_share_bytes;
@@ -272,17 +276,26 @@ void dcbm_share_prepare(void);
 u64 dcbm_worth_waiting_ns(size_t bytes);
 void dcbm_share_open(struct dcbm_stream *stream);
 void dcbm_share_close(struct dcbm_stream *stream);
-void dcbm_share_job_starts(struct dcbm_job *job);
-void dcbm_share_job_ends(const struct dcbm_job *job);
 size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns);
 bool dcbm_share_take(struct dcbm_stream *stream);
 bool dcbm_share_left(const struct dcbm_stream *stream);
 bool dcbm_share_copy(struct dcbm_stream *stream, u64 until);
 
 /* reap.c */
+extern atomic64_t dcbm_folios_held;
+extern atomic_t dcbm_folios_held_now;
+extern unsigned int dcbm_timeout_ms;
+extern struct workqueue_struct *dcbm_wq;
+
+static inline u64 dcbm_timeout_ns(void)
+{
+	return (u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
+}
+
+void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_callback(void *param, const struct dmaengine_result *result);
-void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes);
 bool dcbm_note_speed(struct dcbm_chan *chan);
+void dcbm_late_work(struct work_struct *work);
 void dcbm_collect(struct dcbm_stream *stream);
 void dcbm_check(struct dcbm_stream *stream);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);

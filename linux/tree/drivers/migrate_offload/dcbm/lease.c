@@ -11,15 +11,29 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <kunit/visibility.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/topology.h>
 
 #include "dcbm.h"
 
 /* For those who wait for a channel, and those who wait until it is idle. */
 DECLARE_WAIT_QUEUE_HEAD(dcbm_idle_wq);
+
+DEFINE_SPINLOCK(dcbm_lock);
+LIST_HEAD(dcbm_chans);
+EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
+
+/* Gives back channels that could not be, see chan.c. */
+struct work_struct dcbm_stuck_work;
+
+unsigned int dcbm_max_failures = 16;
+module_param_named(max_failures, dcbm_max_failures, uint, 0644);
+MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
 
 /* All of these under dcbm_lock. */
 static bool dcbm_is_open;
@@ -36,6 +50,15 @@ static unsigned long dcbm_recent_until = INITIAL_JIFFIES;
 
 /* Changes whenever streams may have to give or take.  Read without the lock. */
 static unsigned int dcbm_balance_seq;
+
+/* Any context. */
+void dcbm_chan_heard_of(struct dcbm_chan *chan)
+{
+	wake_up_all(&dcbm_idle_wq);
+	if (READ_ONCE(chan->leaving))
+		/* Not on dcbm_wq: whoever waits for that may hold its lock. */
+		queue_work(system_unbound_wq, &dcbm_stuck_work);
+}
 
 static bool dcbm_chan_usable(const struct dcbm_chan *chan)
 {

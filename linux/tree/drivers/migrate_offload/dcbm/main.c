@@ -8,12 +8,14 @@
  *
  *	main.c	the engine as the core sees it
  *	stream.c	batches that are copied one after the other
+ *	job.c	one batch: when a folio of it is done
  *	lease.c	which stream gets which channels, and for how long
  *	copy.c	cutting jobs into pieces, mapping and submitting them
  *	reap.c	what comes back, what does not, and when to give up
  *	share.c	what the CPU copies meanwhile
  *	math.c	how to cut work up, as far as it is arithmetic
  *	chan.c	getting channels, and giving them back
+ *	chan_sysfs.c	/sys/module/dcbm/channels/
  *	sysfs.c	/sys/module/dcbm/
  *
  * Nothing on the way of a batch allocates with reclaim: the caller may be
@@ -29,31 +31,12 @@
 
 #include "dcbm.h"
 
-atomic64_t dcbm_folios_migrated;
-atomic64_t dcbm_folios_failed;
 atomic64_t dcbm_batches_busy;
 atomic64_t dcbm_batches_slow;
-atomic64_t dcbm_folios_held;
-atomic_t dcbm_folios_held_now;
-
-unsigned int dcbm_timeout_ms = 1000;
-module_param_named(timeout_ms, dcbm_timeout_ms, uint, 0644);
-MODULE_PARM_DESC(timeout_ms, "give up a channel that has been silent for so long, default 1000");
-EXPORT_SYMBOL_IF_KUNIT(dcbm_timeout_ms);
-
-unsigned int dcbm_poll_us = 200;
-module_param_named(poll_us, dcbm_poll_us, uint, 0644);
-MODULE_PARM_DESC(poll_us, "spin for batches that take no longer than this, default 200; sleep for others");
 
 static bool dcbm_spare_cpu = true;
 module_param_named(spare_cpu, dcbm_spare_cpu, bool, 0644);
 MODULE_PARM_DESC(spare_cpu, "in compaction sleep while channels copy, whatever poll_us and cpu_share say, default Y");
-
-unsigned int dcbm_max_failures = 16;
-module_param_named(max_failures, dcbm_max_failures, uint, 0644);
-MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
-
-struct workqueue_struct *dcbm_wq;
 
 /*
  * The kernel compacts memory where it has to, on the CPU of whoever is there.  It
@@ -138,6 +121,7 @@ static int __init dcbm_init(void)
 	dcbm_wq = alloc_workqueue("dcbm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!dcbm_wq)
 		return ret;
+	dcbm_chan_init();
 	ret = dcbm_stream_init();
 	if (ret)
 		goto destroy_wq;

@@ -18,12 +18,14 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 
 #include "dcbm.h"
 
@@ -35,6 +37,16 @@
 
 /* Bytes over which the speed of a channel is measured. */
 #define DCBM_SPEED_BYTES SZ_512K
+
+unsigned int dcbm_timeout_ms = 1000;
+module_param_named(timeout_ms, dcbm_timeout_ms, uint, 0644);
+MODULE_PARM_DESC(timeout_ms, "give up a channel that has been silent for so long, default 1000");
+EXPORT_SYMBOL_IF_KUNIT(dcbm_timeout_ms);
+
+atomic64_t dcbm_folios_held;
+atomic_t dcbm_folios_held_now;
+
+struct workqueue_struct *dcbm_wq;
 
 bool dcbm_can_terminate(const struct dcbm_chan *chan)
 {
@@ -115,6 +127,18 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 		module_put(THIS_MODULE);
 }
 
+/*
+ * With the full sync, which is what brings the data out of a bounce buffer, or
+ * makes it visible to CPUs when the device is not coherent.
+ */
+void dcbm_slot_unmap(struct dcbm_slot *slot)
+{
+	struct device *dev = slot->chan->dev;
+
+	dma_unmap_page(dev, slot->src, slot->bytes, DMA_TO_DEVICE);
+	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
+}
+
 /* No device is at a piece of the folio any more, as far as we can tell. */
 static void dcbm_pair_put(struct dcbm_pair *pair)
 {
@@ -123,13 +147,6 @@ static void dcbm_pair_put(struct dcbm_pair *pair)
 		return;
 	migrate_copy_unhold(pair->src, pair->dst);
 	atomic_dec(&dcbm_folios_held_now);
-}
-
-/* So many bytes will not be called back: as good as if they had been. */
-void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes)
-{
-	if (bytes && atomic_sub_and_test(bytes, &pair->bytes_left))
-		atomic_inc(&job->stream->nr_events);
 }
 
 /* The piece does not fly any more.  Its job may be gone then. */

@@ -114,38 +114,6 @@ void dcbm_share_close(struct dcbm_stream *stream)
 	WRITE_ONCE(dcbm_elsewhere_ns_per_mib, stream->elsewhere_ns_per_mib);
 }
 
-static u64 dcbm_waited_ns(const struct dcbm_stream *stream, u64 now)
-{
-	return stream->waited_ns +
-		(stream->waits ? now - stream->waits_since_ns : 0);
-}
-
-/* The time of a job begins. */
-void dcbm_share_job_starts(struct dcbm_job *job)
-{
-	job->start_ns = ktime_get_ns();
-	job->waited_ns = dcbm_waited_ns(job->stream, job->start_ns);
-}
-
-/*
- * It was the first one, and is over.  Of the time that it took, how much did
- * the task spend with something else?
- */
-void dcbm_share_job_ends(const struct dcbm_job *job)
-{
-	struct dcbm_stream *stream = job->stream;
-	u64 now = ktime_get_ns();
-	u64 ns = now - job->start_ns;
-	u64 waited_ns = dcbm_waited_ns(stream, now) - job->waited_ns;
-	u64 old_ns = stream->elsewhere_ns_per_mib;
-
-	ns = mul_u64_u64_div_u64(ns - min(ns, waited_ns), SZ_1M,
-				 job->batch->bytes);
-	if (old_ns != DCBM_UNKNOWN)
-		ns = (3 * old_ns + ns) / 4;
-	stream->elsewhere_ns_per_mib = min(ns, (u64)DCBM_UNKNOWN - 1);
-}
-
 /* Set the tail of a new job aside.  @engine_ns: for 1 MiB.  Returns its size. */
 size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns)
 {

@@ -14,15 +14,12 @@
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mempool.h>
-#include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
 
 #include "dcbm.h"
-
-/* So many streams, and jobs, can do without any allocation. */
-#define DCBM_POOL_MIN 4
 
 /*
  * Where a task sleeps, it is woken for folios that are worth so much of the
@@ -30,148 +27,11 @@
  */
 #define DCBM_WAKE_NS (50ULL * NSEC_PER_USEC)
 
-/* A cache, as jobs are too large for kmalloc() to keep some at hand. */
-static struct kmem_cache *dcbm_job_cache;
-static mempool_t *dcbm_jobs;
+static unsigned int dcbm_poll_us = 200;
+module_param_named(poll_us, dcbm_poll_us, uint, 0644);
+MODULE_PARM_DESC(poll_us, "spin for batches that take no longer than this, default 200; sleep for others");
+
 static mempool_t *dcbm_streams;
-
-static void dcbm_job_free(struct kref *ref)
-{
-	mempool_free(container_of(ref, struct dcbm_job, ref), dcbm_jobs);
-}
-
-void dcbm_job_put(struct dcbm_job *job)
-{
-	kref_put(&job->ref, dcbm_job_free);
-}
-
-/* NULL when there is no memory without reclaiming any. */
-static struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
-				     struct migrate_copy_batch *batch)
-{
-	/* No reclaim, no wakeup of kswapd, no reserves: see mempool_alloc(). */
-	struct dcbm_job *job = mempool_alloc(dcbm_jobs, __GFP_NOWARN);
-	unsigned int i;
-
-	if (!job)
-		return NULL;
-	kref_init(&job->ref);
-	job->stream = stream;
-	job->batch = batch;
-	job->nr_pairs = batch->nr_pairs;
-	job->nr_reported = 0;
-	job->nr_failed = 0;
-	job->next.pair = 0;
-	job->next.offset = 0;
-	for (i = 0; i < batch->nr_pairs; i++) {
-		struct dcbm_pair *pair = &job->pairs[i];
-
-		pair->src = batch->pairs[i].src;
-		pair->dst = batch->pairs[i].dst;
-		atomic_set(&pair->nr_users, 0);
-		pair->bytes = folio_size(pair->src);
-		atomic_set(&pair->bytes_left, pair->bytes);
-		pair->nr_flying = 0;
-		pair->error = 0;
-		pair->held = false;
-	}
-	job->end.pair = job->nr_pairs - 1;
-	job->end.offset = job->pairs[job->end.pair].bytes;
-	job->limit = job->end;
-	return job;
-}
-
-/* All of its pairs have been reported. */
-static void dcbm_job_finish(struct dcbm_job *job)
-{
-	struct dcbm_stream *stream = job->stream;
-	struct dcbm_job *next = list_is_last(&job->node, &stream->jobs) ?
-				NULL : list_next_entry(job, node);
-
-	if (list_is_first(&job->node, &stream->jobs)) {
-		dcbm_share_job_ends(job);
-		/* Now the time of the next one runs. */
-		if (next)
-			dcbm_share_job_starts(next);
-	}
-	list_del(&job->node);
-	stream->open_bytes -= job->batch->bytes;
-	atomic64_add(job->nr_pairs - job->nr_failed, &dcbm_folios_migrated);
-	atomic64_add(job->nr_failed, &dcbm_folios_failed);
-	/* A device may keep the job, but neither of these. */
-	job->stream = NULL;
-	job->batch = NULL;
-	dcbm_job_put(job);
-}
-
-/* How many bytes of a folio has nobody been given yet? */
-static size_t dcbm_pair_unsubmitted(const struct dcbm_job *job,
-				    unsigned int nr)
-{
-	size_t end = job->pairs[nr].bytes, start = 0;
-
-	if (nr < job->next.pair || nr > job->end.pair)
-		return 0;
-	if (nr == job->next.pair)
-		start = job->next.offset;
-	if (nr == job->end.pair)
-		end = job->end.offset;
-	return end - start;
-}
-
-/*
- * The CPU will have to copy the folio, whatever becomes of the pieces that fly.
- * dcbm_pair_check() is due.
- */
-void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error)
-{
-	struct dcbm_pair *pair = &job->pairs[nr];
-
-	if (pair->error)
-		return;
-	dcbm_account(job, pair, dcbm_pair_unsubmitted(job, nr));
-	pair->error = error;
-}
-
-/*
- * Report a folio if nothing is left to do.  With the last one, the job is gone;
- * whoever goes on with it needs a reference.
- */
-void dcbm_pair_check(struct dcbm_job *job, unsigned int nr)
-{
-	struct migrate_copy_pair *reported = &job->batch->pairs[nr];
-	struct dcbm_pair *pair = &job->pairs[nr];
-
-	if (pair->nr_flying ||
-	    (!pair->error && dcbm_pair_unsubmitted(job, nr)))
-		return;
-	/* A held pair has its result already. */
-	if (!pair->held)
-		reported->result = pair->error;
-	job->nr_failed += !!pair->error;
-	job->stream->nr_open--;
-	job->stream->nr_reported++;
-	migrate_copy_done(job->batch, nr);
-	if (++job->nr_reported == job->nr_pairs)
-		dcbm_job_finish(job);
-}
-
-/* Submit nothing more of this job. */
-void dcbm_job_cut(struct dcbm_job *job)
-{
-	unsigned int i;
-
-	kref_get(&job->ref);
-	job->share = 0;
-	for (i = job->next.pair; i <= job->end.pair; i++) {
-		if (job->pairs[i].error || !dcbm_pair_unsubmitted(job, i))
-			continue;
-		dcbm_pair_fail(job, i, -EBUSY);
-		dcbm_pair_check(job, i);
-	}
-	job->limit = job->next;
-	dcbm_job_put(job);
-}
 
 /*
  * Channels that took nothing of an earlier batch may do so now.  How many are
@@ -459,13 +319,13 @@ void dcbm_stream_close(struct dcbm_stream *stream)
 
 int dcbm_stream_init(void)
 {
-	dcbm_job_cache = KMEM_CACHE(dcbm_job, 0);
-	if (!dcbm_job_cache)
-		return -ENOMEM;
-	dcbm_jobs = mempool_create_slab_pool(DCBM_POOL_MIN, dcbm_job_cache);
+	int ret = dcbm_job_init();
+
+	if (ret)
+		return ret;
 	dcbm_streams = mempool_create_kmalloc_pool(DCBM_POOL_MIN,
 						   sizeof(struct dcbm_stream));
-	if (dcbm_jobs && dcbm_streams)
+	if (dcbm_streams)
 		return 0;
 	dcbm_stream_exit();
 	return -ENOMEM;
@@ -474,6 +334,5 @@ int dcbm_stream_init(void)
 void dcbm_stream_exit(void)
 {
 	mempool_destroy(dcbm_streams);
-	mempool_destroy(dcbm_jobs);
-	kmem_cache_destroy(dcbm_job_cache);
+	dcbm_job_exit();
 }

@@ -7,15 +7,11 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/device.h>
 #include <linux/kstrtox.h>
 #include <linux/module.h>
-#include <linux/slab.h>
 #include <linux/sysfs.h>
 
 #include "dcbm.h"
-
-struct kobject *dcbm_chans_kobj;
 
 /* /sys/module/dcbm/, also when built in. */
 static struct kobject *dcbm_kobj;
@@ -118,146 +114,6 @@ static struct attribute *dcbm_attrs[] = {
 
 static const struct attribute_group dcbm_group = {
 	.attrs = dcbm_attrs,
-};
-
-/* The files of each channel. */
-
-static struct dcbm_chan *to_chan(struct kobject *kobj)
-{
-	return container_of(kobj, struct dcbm_chan, kobj);
-}
-
-static ssize_t bytes_show(struct kobject *kobj, struct kobj_attribute *attr,
-			  char *buf)
-{
-	return sysfs_emit(buf, "%lld\n",
-			  (long long)atomic64_read(&to_chan(kobj)->bytes));
-}
-
-static struct kobj_attribute bytes_attr = __ATTR_RO(bytes);
-
-static ssize_t errors_show(struct kobject *kobj, struct kobj_attribute *attr,
-			   char *buf)
-{
-	return sysfs_emit(buf, "%lld\n",
-			  (long long)atomic64_read(&to_chan(kobj)->errors));
-}
-
-static struct kobj_attribute errors_attr = __ATTR_RO(errors);
-
-static ssize_t timeouts_show(struct kobject *kobj, struct kobj_attribute *attr,
-			     char *buf)
-{
-	return sysfs_emit(buf, "%lld\n",
-			  (long long)atomic64_read(&to_chan(kobj)->timeouts));
-}
-
-static struct kobj_attribute timeouts_attr = __ATTR_RO(timeouts);
-
-static ssize_t node_show(struct kobject *kobj, struct kobj_attribute *attr,
-			 char *buf)
-{
-	return sysfs_emit(buf, "%d\n", to_chan(kobj)->nid);
-}
-
-static struct kobj_attribute node_attr = __ATTR_RO(node);
-
-static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
-			  char *buf)
-{
-	static const char *const names[] = {
-		[DCBM_IDLE] = "idle",
-		[DCBM_BUSY] = "busy",
-		[DCBM_RETIRED] = "retired",
-	};
-
-	return sysfs_emit(buf, "%s\n", names[READ_ONCE(to_chan(kobj)->state)]);
-}
-
-static struct kobj_attribute state_attr = __ATTR_RO(state);
-
-static ssize_t in_doubt_show(struct kobject *kobj, struct kobj_attribute *attr,
-			     char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(to_chan(kobj)->nr_away));
-}
-
-static struct kobj_attribute in_doubt_attr = __ATTR_RO(in_doubt);
-
-static ssize_t terminate_stops_show(struct kobject *kobj,
-				    struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(to_chan(kobj)->stops));
-}
-
-static ssize_t terminate_stops_store(struct kobject *kobj,
-				     struct kobj_attribute *attr,
-				     const char *buf, size_t count)
-{
-	struct dcbm_chan *chan = to_chan(kobj);
-	bool stops;
-	int ret;
-
-	ret = kstrtobool(buf, &stops);
-	if (ret)
-		return ret;
-	if (stops && !(chan->dma->device->device_terminate_all &&
-		       chan->dma->device->device_synchronize))
-		return -EOPNOTSUPP;
-	WRITE_ONCE(chan->stops, stops);
-	return count;
-}
-
-static struct kobj_attribute terminate_stops_attr = __ATTR_RW(terminate_stops);
-
-/* Not dcbm_admin_lock: who holds that may wait for us. */
-static DEFINE_MUTEX(dcbm_reset_lock);
-
-static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr,
-			   const char *buf, size_t count)
-{
-	bool reset;
-	int ret;
-
-	ret = kstrtobool(buf, &reset);
-	if (ret)
-		return ret;
-	if (!reset)
-		return -EINVAL;
-	mutex_lock(&dcbm_reset_lock);
-	ret = dcbm_chan_reset(to_chan(kobj));
-	mutex_unlock(&dcbm_reset_lock);
-	return ret ? ret : count;
-}
-
-static struct kobj_attribute reset_attr = __ATTR_WO(reset);
-
-static struct attribute *dcbm_chan_attrs[] = {
-	&bytes_attr.attr,
-	&errors_attr.attr,
-	&timeouts_attr.attr,
-	&node_attr.attr,
-	&state_attr.attr,
-	&in_doubt_attr.attr,
-	&terminate_stops_attr.attr,
-	&reset_attr.attr,
-	NULL
-};
-ATTRIBUTE_GROUPS(dcbm_chan);
-
-static void dcbm_chan_free(struct kobject *kobj)
-{
-	struct dcbm_chan *chan = to_chan(kobj);
-
-	put_device(chan->dev);
-	put_device(chan->provider);
-	kfree(chan);
-}
-
-const struct kobj_type dcbm_chan_ktype = {
-	.sysfs_ops = &kobj_sysfs_ops,
-	.release = dcbm_chan_free,
-	.default_groups = dcbm_chan_groups,
 };
 
 int dcbm_sysfs_init(void)
