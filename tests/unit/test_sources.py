@@ -47,3 +47,13 @@ def test_files_of_linux_include_one_header_of_the_core() -> None:
         for name in added.findall(hook.read_text())
     ]
     assert set(included) == {"migrate_offload/hooks.h"}
+
+
+def test_the_options_of_the_unit_tests_exist() -> None:
+    folder = sources.TREE / "mm" / "migrate_offload"
+    text = (folder / ".kunitconfig").read_text()
+    wanted = re.findall(r"^CONFIG_(MIGRAT\w+)=y$", text, re.MULTILINE)
+    kconfigs = sources.found(sources.TREE, "mm/**/Kconfig")
+    known = "".join(path.read_text() for path in kconfigs)
+    assert "MIGRATION_COPY_OFFLOAD_KUNIT_TEST" in wanted
+    assert [name for name in wanted if f"config {name}\n" not in known] == []
