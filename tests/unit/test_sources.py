@@ -57,3 +57,19 @@ def test_the_options_of_the_unit_tests_exist() -> None:
     known = "".join(path.read_text() for path in kconfigs)
     assert "MIGRATION_COPY_OFFLOAD_KUNIT_TEST" in wanted
     assert [name for name in wanted if f"config {name}\n" not in known] == []
+
+
+def test_files_of_ours_that_a_text_names_exist() -> None:
+    """Comments, pages and kernel-doc lines follow a file that moves."""
+    root = sources.LINUX.parent
+    named = re.compile(
+        r"(?<![\w])((?:mm/migrate_\w+|drivers/migrate_offload|drivers/dma/dmasim)"
+        r"(?:/\w+)*\.[ch])\b"
+    )
+    texts = [
+        *sources.found(root, "*.md", "docs/**/*.md", "linux/hooks/**/*.patch"),
+        *sources.found(sources.TREE, "**/*.c", "**/*.h", "**/*.rst"),
+    ]
+    names = {name for path in texts for name in named.findall(path.read_text())}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if not (sources.TREE / name).exists()] == []
