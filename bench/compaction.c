@@ -23,6 +23,7 @@
 
 #define TEST_DIR "/sys/kernel/debug/migrate_compact_test"
 #define PROACTIVENESS "/proc/sys/vm/compaction_proactiveness"
+#define WATERMARK_BOOST "/proc/sys/vm/watermark_boost_factor"
 #define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
 /* The largest: each CPU keeps as few pages for itself as it may. */
 #define PCP_FRACTION_MAX "2147483647"
@@ -51,6 +52,7 @@ static const char *const counters[] = {
 	"compact_migrate_scanned", "compact_free_scanned",
 	"compact_stall",	"compact_fail",	NULL
 };
+enum { COMPACT_SCANNED = 2, COMPACT_STALL = 4 };
 
 static const char *const state_names[] = { "idle", "busy", NULL };
 
@@ -274,9 +276,12 @@ static void check_allocated(const struct options *o, const struct sample *s,
 	file_read(TEST_DIR "/ended", ended, sizeof(ended));
 	node_free_bytes(o->run.from, &free);
 	bench_die(BENCH_LACKING,
-		  "%llu huge pages were allocated on node %d (%s), %llu pages migrated, %llu huge pages were free and %llu bytes are: ask for more memory",
+		  "%s, %s, round %u: %llu huge pages were allocated on node %d (%s), %llu pages migrated, compaction began %llu times and scanned %llu pages, %llu huge pages were free and %llu bytes are: ask for more memory",
+		  s->variant->engine, s->busy ? "busy" : "idle", s->round,
 		  (unsigned long long)allocated, o->run.from, ended,
 		  (unsigned long long)s->counted.value[0],
+		  (unsigned long long)s->counted.value[COMPACT_STALL],
+		  (unsigned long long)s->counted.value[COMPACT_SCANNED],
 		  (unsigned long long)drained, (unsigned long long)free);
 }
 
@@ -352,6 +357,7 @@ static void report_environment(const struct options *o)
 	run_environment(&o->run, "compaction");
 	tiers_report();
 	setting_report("compaction_proactiveness_found", PROACTIVENESS);
+	setting_report("watermark_boost_factor_found", WATERMARK_BOOST);
 	setting_report("percpu_pagelist_high_fraction_found", PCP_FRACTION);
 	json_u64("total_bytes", o->run.total_bytes);
 	json_end();
@@ -360,9 +366,12 @@ static void report_environment(const struct options *o)
 /*
  * Nobody but us is to compact.  And what is freed is to be free: a CPU keeps much of
  * it for itself, and compaction leaves alone the blocks where there is such a page.
+ * After Linux broke up a block, it raises the node's watermarks for a while, and does
+ * not compact a node that has less memory free.
  */
 static void quieten(void)
 {
+	setting_must_pin(WATERMARK_BOOST, "0");
 	setting_must_pin(PROACTIVENESS, "0");
 	setting_must_pin(PCP_FRACTION, PCP_FRACTION_MAX);
 }

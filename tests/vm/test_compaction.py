@@ -53,7 +53,7 @@ def test_huge_pages_come_out_of_fragments(
 OFFLOAD = "/sys/kernel/mm/migrate_offload"
 # What the program pins, and what it keeps.
 STATE = (
-    "cat /proc/sys/vm/compaction_proactiveness "
+    "cat /proc/sys/vm/compaction_proactiveness /proc/sys/vm/watermark_boost_factor "
     f"{OFFLOAD}/engine {OFFLOAD}/max_unmapped_is_default; "
     "cat /sys/kernel/debug/migrate_compact_test/{allocated,drained}"
 )

@@ -119,7 +119,8 @@ class CompactionPlan(Plan):
         return [
             writes.OTHER_MIGRATION,
             "write /proc/sys/vm/"
-            "{compaction_proactiveness,percpu_pagelist_high_fraction}",
+            "{compaction_proactiveness,percpu_pagelist_high_fraction,"
+            "watermark_boost_factor}",
             *writes.of_limit(self.max_unmapped_us),
         ]
 
