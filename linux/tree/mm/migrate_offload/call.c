@@ -4,20 +4,13 @@
  * migrate.
  *
  * It is found through a pointer under SRCU: that of its reason, or else that of
- * all which have none.  The latter's is called through a static call where it
- * copies at once.  To take an engine out of use, the pointer is changed, a
- * static call is pointed at nothing, and synchronize_srcu() waits for the last
- * batch that may have seen either.  So a batch that finds an engine calls this
- * engine or none, never another, and afterwards no code of the engine runs.
- *
- * Where static calls are no part of the code but pointers in memory, somebody may
- * see an engine in general, and the call still as it was before it.  That was
- * nothing: the batch is declined.
+ * all which have none.  To take an engine out of use, the pointer is changed, and
+ * synchronize_srcu() waits for the last batch that may have seen it.  Afterwards no
+ * code of the engine runs.
  */
 
 #include <linux/sched.h>
 #include <linux/srcu.h>
-#include <linux/static_call.h>
 
 #include "../internal.h"
 #include "hooks.h"
@@ -34,13 +27,6 @@ static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
 /* In a slot of a reason: no engine, whatever there is in general. */
 struct migrate_engine migrate_no_engine = { .name = "none" };
 
-static int no_engine_copy(struct migrate_copy_batch *batch)
-{
-	return -EOPNOTSUPP;
-}
-
-DEFINE_STATIC_CALL(migrate_engine_copy_call, no_engine_copy);
-
 /* Call a migrator's offload_copy(), and speak for each folio. */
 static int migrator_copy(struct migrator *migrator,
 			 struct migrate_copy_batch *batch)
@@ -55,24 +41,10 @@ static int migrator_copy(struct migrator *migrator,
 	return rc;
 }
 
-static int general_migrator_copy(struct migrate_copy_batch *batch)
-{
-	struct migrate_engine *engine;
-
-	engine = srcu_dereference(slots[MIGRATE_ENGINE_IN_GENERAL],
-				  &migrate_engines_srcu);
-	/* Being taken out of use. */
-	if (!engine || !engine->migrator)
-		return -EOPNOTSUPP;
-	return migrator_copy(engine->migrator, batch);
-}
-
 /* @engine: what migrate_engine_enter() gave. */
 int migrate_engine_copy(const struct migrate_engine *engine,
 			struct migrate_copy_batch *batch)
 {
-	if (engine == rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]))
-		return static_call(migrate_engine_copy_call)(batch);
 	if (engine->migrator)
 		return migrator_copy(engine->migrator, batch);
 	return engine->ops->copy(batch);
@@ -209,18 +181,6 @@ static bool migrate_engine_is_active(const struct migrate_engine *engine)
 	return engine && engine != &migrate_no_engine;
 }
 
-static void migrate_engine_point_call(const struct migrate_engine *engine)
-{
-	if (!migrate_engine_is_active(engine))
-		static_call_update(migrate_engine_copy_call, no_engine_copy);
-	else if (!engine->ops)
-		static_call_update(migrate_engine_copy_call,
-				   general_migrator_copy);
-	else if (!engine_streams(engine->ops))
-		static_call_update(migrate_engine_copy_call,
-				   engine->ops->copy);
-}
-
 /*
  * Put an engine in a slot, or nothing: NULL.  Its module has been pinned for
  * that.  When this returns, nothing that went by this slot copies with the engine
@@ -237,17 +197,8 @@ void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 		migrate_promote_prepare();
 		static_branch_inc(&migrate_offload_key);
 	}
-	if (general && old) {
-		/* The call is changed only while nobody can be at it. */
-		RCU_INIT_POINTER(slots[slot], NULL);
-		migrate_engine_point_call(NULL);
-		synchronize_srcu(&migrate_engines_srcu);
-	}
-	if (general)
-		migrate_engine_point_call(engine);
 	rcu_assign_pointer(slots[slot], engine);
-	if (!general)
-		synchronize_srcu(&migrate_engines_srcu);
+	synchronize_srcu(&migrate_engines_srcu);
 	/*
 	 * Maybe nobody is promoted later any more: see to those who wait for it.
 	 * If there was no engine in general, nobody waits.
