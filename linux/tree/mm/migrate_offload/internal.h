@@ -193,7 +193,6 @@ struct migrate_windows {
 	struct list_head flying;	/* parts that are */
 	const struct folio *admitted;	/* to be unmapped; may be gone */
 	struct migrate_part *part;	/* for that folio */
-	struct migrate_part *spare;
 	unsigned int fill_folios;
 	unsigned long fill_pages;
 	unsigned int order;		/* of the first of them */

@@ -90,11 +90,7 @@ static void migrate_part_retire(struct migrate_windows *w,
 		w->nr_windows--;
 	migrate_part_count(w, part);
 	migrate_trace_part(w, part);
-	/* To get one anew for each window costs more than all else here. */
-	if (w->spare)
-		migrate_part_free(part);
-	else
-		w->spare = part;
+	migrate_part_free(part);
 }
 
 /* As posted, a window goes back as a whole.  Is all of it copied? */
@@ -440,10 +436,9 @@ static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 	}
 	if (part && part->nr_all < MIGRATE_PART_MAX_PAIRS)
 		return part;
-	part = w->spare ?: migrate_part_alloc();
+	part = migrate_part_alloc();
 	if (!part)
 		return NULL;
-	w->spare = NULL;
 	migrate_part_init(part);
 	part->copy.reason = w->reason;
 	part->copy.mode = w->mode;
@@ -582,8 +577,6 @@ int __migrate_windows_finish(struct migrate_windows *w)
 	/* One that was begun, and whose first folio was not to be had. */
 	list_for_each_entry_safe(part, next, &w->filling, node)
 		migrate_part_retire(w, part);
-	if (w->spare)
-		migrate_part_free(w->spare);
 	if (w->engine)
 		migrate_windows_settle(w);
 	migrate_trace_last(w);
