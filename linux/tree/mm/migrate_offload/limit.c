@@ -53,7 +53,7 @@ static unsigned int max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
 static unsigned int max_windows = 2;
 static bool streaming = true;
 
-/* Serialises changes of the limit. */
+/* Serialises changes of the limit, and of max_windows. */
 static DEFINE_MUTEX(limit_lock);
 static unsigned int nr_limits_set;
 
@@ -84,7 +84,7 @@ static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
 
 /*
  * What is known of windows of folios of this order.  When somebody sets the limit,
- * all of it is forgotten: an engine that was left out is tried again.
+ * or how many windows there are, all of it is forgotten: they no longer fit.
  */
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order)
@@ -158,23 +158,6 @@ static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
 	WRITE_ONCE(pace->own.last_ns,
 		   mul_u64_u64_div_u64(last_ns, next, was));
 	WRITE_ONCE(pace->folios, next);
-}
-
-/*
- * The limit may have become shorter, or more windows may be under way, since the
- * last one was planned.  Do not wait until some are late.
- */
-static void migrate_pace_fit(struct migrate_pace *pace,
-			     const struct migrate_plan *plan)
-{
-	unsigned int was = READ_ONCE(pace->folios), next;
-
-	if (!plan->limit_ns || was <= 1)
-		return;
-	next = migrate_pace_next(plan, was, READ_ONCE(pace->own.ns),
-				 READ_ONCE(pace->copy.ns) * was);
-	if (next < was)
-		migrate_pace_resize(pace, was, next);
 }
 
 /*
@@ -331,7 +314,6 @@ void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
 	plan->max_windows = READ_ONCE(max_windows);
 	plan->streaming = READ_ONCE(streaming);
 	plan->least = min(migrate_pace_least(pace, order), max_folios);
-	migrate_pace_fit(pace, plan);
 	plan->own_ns = READ_ONCE(pace->own.ns);
 	plan->copy_ns = READ_ONCE(pace->copy.ns);
 	plan->early_ns = 0;
@@ -549,7 +531,14 @@ static ssize_t max_windows_store(struct kobject *kobj,
 				 struct kobj_attribute *attr,
 				 const char *buf, size_t count)
 {
-	return store_uint(buf, count, &max_windows, MIGRATE_MAX_WINDOWS);
+	ssize_t ret;
+
+	mutex_lock(&limit_lock);
+	ret = store_uint(buf, count, &max_windows, MIGRATE_MAX_WINDOWS);
+	if (ret > 0)
+		WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
+	mutex_unlock(&limit_lock);
+	return ret;
 }
 
 static struct kobj_attribute max_windows_attr = __ATTR_RW(max_windows);

@@ -413,42 +413,6 @@ static void mo_test_pace_careful(struct kunit *test)
 }
 
 /*
- * A limit that has become shorter, or windows that have become more, hold for the
- * next window, before any was late.
- */
-static void mo_test_pace_fits(struct kunit *test)
-{
-	struct migrate_plan plan = mo_plan;
-	struct migrate_pace pace = {};
-	unsigned int nr = mo_run_windows(test, &pace, &plan, 60, 0, 2000);
-
-	migrate_pace_fit(&pace, &plan);
-	KUNIT_EXPECT_EQ(test, pace.folios, nr);
-	plan.limit_ns /= 10;
-	migrate_pace_fit(&pace, &plan);
-	KUNIT_EXPECT_LE(test, mo_window_ns(pace.folios, 0, 2000),
-			plan.limit_ns);
-	KUNIT_EXPECT_GE(test, mo_window_ns(pace.folios, 0, 2000),
-			plan.limit_ns * 3 / 4);
-	KUNIT_EXPECT_LE(test, pace.own.ns, plan.limit_ns);
-
-	nr = pace.folios;
-	migrate_pace_fit(&pace, &plan);
-	KUNIT_EXPECT_EQ(test, pace.folios, nr);
-	plan.max_windows = 8;
-	migrate_pace_fit(&pace, &plan);
-	KUNIT_EXPECT_LT(test, pace.folios, nr / 2);
-	/* A longer one is tried out, and none is none. */
-	nr = pace.folios;
-	plan.limit_ns *= 10;
-	migrate_pace_fit(&pace, &plan);
-	KUNIT_EXPECT_EQ(test, pace.folios, nr);
-	plan.limit_ns = 0;
-	migrate_pace_fit(&pace, &plan);
-	KUNIT_EXPECT_EQ(test, pace.folios, nr);
-}
-
-/*
  * While the task waits the engine goes on, so that its copies seem to take less than
  * they do: that they take more is believed, and that they take less is not.
  */
@@ -547,7 +511,6 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_early),
 	KUNIT_CASE(mo_test_pace_partial),
 	KUNIT_CASE(mo_test_pace_careful),
-	KUNIT_CASE(mo_test_pace_fits),
 	KUNIT_CASE(mo_test_pace_stood),
 	KUNIT_CASE(mo_test_rest),
 	KUNIT_CASE(mo_test_too_slow),
