@@ -20,7 +20,7 @@ _KINDS = (
 )
 _POLICY = (
     *("refuses_nonsense", "off_is_off", "reasons", "min_batch_bytes"),
-    *("verify_of_a_good_engine", "mbind", "too_slow"),
+    *("verify_of_a_good_engine", "mbind"),
 )
 _FALLBACK = (
     *("copies", "declines", "fails_one", "is_slow", "lies_but_is_verified", "lies"),

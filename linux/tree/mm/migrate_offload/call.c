@@ -112,7 +112,7 @@ const struct migrate_engine_ops migrate_cpu_engine_ops = {
 
 /*
  * What is known of how long windows of the engine take.  NULL for the built-in
- * one: it is the CPU, which is what it would be left out for if it were too slow.
+ * one: it is the CPU, whose times are kept apart.
  */
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
 {

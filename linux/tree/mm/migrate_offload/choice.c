@@ -101,9 +101,9 @@ static u64 migrate_choice_cpu_ns(const struct migrate_choice *choice,
 	return div_u64(ns, max(READ_ONCE(choice->cpu.pages), 1U));
 }
 
-/* Who gets the next list?  @late: the engine, with each folio, unlike the CPU. */
+/* Who gets the next list? */
 static void migrate_choice_pick(struct migrate_choice *choice,
-				struct migrate_attempt *attempt, bool late)
+				struct migrate_attempt *attempt)
 {
 	attempt->choice = choice;
 	/* Begin with whoever has worked less. */
@@ -113,8 +113,8 @@ static void migrate_choice_pick(struct migrate_choice *choice,
 	if (!migrate_choice_is_known(choice))
 		return;
 	attempt->on_credit = READ_ONCE(choice->credit_ns) >= 0;
-	attempt->by_cpu = (late || !migrate_choice_pays(choice)) ^
-			  attempt->on_credit;
+	/* On credit it is the side that costs more. */
+	attempt->by_cpu = migrate_choice_pays(choice) == attempt->on_credit;
 }
 
 static void migrate_cost_add(struct migrate_cost *cost, unsigned int ns,
@@ -159,17 +159,10 @@ void migrate_choose(struct migrate_attempt *attempt,
 		    const struct migrate_engine *engine, int reason,
 		    unsigned int order, size_t bytes)
 {
-	struct migrate_pace *paces = migrate_engine_paces(engine);
-	struct migrate_choice *choice;
-
 	if (READ_ONCE(engine_always))
 		return;
-	choice = migrate_choice_of(engine, reason, order, bytes);
-	migrate_choice_pick(choice, attempt,
-			    paces && order < NR_PAGE_ORDERS &&
-			    migrate_pace_is_late(&paces[order],
-						 migrate_choice_cpu_ns(choice,
-								       order)));
+	migrate_choice_pick(migrate_choice_of(engine, reason, order, bytes),
+			    attempt);
 	attempt->start_ns = ktime_get_ns();
 }
 

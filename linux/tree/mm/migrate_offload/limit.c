@@ -63,12 +63,6 @@ static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
 /* Longer windows are not planned: something is left for what was not foreseen. */
 #define MIGRATE_LIMIT_PERCENT 90
 
-/*
- * An engine that is late with so many windows in a row, and would be if they had
- * only one folio, is too slow for the limit.
- */
-#define MIGRATE_LATE_WINDOWS 4
-
 /* So few windows are late as no longer matters for the 99th percentile. */
 #define MIGRATE_CAREFUL_WINDOWS 256
 
@@ -101,7 +95,6 @@ struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 	WRITE_ONCE(pace->fixed_ns, 0);
 	WRITE_ONCE(pace->early, 0);
 	WRITE_ONCE(pace->nr_careful, 0);
-	WRITE_ONCE(pace->nr_late, 0);
 	WRITE_ONCE(pace->since, since);
 	return pace;
 }
@@ -193,13 +186,6 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 	struct migrate_pace *pace = migrate_pace_of(paces, order);
 	unsigned int was = max(READ_ONCE(pace->folios), 1U), next = was;
 
-	/* What one folio takes alone is no less than its part of this. */
-	if (plan->limit_ns &&
-	    div_u64(own_ns - min(own_ns, READ_ONCE(pace->fixed_ns)), nr) >
-	    plan->limit_ns)
-		WRITE_ONCE(pace->nr_late, READ_ONCE(pace->nr_late) + 1);
-	else if (nr == 1 || own_ns <= plan->limit_ns)
-		WRITE_ONCE(pace->nr_late, 0);
 	/* One that was not filled says little about one that is. */
 	if (nr < was && own_ns < READ_ONCE(pace->own.ns))
 		return;
@@ -410,19 +396,6 @@ void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
 	folios_ns = READ_ONCE(pace->prep.ns) * nr;
 	migrate_mean_note(&pace->fixed_ns, flush_ns + submit_ns -
 			  min(submit_ns, folios_ns));
-}
-
-/*
- * Are folios late even one by one, for what they take themselves?  The CPU takes @cpu_ns
- * for one, and is not.
- */
-bool migrate_pace_is_late(const struct migrate_pace *pace, u64 cpu_ns)
-{
-	u64 limit_ns = migrate_limit_ns();
-
-	return limit_ns && cpu_ns <= limit_ns &&
-		READ_ONCE(pace->own.ns) > limit_ns &&
-		READ_ONCE(pace->nr_late) >= MIGRATE_LATE_WINDOWS;
 }
 
 /* Plan the window that begins with a folio of @w->order. */

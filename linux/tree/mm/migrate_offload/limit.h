@@ -27,7 +27,6 @@ struct migrate_pace {
 	unsigned int early;		/* to begin, in 1/256 of that; 0: not known */
 	unsigned int most;		/* folios, after a window that was late, */
 	unsigned int nr_careful;	/* for so many windows */
-	unsigned int nr_late;		/* windows in a row, by too much */
 	unsigned int since;		/* which limit, of those that were set */
 };
 
@@ -63,7 +62,6 @@ bool migrate_limit_is_fixed(void);
 bool migrate_limit_allows_two(u64 own_ns);
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order);
-bool migrate_pace_is_late(const struct migrate_pace *pace, u64 cpu_ns);
 void migrate_note_rest(unsigned int order, const struct migrate_times *took);
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all);

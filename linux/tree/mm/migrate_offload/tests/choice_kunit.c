@@ -15,13 +15,12 @@ struct mo_trade {
 };
 
 /* One list of 512 pages.  Whose was it? */
-static bool mo_list(struct migrate_choice *choice, struct mo_trade *trade,
-		    bool late)
+static bool mo_list(struct migrate_choice *choice, struct mo_trade *trade)
 {
 	struct migrate_attempt attempt = {};
 	u64 ns;
 
-	migrate_choice_pick(choice, &attempt, late);
+	migrate_choice_pick(choice, &attempt);
 	ns = 512ULL * (attempt.by_cpu ? trade->cpu_ns : trade->engine_ns);
 	migrate_choice_note(choice, &attempt, ns, 512);
 	trade->total_ns += ns;
@@ -31,12 +30,12 @@ static bool mo_list(struct migrate_choice *choice, struct mo_trade *trade,
 
 /* So many lists.  Returns the share of the time that the engine had, in percent. */
 static unsigned int mo_lists(struct migrate_choice *choice,
-			     struct mo_trade *trade, unsigned int nr, bool late)
+			     struct mo_trade *trade, unsigned int nr)
 {
 	trade->total_ns = 0;
 	trade->engine_total_ns = 0;
 	while (nr--)
-		mo_list(choice, trade, late);
+		mo_list(choice, trade);
 	return div64_u64(100 * trade->engine_total_ns, trade->total_ns);
 }
 
@@ -48,7 +47,7 @@ static void mo_test_learns(struct kunit *test)
 	u64 most_ns = 2ULL * MIGRATE_CHOICE_KNOWN_NS + 512 * 40000;
 
 	while (!migrate_choice_is_known(&choice)) {
-		mo_list(&choice, &trade, false);
+		mo_list(&choice, &trade);
 		KUNIT_ASSERT_LE(test, trade.total_ns, most_ns);
 	}
 	KUNIT_EXPECT_LE(test, trade.engine_total_ns, trade.total_ns * 2 / 3);
@@ -68,8 +67,8 @@ static void mo_test_loser_is_left_out(struct kunit *test)
 		struct migrate_choice choice = {};
 
 		trade.engine_ns = engine_ns[i];
-		mo_lists(&choice, &trade, 2000, false);
-		KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000, false), 2);
+		mo_lists(&choice, &trade, 2000);
+		KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000), 2);
 		/* But it is tried. */
 		KUNIT_EXPECT_GT(test, trade.engine_total_ns, 0);
 	}
@@ -85,20 +84,10 @@ static void mo_test_winner_is_used(struct kunit *test)
 		struct migrate_choice choice = {};
 
 		trade.engine_ns = engine_ns[i];
-		mo_lists(&choice, &trade, 20000, false);
-		KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 20000, false), 97);
+		mo_lists(&choice, &trade, 20000);
+		KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 20000), 97);
 		KUNIT_EXPECT_LT(test, trade.engine_total_ns, trade.total_ns);
 	}
-}
-
-/* It breaks a limit that the CPU keeps: as if it was slower. */
-static void mo_test_late_is_left_out(struct kunit *test)
-{
-	struct mo_trade trade = { .engine_ns = 500, .cpu_ns = 1000 };
-	struct migrate_choice choice = {};
-
-	mo_lists(&choice, &trade, 2000, true);
-	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000, true), 2);
 }
 
 /* What was slow becomes fast, and the other way round: the tries tell. */
@@ -107,17 +96,17 @@ static void mo_test_changes(struct kunit *test)
 	struct mo_trade trade = { .engine_ns = 4000, .cpu_ns = 1000 };
 	struct migrate_choice choice = {};
 
-	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000, false), 3);
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 3);
 	trade.engine_ns = 500;
-	mo_lists(&choice, &trade, 500000, false);
-	KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 50000, false), 97);
+	mo_lists(&choice, &trade, 500000);
+	KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 50000), 97);
 	trade.engine_ns = 4000;
-	mo_lists(&choice, &trade, 5000, false);
-	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000, false), 3);
+	mo_lists(&choice, &trade, 5000);
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 3);
 	/* All has become slower: nothing to choose anew. */
 	trade.engine_ns = 40000;
 	trade.cpu_ns = 10000;
-	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000, false), 5);
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 5);
 }
 
 /* Times of hours, lists of which nothing was moved, and none at all. */
@@ -183,7 +172,6 @@ static struct kunit_case migrate_choice_test_cases[] = {
 	KUNIT_CASE(mo_test_learns),
 	KUNIT_CASE(mo_test_loser_is_left_out),
 	KUNIT_CASE(mo_test_winner_is_used),
-	KUNIT_CASE(mo_test_late_is_left_out),
 	KUNIT_CASE(mo_test_changes),
 	KUNIT_CASE(mo_test_choice_extremes),
 	KUNIT_CASE(mo_test_kinds),

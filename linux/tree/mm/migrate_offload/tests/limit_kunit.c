@@ -167,51 +167,6 @@ static u64 mo_set_limit(u64 limit_ns)
 	return was_ns;
 }
 
-/*
- * An engine that is late with one folio after the other is too slow for a limit that
- * the CPU keeps.  Not if it is the flush that takes so long, or nobody minds.
- */
-static void mo_test_too_slow(struct kunit *test)
-{
-	const struct migrate_plan plan = { .limit_ns = 1000000, .max_windows = 2 };
-	struct migrate_pace pace = { .since = nr_limits_set };
-	u64 limit_ns = mo_set_limit(1000000);
-	int i;
-
-	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++) {
-		KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
-		migrate_note_window(&pace, 0, &plan, 1, 2000000, 1500000);
-	}
-	KUNIT_EXPECT_TRUE(test, migrate_pace_is_late(&pace, 100000));
-	/* The CPU is late, too. */
-	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 1000001));
-	/* Nobody minds. */
-	mo_set_limit(0);
-	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
-	mo_set_limit(1000000);
-	/* It is in time again. */
-	migrate_note_window(&pace, 0, &plan, 1, 500000, 400000);
-	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
-	/* Windows of two that are late with each of them, and not only with both. */
-	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(&pace, 0, &plan, 2, 1900000, 1500000);
-	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
-	for (i = 0; i < MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(&pace, 0, &plan, 2, 2100000, 1500000);
-	KUNIT_EXPECT_TRUE(test, migrate_pace_is_late(&pace, 100000));
-	/* Late again, and then somebody sets the limit, if to the same. */
-	nr_limits_set++;
-	migrate_pace_of(&pace, 0);
-	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
-	/* The flush takes all that time, with whoever copies. */
-	pace.fixed_ns = 1500000;
-	for (i = 0; i < 2 * MIGRATE_LATE_WINDOWS; i++)
-		migrate_note_window(&pace, 0, &plan, 1, 2000000, 100000);
-	KUNIT_EXPECT_FALSE(test, migrate_pace_is_late(&pace, 100000));
-
-	mo_set_limit(limit_ns);
-}
-
 /* Of small folios: to unmap, copy and map one takes 2.5 us. */
 static struct migrate_pace mo_small_pace(u64 fixed_ns)
 {
@@ -513,7 +468,6 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_careful),
 	KUNIT_CASE(mo_test_pace_stood),
 	KUNIT_CASE(mo_test_rest),
-	KUNIT_CASE(mo_test_too_slow),
 	KUNIT_CASE(mo_test_least),
 	KUNIT_CASE(mo_test_limit_cannot_be_met),
 	{}

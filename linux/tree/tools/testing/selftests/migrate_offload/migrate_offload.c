@@ -447,24 +447,6 @@ TEST_F_TIMEOUT(policy, verify_of_a_good_engine, TIMEOUT)
 	EXPECT_EQ(mo_counter("mismatched_folios"), wrong);
 }
 
-/*
- * An engine is left out when it alone is too slow for the limit.  The built-in
- * one never is: it is the CPU that would copy instead.
- */
-TEST_F_TIMEOUT(policy, too_slow, TIMEOUT)
-{
-	long long copied = mo_counter("engine_bytes");
-	long long left = mo_counter("too_slow_folios");
-	int i;
-
-	mo_select("cpu");
-	mo_set_limit("max_unmapped_us", 1);
-	for (i = 0; i < 2; i++)
-		EXPECT_MOVES(mo_nodes[!i]);
-	EXPECT_EQ(mo_counter("too_slow_folios"), left);
-	EXPECT_EQ(mo_counter("engine_bytes"), copied + 2 * SZ_1M);
-}
-
 #define MPOL_BIND 2
 #define MPOL_MF_MOVE 2
 
