@@ -13,7 +13,7 @@ _TESTS = (
     *("gathers", "counts_for_the_cgroup", "keeps_to_the_cpuset"),
     *("works_for_itself_under_cpu_max", "works_for_itself_without_all_cpus"),
     *("ends_with_its_engine", "is_drained"),
-    *("does_not_gather_in_vain", "gives_up_behind_a_slow_engine"),
+    "does_not_gather_in_vain",
     *("does_not_hold_up_others", "is_met_by_others", "survives_its_process"),
     "goes_on_without_memory_for_some",
 )

@@ -29,7 +29,6 @@
 
 #include <linux/cpuset.h>
 #include <linux/gfp.h>
-#include <linux/hrtimer.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
@@ -64,10 +63,6 @@
 /* The first folio of a batch waits no longer, even if no others come. */
 #define MIGRATE_PROMOTE_WAIT_MS 5
 
-/* When the worker is at another batch for so long, those behind it give up. */
-#define MIGRATE_PROMOTE_LATE_MS 500
-#define MIGRATE_PROMOTE_LATE_NS (MIGRATE_PROMOTE_LATE_MS * NSEC_PER_MSEC)
-
 /* Nobody else waits longer for the worker, which may wait for a device. */
 #define MIGRATE_PROMOTE_FLUSH_MS 2000
 
@@ -80,10 +75,7 @@ struct migrate_promotion {
 
 struct migrate_promote_queue {
 	int nid;
-	struct work_struct work;
-	struct hrtimer timer;
-	struct delayed_work late_work;
-
+	struct delayed_work work;
 	wait_queue_head_t ended;
 	spinlock_t lock;		/* of what follows */
 	struct list_head waiting;	/* isolated, each with a reference */
@@ -120,14 +112,7 @@ static struct migrate_promote_queue *migrate_promote_queue(int nid)
 
 static void migrate_promote_kick(struct migrate_promote_queue *q)
 {
-	queue_work_node(q->nid, promote_wq, &q->work);
-}
-
-static enum hrtimer_restart migrate_promote_timeout(struct hrtimer *timer)
-{
-	migrate_promote_kick(container_of(timer, struct migrate_promote_queue,
-					  timer));
-	return HRTIMER_NORESTART;
+	mod_delayed_work(promote_wq, &q->work, 0);
 }
 
 /* As many pages as a batch is to have, or 0 if that would be too many. */
@@ -190,11 +175,9 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
 	if (full)
 		migrate_promote_kick(q);
 	else if (first)
-		hrtimer_start(&q->timer, ms_to_ktime(MIGRATE_PROMOTE_WAIT_MS),
-			      HRTIMER_MODE_REL);
-	if (first)
-		mod_delayed_work(promote_wq, &q->late_work,
-				 msecs_to_jiffies(MIGRATE_PROMOTE_LATE_MS));
+		/* Does not put off a kick that came in between. */
+		queue_delayed_work(promote_wq, &q->work,
+				   msecs_to_jiffies(MIGRATE_PROMOTE_WAIT_MS));
 	return room;
 }
 
@@ -375,17 +358,14 @@ static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
 	return nr_returned;
 }
 
-/* Take all that waits, if that is for so long.  Returns how many pages. */
+/* Take all that waits.  Returns how many pages. */
 static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
-					 u64 min_ns, bool move,
-					 struct list_head *folios)
+					 bool move, struct list_head *folios)
 {
 	unsigned int nr_pages = 0;
-	u64 waited_ns;
 
 	spin_lock(&q->lock);
-	waited_ns = ktime_get_ns() - q->since_ns;
-	if (q->nr_waiting && waited_ns >= min_ns) {
+	if (q->nr_waiting) {
 		list_splice_init(&q->waiting, folios);
 		swap(nr_pages, q->nr_waiting);
 		if (move)
@@ -393,7 +373,8 @@ static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
 		else
 			q->nr_folios = q->nr_moving;
 		q->nr_begun++;
-		q->max_waited_ns = max(q->max_waited_ns, waited_ns);
+		q->max_waited_ns = max(q->max_waited_ns,
+				       ktime_get_ns() - q->since_ns);
 	}
 	spin_unlock(&q->lock);
 	return nr_pages;
@@ -421,11 +402,12 @@ static void migrate_promote_done(struct migrate_promote_queue *q, bool move,
 static void migrate_promote_work(struct work_struct *work)
 {
 	struct migrate_promote_queue *q =
-		container_of(work, struct migrate_promote_queue, work);
+		container_of(to_delayed_work(work),
+			     struct migrate_promote_queue, work);
 	unsigned int nr_pages, nr_returned;
 	LIST_HEAD(folios);
 
-	nr_pages = migrate_promote_take(q, 0, true, &folios);
+	nr_pages = migrate_promote_take(q, true, &folios);
 	/* Flushed, or full, before the time had passed. */
 	if (!nr_pages)
 		return;
@@ -434,29 +416,17 @@ static void migrate_promote_work(struct work_struct *work)
 	migrate_promote_done(q, true, nr_pages, q->nr_promotions, nr_returned);
 }
 
-/* Put back what waits, if that is for so long. */
-static void migrate_promote_give_up(struct migrate_promote_queue *q, u64 min_ns)
+/* Put back what waits. */
+static void migrate_promote_give_up(struct migrate_promote_queue *q)
 {
 	unsigned int nr_pages, nr_returned;
 	LIST_HEAD(folios);
 
-	nr_pages = migrate_promote_take(q, min_ns, false, &folios);
+	nr_pages = migrate_promote_take(q, false, &folios);
 	if (!nr_pages)
 		return;
 	nr_returned = migrate_promote_return(&folios, 0);
 	migrate_promote_done(q, false, nr_pages, 0, nr_returned);
-}
-
-/*
- * A device may take seconds until it is known to be stuck.  What it has is out
- * of reach until then; what waits behind that need not be isolated for as long.
- */
-static void migrate_promote_late_work(struct work_struct *work)
-{
-	migrate_promote_give_up(container_of(to_delayed_work(work),
-					     struct migrate_promote_queue,
-					     late_work),
-				MIGRATE_PROMOTE_LATE_NS);
 }
 
 static bool migrate_promote_ended(struct migrate_promote_queue *q, u64 nr)
@@ -481,7 +451,7 @@ static void migrate_promote_settle(struct migrate_promote_queue *q,
 	spin_unlock(&q->lock);
 	migrate_promote_kick(q);
 	if (!wait_event_timeout(q->ended, migrate_promote_ended(q, nr), left))
-		migrate_promote_give_up(q, 0);
+		migrate_promote_give_up(q);
 }
 
 /*
@@ -516,10 +486,7 @@ static struct migrate_promote_queue *migrate_promote_queue_new(int nid)
 	if (!q)
 		return NULL;
 	q->nid = nid;
-	INIT_WORK(&q->work, migrate_promote_work);
-	INIT_DELAYED_WORK(&q->late_work, migrate_promote_late_work);
-	hrtimer_init(&q->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
-	q->timer.function = migrate_promote_timeout;
+	INIT_DELAYED_WORK(&q->work, migrate_promote_work);
 	init_waitqueue_head(&q->ended);
 	spin_lock_init(&q->lock);
 	INIT_LIST_HEAD(&q->waiting);

@@ -410,32 +410,7 @@ TEST_F_TIMEOUT(promote, does_not_gather_in_vain, TIMEOUT)
 	EXPECT_TRUE(mo_content_ok(&self->area));
 }
 
-/* An engine that takes long is at a batch: what waits behind it is put back. */
-TEST_F_TIMEOUT(promote, gives_up_behind_a_slow_engine, TIMEOUT)
-{
-	long long returned = promotion("returned_folios");
-	time_t until = now_s() + WAIT_S;
-
-	if (!mo_load_test_engine(MO_TEST_PLAIN))
-		SKIP(return, "cannot load the module migrate_offload_test");
-	mo_write(PATH_TEST "delay_us", "3000000");
-	mo_select("test");
-	writer_start(&self->writer);
-	while (promotion("returned_folios") == returned && now_s() < until) {
-		if (!mo_elsewhere(&self->area, mo_nodes[1]))
-			mo_move_once(&self->area, mo_nodes[0]);
-		usleep(20000);
-	}
-	mo_write(PATH_TEST "delay_us", "0");
-	writer_stop(&self->writer);
-	EXPECT_GT(promotion("returned_folios"), returned);
-	EXPECT_EQ(self->writer.lost, 0);
-	EXPECT_TRUE(mo_content_ok(&self->area));
-	EXPECT_EQ(wait_for_isolated(), 0);
-	EXPECT_EQ(not_settled(), self->freed);
-}
-
-/* Nor do those wait for as long as that who have all CPUs empty their caches. */
+/* A slow engine does not hold up those for long who have all CPUs empty their caches. */
 TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 {
 	time_t until = now_s() + WAIT_S;
