@@ -94,7 +94,6 @@ struct migrate_promote_queue {
 	u64 met_folios;
 
 	/* Of the worker alone. */
-	int short_order;		/* there was no memory for; -1: none */
 	unsigned int nr_promotions;
 	struct migrate_promotion promotions[MIGRATE_PROMOTE_MAX_PAGES];
 };
@@ -259,10 +258,8 @@ static struct folio *migrate_promote_alloc(struct folio *src,
 	if (!WARN_ON_ONCE(q->nr_promotions == MIGRATE_PROMOTE_MAX_PAGES) &&
 	    migrate_balanced_pgdat(NODE_DATA(q->nid), nr))
 		dst = alloc_misplaced_dst_folio(src, q->nid);
-	if (!dst) {
-		q->short_order = folio_order(src);
+	if (!dst)
 		return NULL;
-	}
 	q->promotions[q->nr_promotions++] = (struct migrate_promotion){
 		.dst = dst,
 		.memcg = get_mem_cgroup_from_folio(src),
@@ -318,44 +315,13 @@ static void migrate_promote_count(struct migrate_promote_queue *q)
 	count_vm_numa_events(NUMA_PAGE_MIGRATE, nr_all);
 }
 
-/* Put folios of this order and larger ones back on LRU lists. */
-static unsigned int migrate_promote_return(struct list_head *folios, int order)
+/* Put folios back on LRU lists.  Returns how many. */
+static unsigned int migrate_promote_return(struct list_head *folios)
 {
-	struct folio *folio, *next;
-	unsigned int nr = 0;
-	LIST_HEAD(back);
+	unsigned int nr = list_count_nodes(folios);
 
-	list_for_each_entry_safe(folio, next, folios, lru) {
-		if (folio_order(folio) < order)
-			continue;
-		list_move_tail(&folio->lru, &back);
-		nr++;
-	}
-	putback_movable_pages(&back);
+	putback_movable_pages(folios);
 	return nr;
-}
-
-/*
- * Migrate a list, and put back what cannot be.  migrate_pages() stops when
- * there is no memory for a folio; if that is a large one, there may be for
- * smaller ones.  Each time fewer orders are left.  Returns how many folios were
- * put back.
- */
-static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
-					 struct list_head *folios)
-{
-	unsigned int nr_returned = 0;
-
-	q->nr_promotions = 0;
-	do {
-		q->short_order = -1;
-		migrate_pages(folios, migrate_promote_alloc,
-			      migrate_promote_free, (unsigned long)q,
-			      MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
-		nr_returned += migrate_promote_return(folios,
-						      max(q->short_order, 0));
-	} while (!list_empty(folios));
-	return nr_returned;
 }
 
 /* Take all that waits.  Returns how many pages. */
@@ -411,7 +377,10 @@ static void migrate_promote_work(struct work_struct *work)
 	/* Flushed, or full, before the time had passed. */
 	if (!nr_pages)
 		return;
-	nr_returned = migrate_promote_list(q, &folios);
+	q->nr_promotions = 0;
+	migrate_pages(&folios, migrate_promote_alloc, migrate_promote_free,
+		      (unsigned long)q, MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
+	nr_returned = migrate_promote_return(&folios);
 	migrate_promote_count(q);
 	migrate_promote_done(q, true, nr_pages, q->nr_promotions, nr_returned);
 }
@@ -425,7 +394,7 @@ static void migrate_promote_give_up(struct migrate_promote_queue *q)
 	nr_pages = migrate_promote_take(q, false, &folios);
 	if (!nr_pages)
 		return;
-	nr_returned = migrate_promote_return(&folios, 0);
+	nr_returned = migrate_promote_return(&folios);
 	migrate_promote_done(q, false, nr_pages, 0, nr_returned);
 }
 
