@@ -15,7 +15,6 @@
 #include <linux/sched/bandwidth.h>
 #include <linux/sched/cputime.h>
 #include <linux/sched/isolation.h>
-#include <linux/sched/topology.h>
 #include <linux/topology.h>
 
 #include "../internal.h"
@@ -111,43 +110,19 @@ static bool cpu_can_help(int cpu)
 		available_idle_cpu(cpu);
 }
 
-/* How many of the CPUs in @mask share the last-level cache with @cpu? */
-static unsigned int cpus_in_same_llc(const struct cpumask *mask, int cpu)
+/* Of the CPUs in @near, pick idle ones until @max_cpus are in @picked. */
+static void pick_idle(const struct cpumask *near, const struct cpumask *allowed,
+		      int this_cpu, unsigned int max_cpus,
+		      struct cpumask *picked)
 {
-	unsigned int other, nr = 0;
-
-	for_each_cpu(other, mask)
-		nr += cpus_share_cache(cpu, other);
-	return nr;
-}
-
-/*
- * Of the CPUs in @near, pick idle ones until @max_cpus are in @picked.
- * Last-level caches take turns, more CPUs of each in every round: on machines
- * with a link to memory for each cache that gives the most bandwidth, on others
- * it costs nothing.  @this_cpu counts as picked: it copies too.
- */
-static void pick_spread(const struct cpumask *near,
-			const struct cpumask *allowed, int this_cpu,
-			unsigned int max_cpus, struct cpumask *picked)
-{
-	unsigned int per_llc, nr_left = 1;
 	int cpu;
 
-	for (per_llc = 1; nr_left && per_llc <= 2 * max_cpus; per_llc *= 2) {
-		nr_left = 0;
-		for_each_cpu_and(cpu, near, allowed) {
-			if (cpumask_weight(picked) >= max_cpus)
-				return;
-			if (cpu == this_cpu || cpumask_test_cpu(cpu, picked) ||
-			    !cpu_can_help(cpu))
-				continue;
-			if (cpus_in_same_llc(picked, cpu) +
-			    cpus_share_cache(cpu, this_cpu) < per_llc)
-				__cpumask_set_cpu(cpu, picked);
-			else
-				nr_left++;
-		}
+	for_each_cpu_and(cpu, near, allowed) {
+		if (cpumask_weight(picked) >= max_cpus)
+			return;
+		if (cpu != this_cpu && !cpumask_test_cpu(cpu, picked) &&
+		    cpu_can_help(cpu))
+			__cpumask_set_cpu(cpu, picked);
 	}
 }
 
@@ -301,7 +276,7 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 
 	rcu_read_lock();
 	for_each_numa_hop_mask(near, nid) {
-		pick_spread(near, allowed, this_cpu, max_cpus, picked);
+		pick_idle(near, allowed, this_cpu, max_cpus, picked);
 		if (cpumask_weight(picked) >= max_cpus)
 			break;
 	}
