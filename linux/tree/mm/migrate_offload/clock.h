@@ -84,7 +84,7 @@ static inline u64 migrate_pair_task_ns(const struct migrate_windows *w,
 				       u64 unmapped_ns)
 {
 	return max(migrate_part_task_ns(w, part, unmapped_ns),
-		   w->task_ns - part->took.begun_ns);
+		   w->task_ns - part->begun_ns);
 }
 
 #endif /* _MM_MIGRATE_OFFLOAD_CLOCK_H */

@@ -231,7 +231,7 @@ static void migrate_huge_offer(struct migrate_windows *w,
 	if (!copy->nr_pairs)
 		return;
 
-	part->took.begun_ns = w->task_ns;
+	part->begun_ns = w->task_ns;
 	why = migrate_part_submit(w, part);
 	part->by_engine = why == MO_ENGINE_FOLIOS;
 	migrate_windows_clock(w);
@@ -382,12 +382,6 @@ static void migrate_huge_learn(struct migrate_huge *huge,
 						  huge->done_task_ns);
 	pace = migrate_pace_of(part->by_engine ? w->paces : NULL, kind);
 	migrate_rate_note(&pace->own, unmapped_ns);
-	part->took.worst_ns = unmapped_ns;
-	part->took.nr = 1;
-	part->took.nr_copied =
-		part->copy.pairs[0].content == MIGRATE_CONTENT_DST;
-	if (!huge->was_ahead)
-		migrate_note_rest(folio_order(src), &part->took);
 }
 
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)

@@ -132,7 +132,8 @@ struct migrate_part {
 	u64 start_task_ns;		/* then, by the clock of the task */
 	u64 full_ns;			/* all are unmapped */
 	u64 flushed_ns;
-	u64 launched_stood_ns;		/* by then the clock of the task had stood */
+	u64 begun_ns;			/* it is offered, by the clock of the task */
+	u64 launched_stood_ns;		/* by then that clock had stood */
 	u64 copied_ns;
 	bool by_engine;
 	unsigned int nr_all;		/* folios in it */

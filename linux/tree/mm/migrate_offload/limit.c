@@ -48,7 +48,6 @@
 static unsigned int max_unmapped_us;	/* by an administrator */
 static bool limit_is_fixed;		/* to that; else it is what is usual: */
 static u64 usual_copy_ns;		/* of 2 MiB by the CPU; 0: not timed yet */
-static struct migrate_rate usual_rest_ns;
 static unsigned int max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
 static unsigned int max_windows = 2;
 static bool streaming = true;
@@ -208,18 +207,6 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 		migrate_pace_resize(pace, was, next);
 }
 
-/*
- * Two sides of how long a folio is out of reach that are the same with and
- * without an engine: for 2M folios they are part of the default limit.  Not if the
- * CPU had to copy it after all, as its copy is the other part.
- */
-void migrate_note_rest(unsigned int order, const struct migrate_times *took)
-{
-	if (order == get_order(SZ_2M) && took->nr == 1 && took->nr_copied == 1)
-		migrate_rate_note(&usual_rest_ns, took->worst_ns -
-				  (took->copied_ns - took->begun_ns));
-}
-
 /* The whole window is over: learn from it, for those after it. */
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all)
@@ -235,22 +222,19 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 	migrate_note_window(paces, order, &w->plan,
 			    all->nr, all->worst_ns - all->backlog_ns,
 			    by_engine ? migrate_times_copy_ns(all, pace) : 0);
-	migrate_note_rest(order, all);
 }
 
 /*
  * For how long may a folio be out of reach?  Unless somebody has said so, for as
- * long as a 2M folio is without any engine: while the CPU unmaps, copies and
- * moves it.
+ * long as the CPU takes to copy 2 MiB: that is nearly all of the time for which a
+ * 2M folio is out of reach without any engine.  Until an engine has been active
+ * that is not known, and nothing is in windows.
  */
 u64 migrate_limit_ns(void)
 {
-	u64 copy_ns = READ_ONCE(usual_copy_ns);
-
 	if (READ_ONCE(limit_is_fixed))
 		return (u64)READ_ONCE(max_unmapped_us) * NSEC_PER_USEC;
-	/* Until an engine has been active nothing is in windows. */
-	return copy_ns ? copy_ns + READ_ONCE(usual_rest_ns.ns) : 0;
+	return READ_ONCE(usual_copy_ns);
 }
 
 /* Has an administrator set a limit, which is to hold also where the CPU copies? */

@@ -34,9 +34,7 @@ struct migrate_pace {
 struct migrate_times {
 	unsigned int nr;		/* folios */
 	unsigned int nr_by_engine;
-	unsigned int nr_copied;		/* of those, not by the CPU after all */
-	u64 begun_ns;			/* the engine was offered the first of them */
-	u64 launched_ns;		/* and had it */
+	u64 launched_ns;		/* the engine had the first of them */
 	u64 copied_ns;			/* and had copied the last */
 	u64 backlog_ns;			/* of that, it was at earlier windows */
 	u64 worst_ns;			/* a folio was out of reach */
@@ -62,7 +60,6 @@ bool migrate_limit_is_fixed(void);
 bool migrate_limit_allows_two(u64 own_ns);
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order);
-void migrate_note_rest(unsigned int order, const struct migrate_times *took);
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all);
 void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,

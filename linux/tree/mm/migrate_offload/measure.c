@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What is expected, by what was timed.  And what the CPU takes to copy a 2M folio:
- * what is usual without any engine, and with that the larger part of the default
- * limit in time.
+ * what is usual without any engine, and with that the default limit in time.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -71,7 +70,6 @@ void migrate_times_merge(struct migrate_times *all,
 		return;
 	}
 	if (some->launched_ns < all->launched_ns) {
-		all->begun_ns = some->begun_ns;
 		all->launched_ns = some->launched_ns;
 		all->backlog_ns = some->backlog_ns;
 	}
@@ -80,7 +78,6 @@ void migrate_times_merge(struct migrate_times *all,
 	all->stood_ns = max(all->stood_ns, some->stood_ns);
 	all->nr += some->nr;
 	all->nr_by_engine += some->nr_by_engine;
-	all->nr_copied += some->nr_copied;
 }
 
 /*

@@ -336,7 +336,7 @@ void migrate_part_note_engine(struct migrate_part *part)
 	if (part->by_engine && !part->outcome.engine_ns)
 		part->outcome.engine_ns = took->copied_ns -
 			(took->backlog_ns ? took->launched_ns + took->backlog_ns :
-					    took->begun_ns);
+					    part->begun_ns);
 }
 
 static void migrate_part_count_to(struct migrate_offload_stats *stats,

@@ -65,9 +65,6 @@ static void migrate_part_learn(struct migrate_windows *w,
 
 	part->took.nr = part->nr_all;
 	part->took.nr_by_engine = part->by_engine ? part->nr_all : 0;
-	/* After a failure to move them the CPU copies, too. */
-	part->took.nr_copied = part->outcome.folios[MO_ENGINE_FOLIOS] -
-			       part->outcome.folios[MO_RETRIED_FOLIOS];
 	migrate_times_merge(&part->took, &part->before);
 	if (!part->took.nr || !w->engine)
 		return;
@@ -214,7 +211,7 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 		return migrate_copy_why(rc);
 	/* To begin is a part of the engine's work, as it is where it copies at once. */
 	migrate_windows_clock(w);
-	part->took.begun_ns = w->task_ns;
+	part->begun_ns = w->task_ns;
 	rc = migrate_engine_submit(w->engine, &w->stream, copy);
 	if (!rc) {
 		if (!w->flying_bytes)
@@ -249,7 +246,7 @@ static void migrate_part_launch(struct migrate_windows *w,
 	unsigned int i;
 
 	part->flushed_ns = w->now_ns;
-	part->took.begun_ns = flushed_ns;
+	part->begun_ns = flushed_ns;
 	why = MO_DECLINED_FOLIOS;
 	if (migrate_windows_hold(w))
 		why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
@@ -264,7 +261,7 @@ static void migrate_part_launch(struct migrate_windows *w,
 	/* One without any folio for the engine says nothing about it. */
 	part->by_engine = why == MO_ENGINE_FOLIOS && part->copy.nr_pairs;
 	if (part->by_engine && w->open)
-		w->submit_ns += w->task_ns - part->took.begun_ns;
+		w->submit_ns += w->task_ns - part->begun_ns;
 	/* Without a stream the engine is done by now. */
 	part->took.launched_ns = w->open ? w->task_ns : flushed_ns;
 	part->launched_stood_ns = migrate_windows_stood_ns(w);

@@ -408,55 +408,6 @@ static void mo_test_pace_stood(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 20000);
 }
 
-/*
- * What a 2M folio takes besides its copy is learned from one that the engine copied.
- * Not from one that the CPU copied after all, from several, or from another size.
- */
-static void mo_test_rest(struct kunit *test)
-{
-	const struct migrate_rate rest = usual_rest_ns;
-	const unsigned int order = get_order(SZ_2M);
-	struct migrate_times took = {
-		.nr = 1,
-		.nr_by_engine = 1,
-		.nr_copied = 1,
-		.begun_ns = 1000,
-		.launched_ns = 2000,
-		.copied_ns = 51000,
-		.worst_ns = 60000,
-	};
-	struct migrate_windows *w;
-
-	w = mo_windows(test);
-	usual_rest_ns = (struct migrate_rate){};
-
-	migrate_times_learn(w, order, &took);
-	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
-	took.nr_copied = 0;
-	took.worst_ns = 500000;
-	migrate_times_learn(w, order, &took);
-	migrate_times_learn(w, order, &took);
-	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
-	/* How long a folio is out of reach with this engine is another question. */
-	KUNIT_EXPECT_EQ(test, w->paces[order].own.ns, 500000);
-	took.nr_copied = 2;
-	took.nr_by_engine = 2;
-	took.nr = 2;
-	migrate_times_learn(w, order, &took);
-	migrate_times_learn(w, order, &took);
-	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
-	took.nr_copied = 1;
-	took.nr_by_engine = 1;
-	took.nr = 1;
-	migrate_times_learn(w, order - 1, &took);
-	migrate_times_learn(w, order - 1, &took);
-	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 10000);
-	migrate_times_learn(w, order, &took);
-	migrate_times_learn(w, order, &took);
-	KUNIT_EXPECT_EQ(test, usual_rest_ns.ns, 450000);
-	usual_rest_ns = rest;
-}
-
 static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_grows),
 	KUNIT_CASE(mo_test_pace_shrinks),
@@ -467,7 +418,6 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_partial),
 	KUNIT_CASE(mo_test_pace_careful),
 	KUNIT_CASE(mo_test_pace_stood),
-	KUNIT_CASE(mo_test_rest),
 	KUNIT_CASE(mo_test_least),
 	KUNIT_CASE(mo_test_limit_cannot_be_met),
 	{}

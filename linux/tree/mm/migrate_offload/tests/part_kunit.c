@@ -388,7 +388,7 @@ static void mo_test_task_clock(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, w->task_ns, 4600);
 	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 4600), 600);
 	/* What was unmapped after that, and offered to the engine. */
-	part->took.begun_ns = w->task_ns;
+	part->begun_ns = w->task_ns;
 	migrate_windows_clock_is(w, 9700, 5010);
 	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
 	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 110), 0);
