@@ -13,14 +13,11 @@
 #include <linux/mm.h>
 #include <linux/nodemask.h>
 #include <linux/sizes.h>
-#include <linux/sort.h>
 
 #include "internal.h"
 
 /* A stop of the clock that is shorter than that of what it was to time is none. */
 #define MIGRATE_STOOD_PART 8
-
-#define MIGRATE_MEASURE_ROUNDS 7
 
 /* Where there is no memory to time a copy: 2 MiB at 2 GB/s. */
 #define MIGRATE_GUESSED_2M_NS NSEC_PER_MSEC
@@ -104,50 +101,30 @@ static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
 	return ktime_get_ns() - start_ns;
 }
 
-static int migrate_cmp_ns(const void *a, const void *b)
-{
-	u64 a_ns = *(const u64 *)a, b_ns = *(const u64 *)b;
-
-	return a_ns < b_ns ? -1 : a_ns > b_ns;
-}
-
 /*
- * Time the copy of a 2M folio by the CPU.  Other folios in each round, as those
- * that migrate are not in the caches either.  Returns the median, or 0 if there
- * is no memory to find out.
+ * Time one copy of a 2M folio by the CPU.  Smaller ones will do if there is nothing
+ * else.  Returns 0 if there is no memory to find out.
  */
 static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
 {
 	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NOWARN | __GFP_NORETRY;
-	struct folio *src[MIGRATE_MEASURE_ROUNDS], *dst[MIGRATE_MEASURE_ROUNDS];
 	unsigned int order = get_order(SZ_2M);
-	u64 ns[MIGRATE_MEASURE_ROUNDS];
-	int i, nr;
+	u64 ns = 0;
 
-	/* Smaller ones will do if there is nothing else. */
 	do {
-		for (nr = 0; nr < MIGRATE_MEASURE_ROUNDS; nr++) {
-			src[nr] = __folio_alloc_node(gfp, order, src_nid);
-			if (!src[nr])
-				break;
-			dst[nr] = __folio_alloc_node(gfp, order, dst_nid);
-			if (dst[nr])
-				continue;
-			folio_put(src[nr]);
-			break;
-		}
-	} while (!nr && order--);
+		struct folio *src = __folio_alloc_node(gfp, order, src_nid);
+		struct folio *dst = __folio_alloc_node(gfp, order, dst_nid);
 
-	for (i = 0; i < nr; i++)
-		ns[i] = migrate_measure_copy_ns(dst[i], src[i]);
-	for (i = 0; i < nr; i++) {
-		folio_put(src[i]);
-		folio_put(dst[i]);
-	}
-	if (!nr)
-		return 0;
-	sort(ns, nr, sizeof(ns[0]), migrate_cmp_ns, NULL);
-	return ns[nr / 2] << (get_order(SZ_2M) - order);
+		if (src && dst)
+			ns = migrate_measure_copy_ns(dst, src);
+		if (src)
+			folio_put(src);
+		if (dst)
+			folio_put(dst);
+		if (ns)
+			return ns << (get_order(SZ_2M) - order);
+	} while (order--);
+	return 0;
 }
 
 /*
