@@ -135,6 +135,8 @@ static void become_init(void)
 	mount_or_die("devtmpfs", "/dev");
 	mount_or_die("proc", "/proc");
 	mount_or_die("sysfs", "/sys");
+	/* On a kernel that has it: settings of engines are there. */
+	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 }
 
 /* Only where it is needed: with it memory looks a little different. */

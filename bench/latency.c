@@ -120,11 +120,11 @@ static void report_environment(const struct options *o)
 	json_end();
 }
 
-static void pin(const char *name, const char *value)
+static void pin(const char *dir, const char *name, const char *value)
 {
 	char path[128];
 
-	snprintf(path, sizeof(path), OFFLOAD_DIR "/%s", name);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	setting_must_pin(path, value);
 }
 
@@ -142,7 +142,7 @@ static void learn_default_limit(struct options *o)
 	if (!wanted)
 		return;
 	engine_limit_keep();
-	pin("max_unmapped_us", "default");
+	pin(OFFLOAD_DIR, "max_unmapped_us", "default");
 	setting_value(OFFLOAD_DIR "/max_unmapped_us", o->default_limit,
 		      sizeof(o->default_limit));
 }
@@ -174,12 +174,12 @@ static void apply(const struct options *o, const struct test_case *t)
 		return;
 	engine_limit_keep();
 	if (t->limit_us == LIMIT_DEFAULT)
-		pin("max_unmapped_us", o->default_limit);
+		pin(OFFLOAD_DIR, "max_unmapped_us", o->default_limit);
 	else
-		pin("max_unmapped_us", decimal(t->limit_us).text);
-	pin("max_batch_pages", decimal(t->cap_pages).text);
-	pin("max_windows", decimal(t->max_windows).text);
-	pin("streaming", t->streaming ? "true" : "false");
+		pin(OFFLOAD_DIR, "max_unmapped_us", decimal(t->limit_us).text);
+	pin(OFFLOAD_DEBUG_DIR, "max_batch_pages", decimal(t->cap_pages).text);
+	pin(OFFLOAD_DEBUG_DIR, "max_windows", decimal(t->max_windows).text);
+	pin(OFFLOAD_DEBUG_DIR, "streaming", t->streaming ? "1" : "0");
 }
 
 /* The call itself, and all that looks on. */

@@ -87,6 +87,10 @@ void engine_check(const struct variant *v)
 		bench_die(BENCH_LACKING,
 			  "engine '%s' is not available; this kernel has: %s (is its module loaded?)",
 			  v->engine, available);
+	if (!is_stock(v) && access(OFFLOAD_DEBUG_DIR "/engine_always", W_OK))
+		bench_die(BENCH_LACKING,
+			  "cannot write " OFFLOAD_DEBUG_DIR "/engine_always: %s (is debugfs mounted, and are you root?)",
+			  strerror(errno));
 	if (!strcmp(v->engine, "mtcopy") && access(THREADS_PARAM, W_OK))
 		bench_die(BENCH_LACKING, "cannot write %s: %s", THREADS_PARAM,
 			  strerror(errno));
@@ -116,17 +120,13 @@ static void engines_of_reasons(void)
 	globfree(&files);
 }
 
-/*
- * Every variant needs move_pages(2) among the reasons.  None verifies copies in
- * the kernel: that test mode costs time.
- */
+/* No variant verifies copies in the kernel: that test mode costs time. */
 void engine_prepare(void)
 {
 	engines_of_reasons();
 	/* To put back dcbm's settings may choose it. */
 	setting_keep(OFFLOAD_DIR "/engine", NULL);
-	pin_if_there(OFFLOAD_DIR "/reasons", "all");
-	pin_if_there(OFFLOAD_DIR "/verify", "false");
+	pin_if_there(OFFLOAD_DEBUG_DIR "/verify", "0");
 }
 
 /*
@@ -198,7 +198,7 @@ void engine_select(const struct variant *v)
 	if (!strcmp(v->engine, "dcbm"))
 		dcbm_select(v);
 	/* It is what is measured, also where the CPU would be sooner. */
-	pin_if_there(OFFLOAD_DIR "/engine_always", "true");
+	pin_if_there(OFFLOAD_DEBUG_DIR "/engine_always", "1");
 	pin_if_there(OFFLOAD_DIR "/engine", name);
 }
 
@@ -234,12 +234,11 @@ void engine_report(void)
 {
 	setting_report("engine_found", OFFLOAD_DIR "/engine");
 	setting_report("available_engines", OFFLOAD_DIR "/available_engines");
-	setting_report("reasons_found", OFFLOAD_DIR "/reasons");
-	setting_report("min_batch_bytes", OFFLOAD_DIR "/min_batch_bytes");
 	setting_report("max_unmapped_us_found", OFFLOAD_DIR "/max_unmapped_us");
-	setting_report("max_batch_pages_found", OFFLOAD_DIR "/max_batch_pages");
-	setting_report("max_windows_found", OFFLOAD_DIR "/max_windows");
-	setting_report("streaming_found", OFFLOAD_DIR "/streaming");
+	setting_report("max_batch_pages_found",
+		       OFFLOAD_DEBUG_DIR "/max_batch_pages");
+	setting_report("max_windows_found", OFFLOAD_DEBUG_DIR "/max_windows");
+	setting_report("streaming_found", OFFLOAD_DEBUG_DIR "/streaming");
 	setting_report("mtcopy_max_threads_found", THREADS_PARAM);
 	setting_report("mtcopy_min_thread_bytes",
 		    "/sys/module/mtcopy/parameters/min_thread_bytes");

@@ -5,6 +5,7 @@
 #include "bench.h"
 
 #define OFFLOAD_DIR "/sys/kernel/mm/migrate_offload"
+#define OFFLOAD_DEBUG_DIR "/sys/kernel/debug/migrate_offload"
 
 /*
  * One column of a result.  "stock" is a kernel with no engine active, "limit"

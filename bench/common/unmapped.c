@@ -22,7 +22,7 @@ bool unmapped_prepare(void)
 {
 	if (access(REASON_DIR "/unmapped_hist", R_OK))
 		return false;
-	setting_must_pin(OFFLOAD_DIR "/measure", "true");
+	setting_must_pin(OFFLOAD_DEBUG_DIR "/measure", "1");
 	return true;
 }
 

@@ -60,12 +60,11 @@ def fake_kernel_files(root: Path) -> Path:
     settings = {
         "engine": "none",
         "available_engines": "none cpu mtcopy",
-        "reasons": "all",
-        "available_reasons": "compaction damon",
-        "min_batch_bytes": "0",
-        "verify": "false",
+        "engine_of/compaction": "default",
+        "engine_of/damon": "default",
+        "max_unmapped_us": "0",
     }
-    (root / OFFLOAD).mkdir(parents=True)
+    (root / OFFLOAD / "engine_of").mkdir(parents=True)
     for name, value in settings.items():
         (root / OFFLOAD / name).write_text(value + "\n")
     return root
@@ -75,13 +74,10 @@ def fake_kernel_files(root: Path) -> Path:
     ("argv", "value"),
     [
         (["engine", "set", "warp"], "warp"),
-        (["engine", "set", "cpu", "--reasons", "damon,boredom"], "boredom"),
-        (["engine", "set", "cpu", "--min-batch", "4 parsecs"], "4 parsecs"),
+        (["engine", "set", "cpu", "--for", "damon,boredom"], "boredom"),
     ],
 )
-def test_unknown_engines_reasons_and_sizes(
-    tool: Tool, argv: list[str], value: str
-) -> None:
+def test_unknown_engines_and_reasons(tool: Tool, argv: list[str], value: str) -> None:
     root = fake_kernel_files(tool.home)
     error = tool.fails(2, *argv, PAGEFERRY_SYSFS_ROOT=str(root))
     assert error["value"] == value
@@ -94,10 +90,12 @@ def test_setting_and_turning_off(tool: Tool) -> None:
     dry = tool.run("engine", "set", "mtcopy", "--dry-run", **variable)
     assert dry.stdout == f"mtcopy > {root / OFFLOAD / 'engine'}\n"
     assert (root / OFFLOAD / "engine").read_text() == "none\n"
-    done = tool.run("engine", "set", "mtcopy", "--reasons", "damon", **variable)
-    assert done.returncode == 0
+    assert tool.run("engine", "set", "mtcopy", **variable).returncode == 0
     assert (root / OFFLOAD / "engine").read_text() == "mtcopy\n"
-    assert (root / OFFLOAD / "reasons").read_text() == "damon\n"
+    done = tool.run("engine", "set", "cpu", "--for", "damon", **variable)
+    assert done.returncode == 0
+    assert (root / OFFLOAD / "engine_of/damon").read_text() == "cpu\n"
+    assert (root / OFFLOAD / "engine_of/compaction").read_text() == "default\n"
     assert "engine    mtcopy" in tool.run("status", **variable).stdout
     assert tool.run("off", **variable).returncode == 0
     assert (root / OFFLOAD / "engine").read_text() == "none\n"

@@ -67,7 +67,7 @@ def result(rows: list[Row]) -> Result:
             topology="two-node",
         ),
         rows=rows,
-        settings={"from_node": 0, "to_node": 1, "min_batch_bytes": "65536"},
+        settings={"from_node": 0, "to_node": 1},
         created="2026-11-21T22:00:00Z",
         pageferry_version="0.1.0",
         elapsed_ns=12345,

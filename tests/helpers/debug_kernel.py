@@ -32,10 +32,10 @@ _STEPS = {
     "kunit": f"ls {_KUNIT}",
     **{f"kunit {name}": f"cat {_KUNIT}/{name}/results" for name in guests.KUNIT_SUITES},
     "kunit again": (
-        f"cd {_HERE} && echo cpu >engine && echo demotion >reasons\n"
+        f"cd {_HERE} && echo cpu >engine && echo cpu >engine_of/demotion\n"
         f"echo 1 >{_KUNIT}/migrate_offload/run\n"
-        f"cat {_KUNIT}/migrate_offload/results engine reasons\n"
-        "echo none >engine; echo all >reasons"
+        f"cat {_KUNIT}/migrate_offload/results engine engine_of/demotion\n"
+        "echo none >engine"
     ),
     "modules": "modprobe mtcopy && modprobe migrate_offload_test && echo loaded",
     "kselftest": "./migrate_offload",

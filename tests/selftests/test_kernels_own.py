@@ -88,16 +88,17 @@ _COPIED = "bytes copied"
 _TIMED_OUT = 124
 _OK = re.compile(r"\s*ok \d+ (?:- )?(?P<name>[^#]*[^#\s])\s*(?P<directive>#.*)?$")
 _OFFLOAD = "/sys/kernel/mm/migrate_offload"
+_DEBUG = "/sys/kernel/debug/migrate_offload"
 # How an engine is made to copy whatever it may.
 _ENGINES = {
     "none": "",
     "mtcopy": f"""
         modprobe mtcopy min_thread_bytes=4096 || exit 1
-        echo true >{_OFFLOAD}/engine_always || exit 1
+        echo 1 >{_DEBUG}/engine_always || exit 1
         echo mtcopy >{_OFFLOAD}/engine || exit 1""",
     "dcbm": """
         modprobe dmasim channels=2 && modprobe dcbm || exit 1
-        echo true >{_OFFLOAD}/engine_always || exit 1
+        echo 1 >{_DEBUG}/engine_always || exit 1
         echo 1 >/sys/module/dcbm/offloading || exit 1""",
 }
 

@@ -19,7 +19,7 @@ _KINDS = (
     *("ext4_dirty", "ext4_clean", "ksm", "swapcache", "hugetlb", "hugetlb_shared"),
 )
 _POLICY = (
-    *("refuses_nonsense", "off_is_off", "reasons", "min_batch_bytes"),
+    *("refuses_nonsense", "off_is_off", "engine_of"),
     *("verify_of_a_good_engine", "mbind"),
 )
 _FALLBACK = (

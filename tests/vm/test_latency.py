@@ -125,12 +125,13 @@ SABOTAGE = ("content", "node")
 def settings_script(program: Path) -> str:
     """Say whether settings are as before."""
     here = "/sys/kernel/mm/migrate_offload"
+    debug = "/sys/kernel/debug/migrate_offload"
     tracing = "/sys/kernel/tracing"
-    shown = f"{here}/* {here}/engine_of/* {tracing}/options/record-cmd"
+    shown = f"{here}/* {here}/engine_of/* {debug}/[!b]* {tracing}/options/record-cmd"
     show = f"grep -H . {shown} /sys/module/dcbm/offloading; ls {tracing}/instances"
     script = f"""
-        echo cpu >{here}/engine; echo 5 >{here}/max_windows
-        echo 77 >{here}/max_unmapped_us; echo false >{here}/streaming
+        echo cpu >{here}/engine; echo 5 >{debug}/max_windows
+        echo 77 >{here}/max_unmapped_us; echo 0 >{debug}/streaming
         {{ {show}; }} >/tmp/before 2>&1
         {program} --rounds=1 --case=engine=mtcopy:threads=2,total=4M,limit=0 \
             --case=engine=stock,total=4M >/tmp/lines; echo "status $?"

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.vm
 
 MIB = 1 << 20
 OFFLOAD = "/sys/kernel/mm/migrate_offload"
+DEBUG = "/sys/kernel/debug/migrate_offload"
 LRU_GEN = "/sys/kernel/mm/lru_gen/enabled"
 # It can clear accessed bits of PTEs, and of PMDs, many at a time: see mm/vmscan.c.
 LRU_GEN_ON = "0x0007"
@@ -103,7 +104,7 @@ def test_several_huge_pages_are_demoted_at_once(
     words = f"{demotion} --parts=reclaim --variants=cpu --rounds=1"
     # So that what comes at once is one batch.
     script = f"""
-        echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{OFFLOAD}/max_batch_pages
+        echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{DEBUG}/max_batch_pages
         cd /sys/kernel/tracing
         for on in n y; do
             echo $on >{LRU_GEN}
@@ -188,7 +189,7 @@ def test_no_more_is_demoted_than_without_an_engine(
     script = f"""
         echo true >/sys/kernel/mm/numa/demotion_enabled
         echo +memory >/sys/fs/cgroup/cgroup.subtree_control
-        echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{OFFLOAD}/max_batch_pages
+        echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{DEBUG}/max_batch_pages
         group=/sys/fs/cgroup/held
         for engine in none cpu; do
             echo $engine >{OFFLOAD}/engine
@@ -227,7 +228,7 @@ def test_a_node_that_is_full_is_demoted_through_an_engine(
     script = f"""
         echo true >/sys/kernel/mm/numa/demotion_enabled
         echo {lru} >{LRU_GEN}; echo cpu >{OFFLOAD}/engine
-        echo true >{OFFLOAD}/engine_always
+        echo 1 >{DEBUG}/engine_always
         count() {{
             awk '/pgdemote_(kswapd|direct)/ {{ print $2 }}' /proc/vmstat
             cat {reasons}/engine_bytes {reasons}/cpu_bytes

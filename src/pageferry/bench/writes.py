@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 _OFFLOAD = "write /sys/kernel/mm/migrate_offload"
+_DEBUG = "write /sys/kernel/debug/migrate_offload"
 
 # With whatever engines a plan has.
 ENGINES = (
-    f"{_OFFLOAD}/{{reasons,verify,engine,engine_always,batch_ptes}}, engine_of/*",
+    f"{_OFFLOAD}/{{engine,batch_ptes}}, engine_of/*",
+    f"{_DEBUG}/{{engine_always,verify}}",
     "write /sys/module/mtcopy/parameters/max_threads",
     "write /sys/module/dcbm/{nr_dma_chan,offloading}",
 )

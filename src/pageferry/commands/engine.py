@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pageferry import output
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import OFF, Offload
-from pageferry.units import format_size, parse_size
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
@@ -32,8 +31,8 @@ def add_parser(sub: Subparsers) -> None:
         help="choose the engine that copies pages",
         epilog="examples:\n"
         "  pageferry engine set mtcopy\n"
-        "  pageferry engine set mtcopy --reasons demotion,damon --min-batch 64K\n"
-        "  pageferry engine set dcbm --for demotion",
+        "  pageferry engine set dcbm --for demotion,damon\n"
+        "  pageferry engine set none --for compaction",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", metavar="NAME", help="an engine, or none")
@@ -42,12 +41,6 @@ def add_parser(sub: Subparsers) -> None:
         dest="only_for",
         metavar="WORDS",
         help="set the engine of these reasons only; NAME default removes that setting",
-    )
-    parser.add_argument(
-        "--reasons", metavar="WORDS", help="all, none, or words: compaction,demotion"
-    )
-    parser.add_argument(
-        "--min-batch", metavar="SIZE", help="leave smaller batches to the CPU"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the writes, do nothing"
@@ -71,27 +64,24 @@ def run_list(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Set the engine and the policy."""
+    """Set the engine, of all reasons or of some."""
     files = Files(dry_run=args.dry_run)
-    minimum = None if args.min_batch is None else parse_size(args.min_batch)
-    state = Offload(files).set_engine(
-        args.name,
-        reasons=args.reasons,
-        min_batch_bytes=minimum,
-        only_for=args.only_for,
-    )
+    state = Offload(files).set_engine(args.name, only_for=args.only_for)
     if args.dry_run:
         show_writes(files, as_json=args.json)
     elif args.json:
         output.answer_json(state.as_json())
     else:
-        reasons = ",".join(state.reasons) or OFF
+        exceptions = state.exceptions()
         output.answer(
-            f"engine {state.engine}, for {reasons}, "
-            f"batches from {format_size(state.min_batch_bytes)}"
-            + "".join(f"; {for_reason(*item)}" for item in state.engine_of.items())
+            "; ".join(
+                (
+                    f"engine {state.engine}",
+                    *(for_reason(*e) for e in exceptions.items()),
+                )
+            )
         )
-        if {state.engine, *state.engine_of.values()} != {OFF}:
+        if {state.engine, *exceptions.values()} != {OFF}:
             output.talk("to turn it off: pageferry off")
     return 0
 

@@ -10,7 +10,7 @@ from pageferry import output
 from pageferry.commands.engine import for_reason
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
-from pageferry.sysfs.offload import OFF, Limits, Offload
+from pageferry.sysfs.offload import Offload
 from pageferry.units import format_size
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _TIMES = ("unmapped_", "waited_")
 _WHY = (
     "not_eligible_folios",
     "declined_folios",
-    "too_small_folios",
     "too_slow_folios",
     "failed_folios",
     "held_folios",
@@ -35,7 +34,7 @@ _WHY = (
 
 def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
-    about = "show the active engine, the policy and the counters"
+    about = "show the active engine, the limit and the counters"
     parser = sub.add_parser("status", help=about, description=about)
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
@@ -57,11 +56,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     lines = [
         f"engine    {state.engine} (available: {' '.join(state.available_engines)})",
-        *(f"          {for_reason(*item)}" for item in state.engine_of.items()),
-        f"reasons   {','.join(state.reasons) or OFF}",
-        f"min batch {format_size(state.min_batch_bytes)}",
-        f"verify    {'on' if state.verify else 'off'}",
-        *_limits(state.limits),
+        *(f"          {for_reason(*item)}" for item in state.exceptions().items()),
+        f"unmapped  {_limit(state.max_unmapped_us)}",
         "",
         _table("engine", engines),
         "",
@@ -95,17 +91,8 @@ def _table(title: str, counters: dict[str, dict[str, int]]) -> str:
     return output.table(header, rows)
 
 
-def _limits(limits: Limits | None) -> list[str]:
-    if limits is None:
-        return []
-    us = f"{limits.max_unmapped_us} us" if limits.max_unmapped_us else "no limit"
-    plural = "windows" if limits.max_windows > 1 else "window"
-    back = "each when it is copied" if limits.streaming else "with their window"
-    return [
-        f"unmapped  {us}, {limits.max_windows} {plural} of at most "
-        f"{limits.max_batch_pages} pages; folios go back {back}",
-        f"measure   {'on' if limits.measure else 'off'} without an engine",
-    ]
+def _limit(max_unmapped_us: int) -> str:
+    return f"{max_unmapped_us} us at most" if max_unmapped_us else "no limit"
 
 
 def _figures(hist: Histogram) -> dict[str, int | None]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
 from pageferry.sysfs import histogram
@@ -21,41 +21,21 @@ HISTOGRAMS = ("unmapped_hist", "waited_hist")
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits of the unmapped time and of the unmapped memory."""
-
-    # 0: no time limit, or no engine was active yet, so that there is no default.
-    max_unmapped_us: int
-    max_batch_pages: int
-    max_windows: int
-    streaming: bool
-    measure: bool
-
-    def as_json(self) -> dict[str, object]:
-        """Return the limits for --json."""
-        return {
-            "max_unmapped_us": self.max_unmapped_us,
-            "max_batch_pages": self.max_batch_pages,
-            "max_windows": self.max_windows,
-            "streaming": self.streaming,
-            "measure": self.measure,
-        }
-
-
-@dataclass(frozen=True)
 class State:
     """The settings, as the kernel shows them."""
 
     engine: str
     available_engines: tuple[str, ...]
-    reasons: tuple[str, ...]
-    available_reasons: tuple[str, ...]
-    min_batch_bytes: int
-    verify: bool
-    # None on a kernel without windows.
-    limits: Limits | None = None
-    # The engines of reasons that have one of their own.
-    engine_of: dict[str, str] = field(default_factory=dict)
+    # The engine of each reason; DEFAULT for a reason without one of its own.
+    engine_of: dict[str, str]
+    # 0: no time limit, or no engine was active yet, so that there is no default.
+    max_unmapped_us: int
+
+    def exceptions(self) -> dict[str, str]:
+        """Return the engines of reasons that have one of their own."""
+        return {
+            name: engine for name, engine in self.engine_of.items() if engine != DEFAULT
+        }
 
     def as_json(self) -> dict[str, object]:
         """Return the settings for --json."""
@@ -63,11 +43,7 @@ class State:
             "engine": self.engine,
             "engine_of": self.engine_of,
             "available_engines": list(self.available_engines),
-            "reasons": list(self.reasons),
-            "available_reasons": list(self.available_reasons),
-            "min_batch_bytes": self.min_batch_bytes,
-            "verify": self.verify,
-            **(self.limits.as_json() if self.limits is not None else {}),
+            "max_unmapped_us": self.max_unmapped_us,
         }
 
 
@@ -94,34 +70,14 @@ class Offload:
     def read(self) -> State:
         """Read the settings."""
         self.require()
-        available = tuple(self._read("available_reasons").split())
         return State(
             engine=self._read("engine"),
             available_engines=tuple(self._read("available_engines").split()),
-            reasons=expand_reasons(self._read("reasons"), available),
-            available_reasons=available,
-            min_batch_bytes=self._number("min_batch_bytes"),
-            verify=self._read("verify") == "true",
-            limits=self._limits(),
-            engine_of=self._engines_of(),
-        )
-
-    def _engines_of(self) -> dict[str, str]:
-        found = {
-            name: self._read(f"engine_of/{name}")
-            for name in self.files.names(f"{DIRECTORY}/engine_of")
-        }
-        return {name: engine for name, engine in found.items() if engine != DEFAULT}
-
-    def _limits(self) -> Limits | None:
-        if not self.files.exists(f"{DIRECTORY}/max_unmapped_us"):
-            return None
-        return Limits(
+            engine_of={
+                name: self._read(f"engine_of/{name}")
+                for name in self.files.names(f"{DIRECTORY}/engine_of")
+            },
             max_unmapped_us=self._number("max_unmapped_us"),
-            max_batch_pages=self._number("max_batch_pages"),
-            max_windows=self._number("max_windows"),
-            streaming=self._read("streaming") == "true",
-            measure=self._read("measure") == "true",
         )
 
     def counters(self, kind: str) -> dict[str, dict[str, int]]:
@@ -150,15 +106,8 @@ class Offload:
                 found.setdefault(name, {})[kind] = histogram.parse(text, max_ns)
         return found
 
-    def set_engine(
-        self,
-        engine: str,
-        *,
-        reasons: str | None = None,
-        min_batch_bytes: int | None = None,
-        only_for: str | None = None,
-    ) -> State:
-        """Make an engine active, after setting the policy.
+    def set_engine(self, engine: str, *, only_for: str | None = None) -> State:
+        """Make an engine active.
 
         With `only_for`, set the engine of these reasons, and leave the others alone.
         """
@@ -176,14 +125,8 @@ class Offload:
             )
         where = ["engine"]
         if only_for is not None:
-            words = check_reasons(only_for, before.available_reasons)
-            named = expand_reasons(words, before.available_reasons)
-            where = [f"engine_of/{word}" for word in named]
-        if reasons is not None:
-            words = check_reasons(reasons, before.available_reasons)
-            self._write("reasons", words)
-        if min_batch_bytes is not None:
-            self._write("min_batch_bytes", str(min_batch_bytes))
+            words = parse_reasons(only_for, tuple(before.engine_of))
+            where = [f"engine_of/{word}" for word in words]
         for name in where:
             self._write(name, engine)
         return before if self.files.dry_run else self._verified(engine, *where)
@@ -227,22 +170,13 @@ class Offload:
         self.files.write(f"{DIRECTORY}/{name}", value)
 
 
-def expand_reasons(text: str, available: tuple[str, ...]) -> tuple[str, ...]:
-    """Turn `all`, `none` or a comma-separated list into reasons."""
-    if text == "all":
-        return available
-    return tuple(word for word in text.split(",") if word and word != "none")
-
-
-def check_reasons(text: str, available: tuple[str, ...]) -> str:
-    """Check reasons, because the kernel would only return EINVAL."""
-    if text in ("all", "none"):
-        return text
-    words = [word.strip() for word in text.split(",")]
+def parse_reasons(text: str, available: tuple[str, ...]) -> tuple[str, ...]:
+    """Check a comma-separated list of reasons, because the kernel has no such list."""
+    words = tuple(word.strip() for word in text.split(","))
     for word in words:
         if word not in available:
-            hint = f"all, none, or some of: {', '.join(available)}"
+            hint = f"some of: {', '.join(available)}"
             if word == "memory_failure":
                 hint = "pages on failing memory are never offloaded; " + hint
             raise usage_error("no such reason", word, hint)
-    return ",".join(words)
+    return words

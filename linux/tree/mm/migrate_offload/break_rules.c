@@ -221,13 +221,9 @@ static const struct file_operations break_rules_fops = {
 	.release = single_release,
 };
 
-static int __init migrate_offload_debug_init(void)
+void __init migrate_break_rules_add_files(struct dentry *dir)
 {
-	struct dentry *dir = debugfs_create_dir("migrate_offload", NULL);
-
 	debugfs_create_file("break_rules", 0600, dir, NULL, &break_rules_fops);
 	debugfs_create_u64("bad_pfn", 0600, dir, &bad_pfn);
 	debugfs_create_atomic_t("bad_reads", 0400, dir, &bad_reads);
-	return 0;
 }
-late_initcall(migrate_offload_debug_init);

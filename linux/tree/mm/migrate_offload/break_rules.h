@@ -6,6 +6,8 @@
 #include <linux/fs.h>
 #include <linux/mm.h>
 
+struct dentry;
+
 /*
  * Switches that break one safety rule each, so that a test can show that it
  * would notice.  Constant false in every kernel but a test kernel.
@@ -52,6 +54,7 @@ bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);
 int migrate_offload_move_unsafe(struct address_space *mapping,
 				struct folio *dst, struct folio *src,
 				enum migrate_mode mode);
+void migrate_break_rules_add_files(struct dentry *dir);
 #else
 static inline bool migrate_offload_broken(enum migrate_offload_rule rule)
 {
@@ -86,6 +89,10 @@ static inline int migrate_offload_move_unsafe(struct address_space *mapping,
 					      enum migrate_mode mode)
 {
 	return -EAGAIN;
+}
+
+static inline void migrate_break_rules_add_files(struct dentry *dir)
+{
 }
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG */
 

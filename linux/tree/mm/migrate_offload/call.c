@@ -17,9 +17,6 @@
 #include "promote.h"
 #include "registry.h"
 
-unsigned long migrate_offload_reasons = MIGRATE_OFFLOAD_REASONS_ALL;
-unsigned long migrate_offload_min_batch_bytes;
-
 /* Protects the pointers, and the engines themselves, for readers. */
 DEFINE_SRCU(migrate_engines_srcu);
 static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
@@ -71,6 +68,8 @@ struct migrate_engine *migrate_engine_enter(int reason, int *idx)
 	struct migrate_engine *engine;
 
 	*idx = srcu_read_lock(&migrate_engines_srcu);
+	if (!(BIT(reason) & MIGRATE_OFFLOAD_REASONS_ALL))
+		return NULL;
 	engine = srcu_dereference(slots[reason], &migrate_engines_srcu);
 	if (!engine)
 		engine = srcu_dereference(slots[MIGRATE_ENGINE_IN_GENERAL],

@@ -19,7 +19,6 @@
 
 #include <linux/hugetlb.h>
 #include <linux/kobject.h>
-#include <linux/kstrtox.h>
 #include <linux/ktime.h>
 #include <linux/math.h>
 #include <linux/math64.h>
@@ -55,7 +54,7 @@
 #define MIGRATE_CHOICE_FEW_BYTES SZ_128K
 #define MIGRATE_CHOICE_MANY_BYTES SZ_2M
 
-static bool engine_always;
+unsigned int migrate_engine_always;
 
 static unsigned int migrate_choice_index(int reason, unsigned int order,
 					 size_t bytes)
@@ -159,7 +158,7 @@ void migrate_choose(struct migrate_attempt *attempt,
 		    const struct migrate_engine *engine, int reason,
 		    unsigned int order, size_t bytes)
 {
-	if (READ_ONCE(engine_always))
+	if (READ_ONCE(migrate_engine_always))
 		return;
 	migrate_choice_pick(migrate_choice_of(engine, reason, order, bytes),
 			    attempt);
@@ -185,7 +184,7 @@ bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
 	struct migrate_choice *choice;
 	u64 ns;
 
-	if (READ_ONCE(engine_always))
+	if (READ_ONCE(migrate_engine_always))
 		return true;
 	choice = migrate_choice_of(engine, reason, order, bytes);
 	if (!migrate_choice_is_known(choice) || migrate_choice_pays(choice) ||
@@ -222,13 +221,11 @@ static void migrate_offload_choose(struct migrate_offload_section *section,
 				   const struct migrate_engine *engine,
 				   const struct list_head *from, int reason)
 {
-	size_t least = READ_ONCE(migrate_offload_min_batch_bytes);
 	unsigned int order;
 	size_t bytes;
 
-	bytes = migrate_list_bytes(from, max_t(size_t, least, SZ_2M), &order);
-	if (!bytes || bytes < least ||
-	    !migrate_engine_wants(engine, NUMA_NO_NODE, bytes))
+	bytes = migrate_list_bytes(from, SZ_2M, &order);
+	if (!bytes || !migrate_engine_wants(engine, NUMA_NO_NODE, bytes))
 		return;
 	migrate_choose(&section->attempt, engine, reason, order, bytes);
 	section->by_cpu = section->attempt.choice && section->attempt.by_cpu;
@@ -253,7 +250,7 @@ unsigned int __migrate_offload_begin(struct migrate_windows **w,
 	if (!*w)
 		return max_pages;
 	engine = migrate_engine_enter(reason, &idx);
-	if (engine && (READ_ONCE(migrate_offload_reasons) & BIT(reason))) {
+	if (engine) {
 		migrate_offload_choose(section, engine, from, reason);
 		/* In windows is only what the engine has, or what a limit is for. */
 		if ((!section->by_cpu || migrate_limit_is_fixed()) &&
@@ -264,29 +261,6 @@ unsigned int __migrate_offload_begin(struct migrate_windows **w,
 	migrate_engine_exit(idx);
 	return max_pages;
 }
-
-static ssize_t engine_always_show(struct kobject *kobj,
-				  struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%s\n",
-			  READ_ONCE(engine_always) ? "true" : "false");
-}
-
-static ssize_t engine_always_store(struct kobject *kobj,
-				   struct kobj_attribute *attr, const char *buf,
-				   size_t count)
-{
-	bool always;
-	int ret;
-
-	ret = kstrtobool(buf, &always);
-	if (ret)
-		return ret;
-	WRITE_ONCE(engine_always, always);
-	return count;
-}
-
-struct kobj_attribute migrate_engine_always_attr = __ATTR_RW(engine_always);
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
 #include "tests/choice_kunit.c"

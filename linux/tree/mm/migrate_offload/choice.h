@@ -43,7 +43,7 @@ struct migrate_attempt {
 	u64 start_ns;
 };
 
-extern struct kobj_attribute migrate_engine_always_attr;
+extern unsigned int migrate_engine_always;
 
 void migrate_choose(struct migrate_attempt *attempt,
 		    const struct migrate_engine *engine, int reason,

@@ -56,15 +56,13 @@ unsigned int __migrate_offload_cluster(int nid, int order)
 	int idx;
 
 	engine = migrate_engine_enter(MR_COMPACTION, &idx);
-	if (!engine ||
-	    !(READ_ONCE(migrate_offload_reasons) & BIT(MR_COMPACTION)))
+	if (!engine)
 		goto exit;
 	/* Most pages are small, and those that are not have not been counted. */
 	migrate_plan_init(&plan, migrate_engine_paces(engine), 0);
 	wanted = migrate_cluster_pages(&plan, migrate_cluster_most(order));
 	bytes = (size_t)wanted << PAGE_SHIFT;
-	if (bytes >= READ_ONCE(migrate_offload_min_batch_bytes) &&
-	    migrate_engine_wants(engine, nid, bytes) &&
+	if (migrate_engine_wants(engine, nid, bytes) &&
 	    migrate_engine_pays(engine, MR_COMPACTION, 0, bytes))
 		nr = wanted;
 exit:

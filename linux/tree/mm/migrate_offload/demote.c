@@ -43,9 +43,7 @@ unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most)
 	if (bytes < 2 * PMD_SIZE)
 		return 0;
 	engine = migrate_engine_enter(MR_DEMOTION, &idx);
-	if (engine && READ_ONCE(migrate_offload_reasons) & BIT(MR_DEMOTION) &&
-	    bytes >= READ_ONCE(migrate_offload_min_batch_bytes) &&
-	    migrate_engine_wants(engine, dst_nid, bytes) &&
+	if (engine && migrate_engine_wants(engine, dst_nid, bytes) &&
 	    migrate_engine_pays(engine, MR_DEMOTION, PMD_ORDER, bytes))
 		wanted = nr;
 	migrate_engine_exit(idx);

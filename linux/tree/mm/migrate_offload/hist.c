@@ -15,7 +15,6 @@
 #include <linux/cache.h>
 #include <linux/hash.h>
 #include <linux/kernel.h>
-#include <linux/kstrtox.h>
 #include <linux/ktime.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -29,7 +28,7 @@
 
 #define MIGRATE_REASON_HASH_BITS 10
 
-static bool measure;
+unsigned int migrate_measure;
 static DEFINE_MUTEX(measure_lock);	/* serialises changes of it */
 
 /* 0: none, else the reason and one.  A hint: no lock. */
@@ -218,36 +217,21 @@ const struct attribute_group migrate_hist_group = {
 /* Is it kept although no engine is active? */
 bool migrate_measuring(void)
 {
-	return READ_ONCE(measure);
+	return READ_ONCE(migrate_measure);
 }
 
-static ssize_t measure_show(struct kobject *kobj, struct kobj_attribute *attr,
-			    char *buf)
+void migrate_measure_set(unsigned int on)
 {
-	return sysfs_emit(buf, "%s\n", READ_ONCE(measure) ? "true" : "false");
-}
-
-static ssize_t measure_store(struct kobject *kobj, struct kobj_attribute *attr,
-			     const char *buf, size_t count)
-{
-	bool new;
-	int ret = kstrtobool(buf, &new);
-
-	if (ret)
-		return ret;
 	mutex_lock(&measure_lock);
-	if (new != measure) {
-		WRITE_ONCE(measure, new);
-		if (new)
+	if (on != migrate_measure) {
+		WRITE_ONCE(migrate_measure, on);
+		if (on)
 			static_branch_inc(&migrate_offload_key);
 		else
 			static_branch_dec(&migrate_offload_key);
 	}
 	mutex_unlock(&measure_lock);
-	return count;
 }
-
-struct kobj_attribute migrate_measure_attr = __ATTR_RW(measure);
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
 #include "tests/hist_kunit.c"

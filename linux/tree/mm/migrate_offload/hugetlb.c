@@ -86,9 +86,7 @@ static void migrate_huge_choose(struct migrate_huge *huge, unsigned int order)
 
 	huge->attempt.choice = NULL;
 	engine = migrate_engine_enter(w->reason, &idx);
-	if (engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason) &&
-	    w->total_bytes >= READ_ONCE(migrate_offload_min_batch_bytes) &&
-	    migrate_engine_wants(engine, NUMA_NO_NODE, w->total_bytes)) {
+	if (engine && migrate_engine_wants(engine, NUMA_NO_NODE, w->total_bytes)) {
 		migrate_choose(&huge->attempt, engine, w->reason, order,
 			       w->total_bytes);
 		w->by_cpu = huge->attempt.choice && huge->attempt.by_cpu;
@@ -220,7 +218,7 @@ static void migrate_huge_offer(struct migrate_windows *w,
 
 	why = MO_DECLINED_FOLIOS;
 	if (migrate_windows_hold(w))
-		why = migrate_windows_in_vain(w, folio_nid(copy->pairs[0].dst));
+		why = migrate_windows_why_not(w, folio_nid(copy->pairs[0].dst));
 	if (part->bytes > MIGRATE_HUGE_MAX_BYTES)
 		why = MO_DECLINED_FOLIOS;
 	if (why != MO_ENGINE_FOLIOS) {

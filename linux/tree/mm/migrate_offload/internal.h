@@ -34,7 +34,6 @@ enum migrate_offload_counter {
 	MO_CPU_BYTES,
 	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
 	MO_DECLINED_FOLIOS,	/* the engine did not want the batch */
-	MO_TOO_SMALL_FOLIOS,	/* the batch was below min_batch_bytes */
 	MO_TOO_SLOW_FOLIOS,	/* the engine; the CPU is sooner */
 	MO_FAILED_FOLIOS,	/* the engine failed */
 	MO_HELD_FOLIOS,		/* a device could not be stopped: not moved */
@@ -215,7 +214,6 @@ struct migrate_windows {
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
 /* mm/migrate_offload/sysfs.c */
-int migrate_offload_parse_reasons(const char *text, unsigned long *reasons);
 
 /* mm/migrate_offload/stats.c */
 extern struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
@@ -238,9 +236,6 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
  */
 #define MIGRATE_OFFLOAD_REASONS_ALL \
 	(GENMASK(MR_TYPES - 1, 0) & ~BIT(MR_MEMORY_FAILURE))
-
-extern unsigned long migrate_offload_reasons;
-extern unsigned long migrate_offload_min_batch_bytes;
 
 struct migrate_offload_stats *
 migrate_engine_stats(const struct migrate_engine *engine);
@@ -279,8 +274,8 @@ void migrate_copy_release(struct folio *src, struct folio *dst);
 bool migrate_on_any_cpu(void);
 
 /* mm/migrate_offload/hist.c */
+extern unsigned int migrate_measure;
 extern const struct attribute_group migrate_hist_group;
-extern struct kobj_attribute migrate_measure_attr;
 
 unsigned int migrate_hist_bucket(u64 ns);
 u64 migrate_hist_lower_ns(unsigned int bucket);
@@ -288,6 +283,7 @@ void migrate_offload_note_unmapped(int reason, u64 ns);
 void migrate_offload_note_reason(const struct folio *folio, int reason);
 void migrate_offload_forget_reason(const struct folio *folio);
 bool migrate_measuring(void);
+void migrate_measure_set(unsigned int on);
 
 /* mm/migrate_offload/move.c */
 void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part);
@@ -314,7 +310,7 @@ void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
 extern struct kobj_attribute migrate_batch_ptes_attr;
 
 /* mm/migrate_offload/part.c */
-extern bool migrate_offload_verify;
+extern unsigned int migrate_offload_verify;
 struct migrate_windows *migrate_windows_alloc(void);
 int migrate_pools_init(void);
 struct migrate_part *migrate_part_alloc(void);
@@ -331,7 +327,7 @@ int migrate_part_copy(const struct migrate_windows *w,
 		      struct migrate_part *part);
 void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
-migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid);
+migrate_windows_why_not(const struct migrate_windows *w, int dst_nid);
 void migrate_windows_enter(struct migrate_windows *w,
 			   const struct list_head *from, bool hugetlb,
 			   unsigned int nr_folios, bool needed);

@@ -42,15 +42,12 @@
 #include "hugetlb.h"
 #include "internal.h"
 
-/* As much as is ever in one window: the largest cap that makes sense. */
-#define MIGRATE_MAX_BATCH_PAGES (SZ_1G >> PAGE_SHIFT)
-
 static unsigned int max_unmapped_us;	/* by an administrator */
 static bool limit_is_fixed;		/* to that; else it is what is usual: */
 static u64 usual_copy_ns;		/* of 2 MiB by the CPU; 0: not timed yet */
-static unsigned int max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
-static unsigned int max_windows = 2;
-static bool streaming = true;
+unsigned int migrate_max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
+unsigned int migrate_max_windows = 2;
+unsigned int migrate_streaming = 1;
 
 /* Serialises changes of the limit, and of max_windows. */
 static DEFINE_MUTEX(limit_lock);
@@ -251,7 +248,7 @@ bool migrate_limit_allows_two(u64 own_ns)
 {
 	u64 limit_ns = migrate_limit_ns();
 
-	if (READ_ONCE(max_windows) < 2 || !READ_ONCE(streaming))
+	if (READ_ONCE(migrate_max_windows) < 2 || !READ_ONCE(migrate_streaming))
 		return false;
 	if (!limit_ns)
 		return true;
@@ -278,11 +275,12 @@ void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
 		       unsigned int order)
 {
 	struct migrate_pace *pace = migrate_pace_of(paces, order);
-	unsigned int max_folios = max(READ_ONCE(max_batch_pages) >> order, 1U);
+	unsigned int max_folios =
+		max(READ_ONCE(migrate_max_batch_pages) >> order, 1U);
 
 	plan->limit_ns = migrate_limit_ns();
-	plan->max_windows = READ_ONCE(max_windows);
-	plan->streaming = READ_ONCE(streaming);
+	plan->max_windows = READ_ONCE(migrate_max_windows);
+	plan->streaming = READ_ONCE(migrate_streaming);
 	plan->least = min(migrate_pace_least(pace, order), max_folios);
 	plan->own_ns = READ_ONCE(pace->own.ns);
 	plan->copy_ns = READ_ONCE(pace->copy.ns);
@@ -447,86 +445,18 @@ static ssize_t max_unmapped_is_default_show(struct kobject *kobj,
 static struct kobj_attribute max_unmapped_is_default_attr =
 	__ATTR_RO(max_unmapped_is_default);
 
-static ssize_t store_uint(const char *buf, size_t count, unsigned int *value,
-			  unsigned int max)
+/* What is known of windows was planned with another number of them. */
+void migrate_max_windows_set(unsigned int nr)
 {
-	unsigned int new;
-	int ret = kstrtouint(buf, 0, &new);
-
-	if (ret)
-		return ret;
-	if (!new || new > max)
-		return -EINVAL;
-	WRITE_ONCE(*value, new);
-	return count;
-}
-
-static ssize_t max_batch_pages_show(struct kobject *kobj,
-				    struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(max_batch_pages));
-}
-
-static ssize_t max_batch_pages_store(struct kobject *kobj,
-				     struct kobj_attribute *attr,
-				     const char *buf, size_t count)
-{
-	return store_uint(buf, count, &max_batch_pages,
-			  MIGRATE_MAX_BATCH_PAGES);
-}
-
-static struct kobj_attribute max_batch_pages_attr =
-	__ATTR_RW(max_batch_pages);
-
-static ssize_t max_windows_show(struct kobject *kobj,
-				struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(max_windows));
-}
-
-static ssize_t max_windows_store(struct kobject *kobj,
-				 struct kobj_attribute *attr,
-				 const char *buf, size_t count)
-{
-	ssize_t ret;
-
 	mutex_lock(&limit_lock);
-	ret = store_uint(buf, count, &max_windows, MIGRATE_MAX_WINDOWS);
-	if (ret > 0)
-		WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
+	WRITE_ONCE(migrate_max_windows, nr);
+	WRITE_ONCE(nr_limits_set, nr_limits_set + 1);
 	mutex_unlock(&limit_lock);
-	return ret;
 }
-
-static struct kobj_attribute max_windows_attr = __ATTR_RW(max_windows);
-
-static ssize_t streaming_show(struct kobject *kobj,
-			      struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%s\n", READ_ONCE(streaming) ? "true" : "false");
-}
-
-static ssize_t streaming_store(struct kobject *kobj,
-			       struct kobj_attribute *attr, const char *buf,
-			       size_t count)
-{
-	bool new;
-	int ret = kstrtobool(buf, &new);
-
-	if (ret)
-		return ret;
-	WRITE_ONCE(streaming, new);
-	return count;
-}
-
-static struct kobj_attribute streaming_attr = __ATTR_RW(streaming);
 
 static struct attribute *migrate_limit_attrs[] = {
 	&max_unmapped_us_attr.attr,
 	&max_unmapped_is_default_attr.attr,
-	&max_batch_pages_attr.attr,
-	&max_windows_attr.attr,
-	&streaming_attr.attr,
 	NULL
 };
 

@@ -6,7 +6,12 @@
 #ifndef _MM_MIGRATE_OFFLOAD_LIMIT_H
 #define _MM_MIGRATE_OFFLOAD_LIMIT_H
 
+#include <linux/mm.h>
+#include <linux/sizes.h>
 #include <linux/types.h>
+
+/* As much as is ever in one window: the largest cap that makes sense. */
+#define MIGRATE_MAX_BATCH_PAGES (SZ_1G >> PAGE_SHIFT)
 
 struct attribute_group;
 struct migrate_windows;
@@ -54,6 +59,11 @@ struct migrate_plan {
 };
 
 extern const struct attribute_group migrate_limit_group;
+extern unsigned int migrate_max_batch_pages;
+extern unsigned int migrate_max_windows;
+extern unsigned int migrate_streaming;
+
+void migrate_max_windows_set(unsigned int nr);
 
 u64 migrate_limit_ns(void);
 bool migrate_limit_is_fixed(void);

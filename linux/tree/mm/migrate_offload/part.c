@@ -45,7 +45,7 @@
 
 DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
-bool migrate_offload_verify;
+unsigned int migrate_offload_verify;
 
 /* Parts that are in use at the same time without any allocation. */
 #define MIGRATE_PART_POOL_MIN 8
@@ -298,12 +298,10 @@ enum migrate_offload_counter migrate_copy_why(int rc)
  * look at the folios costs more.  Returns MO_ENGINE_FOLIOS if not.
  */
 enum migrate_offload_counter
-migrate_windows_in_vain(const struct migrate_windows *w, int dst_nid)
+migrate_windows_why_not(const struct migrate_windows *w, int dst_nid)
 {
 	if (!w->engine || w->leaving)
 		return MO_DECLINED_FOLIOS;
-	if (w->total_bytes < READ_ONCE(migrate_offload_min_batch_bytes))
-		return MO_TOO_SMALL_FOLIOS;
 	if (w->by_cpu)
 		return MO_TOO_SLOW_FOLIOS;
 	/* Once it has begun it is up to @submit. */
@@ -343,7 +341,7 @@ static void migrate_part_count_to(struct migrate_offload_stats *stats,
 				  const struct migrate_part *part)
 {
 	static const enum migrate_offload_counter why_not[] = {
-		MO_NOT_ELIGIBLE_FOLIOS, MO_TOO_SMALL_FOLIOS, MO_DECLINED_FOLIOS,
+		MO_NOT_ELIGIBLE_FOLIOS, MO_DECLINED_FOLIOS,
 		MO_TOO_SLOW_FOLIOS, MO_FAILED_FOLIOS, MO_MISMATCHED_FOLIOS,
 	};
 	const struct migrate_batch_outcome *outcome = &part->outcome;
@@ -533,12 +531,12 @@ void migrate_windows_enter(struct migrate_windows *w,
 	needed |= w->by_cpu && migrate_limit_is_fixed();
 
 	engine = migrate_engine_enter(w->reason, &idx);
-	if (engine && READ_ONCE(migrate_offload_reasons) & BIT(w->reason)) {
+	if (engine) {
 		w->engine = engine;
 		w->engine_stats = migrate_engine_stats(engine);
 		w->paces = migrate_engine_paces(engine);
 		w->streams = migrate_engine_streams(engine);
-		why = migrate_windows_in_vain(w, NUMA_NO_NODE);
+		why = migrate_windows_why_not(w, NUMA_NO_NODE);
 	}
 	migrate_engine_exit(idx);
 	w->on = needed || (w->engine && why == MO_ENGINE_FOLIOS);

@@ -114,17 +114,6 @@ static void migrate_promote_kick(struct migrate_promote_queue *q)
 	mod_delayed_work(promote_wq, &q->work, 0);
 }
 
-/* As many pages as a batch is to have, or 0 if that would be too many. */
-static unsigned int migrate_promote_batch_pages(void)
-{
-	unsigned long min_bytes = READ_ONCE(migrate_offload_min_batch_bytes);
-
-	if (min_bytes > MIGRATE_PROMOTE_MAX_PAGES << PAGE_SHIFT)
-		return 0;
-	return max(DIV_ROUND_UP(min_bytes, PAGE_SIZE),
-		   MIGRATE_PROMOTE_BATCH_PAGES);
-}
-
 /*
  * May somebody else migrate it for this task?  A change of its cpuset after
  * this is followed by lru_cache_disable(), before anything is moved to where it
@@ -147,7 +136,7 @@ static bool migrate_promote_may_defer(const struct folio *folio, int nid)
  * queued when it then flushes.
  */
 static bool migrate_promote_add(struct migrate_promote_queue *q,
-				struct folio *folio, unsigned int batch_pages)
+				struct folio *folio)
 {
 	unsigned int nr = folio_nr_pages(folio);
 	bool room, first = false, full = false;
@@ -158,8 +147,8 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
 		q->nr_pages + nr <= MIGRATE_PROMOTE_MAX_PAGES;
 	if (room) {
 		first = !q->nr_waiting;
-		full = q->nr_waiting < batch_pages &&
-			q->nr_waiting + nr >= batch_pages;
+		full = q->nr_waiting < MIGRATE_PROMOTE_BATCH_PAGES &&
+			q->nr_waiting + nr >= MIGRATE_PROMOTE_BATCH_PAGES;
 		if (first)
 			q->since_ns = ktime_get_ns();
 		list_add_tail(&folio->lru, &q->waiting);
@@ -187,12 +176,11 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
  * meanwhile is the next one.
  */
 static bool migrate_promote_pays(const struct migrate_promote_queue *q,
-				 const struct migrate_engine *engine,
-				 unsigned int batch_pages)
+				 const struct migrate_engine *engine)
 {
 	return READ_ONCE(q->nr_pages) ||
 		migrate_engine_wants(engine, q->nid,
-				     (size_t)batch_pages << PAGE_SHIFT);
+				     (size_t)MIGRATE_PROMOTE_BATCH_PAGES << PAGE_SHIFT);
 }
 
 /*
@@ -202,19 +190,16 @@ static bool migrate_promote_pays(const struct migrate_promote_queue *q,
 bool __migrate_promote_defer(struct folio *folio, int nid)
 {
 	struct migrate_promote_queue *q = migrate_promote_queue(nid);
-	unsigned int batch_pages = migrate_promote_batch_pages();
 	struct migrate_engine *engine;
 	bool deferred = false;
 	int idx;
 
-	if (!q || !batch_pages || !migrate_promote_may_defer(folio, nid))
+	if (!q || !migrate_promote_may_defer(folio, nid))
 		return false;
 	engine = migrate_engine_enter(MR_NUMA_MISPLACED, &idx);
-	if (engine &&
-	    (READ_ONCE(migrate_offload_reasons) & BIT(MR_NUMA_MISPLACED)) &&
-	    migrate_promote_pays(q, engine, batch_pages) &&
+	if (engine && migrate_promote_pays(q, engine) &&
 	    migrate_on_any_cpu())
-		deferred = migrate_promote_add(q, folio, batch_pages);
+		deferred = migrate_promote_add(q, folio);
 	migrate_engine_exit(idx);
 	return deferred;
 }

@@ -43,7 +43,6 @@ STATS_ATTR(cpu_folios, MO_CPU_FOLIOS);
 STATS_ATTR(cpu_bytes, MO_CPU_BYTES);
 STATS_ATTR(not_eligible_folios, MO_NOT_ELIGIBLE_FOLIOS);
 STATS_ATTR(declined_folios, MO_DECLINED_FOLIOS);
-STATS_ATTR(too_small_folios, MO_TOO_SMALL_FOLIOS);
 STATS_ATTR(too_slow_folios, MO_TOO_SLOW_FOLIOS);
 STATS_ATTR(failed_folios, MO_FAILED_FOLIOS);
 STATS_ATTR(held_folios, MO_HELD_FOLIOS);
@@ -63,7 +62,6 @@ static struct attribute *stats_attrs[] = {
 	&stats_cpu_bytes.attr,
 	&stats_not_eligible_folios.attr,
 	&stats_declined_folios.attr,
-	&stats_too_small_folios.attr,
 	&stats_too_slow_folios.attr,
 	&stats_failed_folios.attr,
 	&stats_held_folios.attr,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /sys/kernel/mm/migrate_offload/: which engine copies migrating folios, for
- * whom, from which size on, and what came of it.
+ * which reasons, and how many it copied.
  *
  * Documentation/ABI/testing/sysfs-kernel-mm-migrate-offload describes each
  * file.
@@ -10,64 +10,13 @@
 #define pr_fmt(fmt) "migrate_offload: " fmt
 
 #include <linux/init.h>
-#include <linux/kstrtox.h>
 #include <linux/mm.h>
-#include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
 
 #include "../internal.h"
 #include "internal.h"
 #include "promote.h"
-
-/*
- * Parse "compaction,demotion", "all" or "none".  A trailing newline is fine.
- * -EINVAL for a word that is no reason, or one that is never offloaded; then
- * @reasons is left alone.
- */
-int migrate_offload_parse_reasons(const char *text, unsigned long *reasons)
-{
-	unsigned long mask = 0;
-	char *copy, *rest, *word;
-	int ret = 0;
-
-	if (sysfs_streq(text, "all")) {
-		*reasons = MIGRATE_OFFLOAD_REASONS_ALL;
-		return 0;
-	}
-	if (sysfs_streq(text, "none")) {
-		*reasons = 0;
-		return 0;
-	}
-
-	copy = kstrdup(text, GFP_KERNEL);
-	if (!copy)
-		return -ENOMEM;
-	rest = strim(copy);
-	while ((word = strsep(&rest, ",")) && !ret) {
-		int reason = match_string(migrate_reason_names, MR_TYPES,
-					  strim(word));
-
-		if (reason < 0 || !(BIT(reason) & MIGRATE_OFFLOAD_REASONS_ALL))
-			ret = -EINVAL;
-		else
-			mask |= BIT(reason);
-	}
-	kfree(copy);
-	if (!ret)
-		*reasons = mask;
-	return ret;
-}
-
-static int emit_reasons(char *buf, unsigned long reasons, const char *between)
-{
-	int reason, len = 0;
-
-	for_each_set_bit(reason, &reasons, MR_TYPES)
-		len += sysfs_emit_at(buf, len, "%s%s", len ? between : "",
-				     migrate_reason_names[reason]);
-	return len + sysfs_emit_at(buf, len, "\n");
-}
 
 static ssize_t engine_show(struct kobject *kobj, struct kobj_attribute *attr,
 			   char *buf)
@@ -99,87 +48,6 @@ static ssize_t available_engines_show(struct kobject *kobj,
 static struct kobj_attribute available_engines_attr =
 	__ATTR_RO(available_engines);
 
-static ssize_t reasons_show(struct kobject *kobj, struct kobj_attribute *attr,
-			    char *buf)
-{
-	unsigned long reasons = READ_ONCE(migrate_offload_reasons);
-
-	if (reasons == MIGRATE_OFFLOAD_REASONS_ALL)
-		return sysfs_emit(buf, "all\n");
-	if (!reasons)
-		return sysfs_emit(buf, "none\n");
-	return emit_reasons(buf, reasons, ",");
-}
-
-static ssize_t reasons_store(struct kobject *kobj, struct kobj_attribute *attr,
-			     const char *buf, size_t count)
-{
-	unsigned long reasons;
-	int ret;
-
-	ret = migrate_offload_parse_reasons(buf, &reasons);
-	if (ret)
-		return ret;
-	WRITE_ONCE(migrate_offload_reasons, reasons);
-	return count;
-}
-
-static struct kobj_attribute reasons_attr = __ATTR_RW(reasons);
-
-static ssize_t available_reasons_show(struct kobject *kobj,
-				      struct kobj_attribute *attr, char *buf)
-{
-	return emit_reasons(buf, MIGRATE_OFFLOAD_REASONS_ALL, " ");
-}
-
-static struct kobj_attribute available_reasons_attr =
-	__ATTR_RO(available_reasons);
-
-static ssize_t min_batch_bytes_show(struct kobject *kobj,
-				    struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%lu\n",
-			  READ_ONCE(migrate_offload_min_batch_bytes));
-}
-
-static ssize_t min_batch_bytes_store(struct kobject *kobj,
-				     struct kobj_attribute *attr,
-				     const char *buf, size_t count)
-{
-	unsigned long bytes;
-	int ret;
-
-	ret = kstrtoul(buf, 0, &bytes);
-	if (ret)
-		return ret;
-	WRITE_ONCE(migrate_offload_min_batch_bytes, bytes);
-	return count;
-}
-
-static struct kobj_attribute min_batch_bytes_attr = __ATTR_RW(min_batch_bytes);
-
-static ssize_t verify_show(struct kobject *kobj, struct kobj_attribute *attr,
-			   char *buf)
-{
-	return sysfs_emit(buf, "%s\n",
-			  READ_ONCE(migrate_offload_verify) ? "true" : "false");
-}
-
-static ssize_t verify_store(struct kobject *kobj, struct kobj_attribute *attr,
-			    const char *buf, size_t count)
-{
-	bool verify;
-	int ret;
-
-	ret = kstrtobool(buf, &verify);
-	if (ret)
-		return ret;
-	WRITE_ONCE(migrate_offload_verify, verify);
-	return count;
-}
-
-static struct kobj_attribute verify_attr = __ATTR_RW(verify);
-
 static ssize_t held_folios_show(struct kobject *kobj,
 				struct kobj_attribute *attr, char *buf)
 {
@@ -191,13 +59,7 @@ static struct kobj_attribute held_folios_attr = __ATTR_RO(held_folios);
 static struct attribute *migrate_offload_attrs[] = {
 	&engine_attr.attr,
 	&available_engines_attr.attr,
-	&reasons_attr.attr,
-	&available_reasons_attr.attr,
-	&min_batch_bytes_attr.attr,
-	&migrate_engine_always_attr.attr,
-	&verify_attr.attr,
 	&held_folios_attr.attr,
-	&migrate_measure_attr.attr,
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 	&migrate_batch_ptes_attr.attr,
 #endif

@@ -249,7 +249,7 @@ static void migrate_part_launch(struct migrate_windows *w,
 	part->begun_ns = flushed_ns;
 	why = MO_DECLINED_FOLIOS;
 	if (migrate_windows_hold(w))
-		why = migrate_windows_in_vain(w, folio_nid(part->copy.pairs[0].dst));
+		why = migrate_windows_why_not(w, folio_nid(part->copy.pairs[0].dst));
 	if (why != MO_ENGINE_FOLIOS) {
 		migrate_part_leave(w, part, why);
 	} else {

@@ -172,9 +172,9 @@ class Plan:
     def writes(self) -> list[str]:
         """Say what the program writes and puts back."""
         return [
-            "write /sys/kernel/mm/migrate_offload/measure",
-            "write /sys/kernel/mm/migrate_offload/"
-            "{max_unmapped_us,max_batch_pages,max_windows,streaming}",
+            "write /sys/kernel/mm/migrate_offload/max_unmapped_us",
+            "write /sys/kernel/debug/migrate_offload/"
+            "{max_batch_pages,max_windows,measure,streaming}",
             f"{writes.DMA_TIMEOUT}, where channels get slow",
             *(writes.FOLIO_SIZES, writes.OTHER_MIGRATION),
         ]

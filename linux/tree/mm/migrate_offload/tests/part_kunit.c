@@ -358,7 +358,10 @@ static void mo_test_no_pool(struct kunit *test)
 		KUNIT_EXPECT_NULL(test, w);
 		migrate_windows_pool = pool;
 	}
-	KUNIT_EXPECT_EQ(test, __migrate_offload_begin(&w, &section, &none, MR_SYSCALL),
+	/* No engine gets these, whichever is active. */
+	KUNIT_EXPECT_EQ(test,
+			__migrate_offload_begin(&w, &section, &none,
+						MR_MEMORY_FAILURE),
 			MIGRATE_STOCK_BATCH_PAGES);
 	KUNIT_EXPECT_NOT_NULL(test, w);
 	migrate_offload_end(w);

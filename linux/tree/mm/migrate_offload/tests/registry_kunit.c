@@ -1,57 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the copy engines' registry and of the reason filter.  Included
- * by mm/migrate_offload/registry.c, so that static functions are within reach.
+ * KUnit tests of the copy engines' registry.  Included by
+ * mm/migrate_offload/registry.c, so that static functions are within reach.
  */
 
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/kthread.h>
 #include <linux/poison.h>
-
-struct mo_reason_case {
-	const char *text;
-	int ret;
-	unsigned long reasons;
-};
-
-static const struct mo_reason_case mo_reason_cases[] = {
-	{ "none", 0, 0 },
-	{ "none\n", 0, 0 },
-	{ "compaction", 0, BIT(MR_COMPACTION) },
-	{ "compaction,demotion\n", 0, BIT(MR_COMPACTION) | BIT(MR_DEMOTION) },
-	{ " demotion , damon ", 0, BIT(MR_DEMOTION) | BIT(MR_DAMON) },
-	{ "damon,damon", 0, BIT(MR_DAMON) },
-	{ "memory_failure", -EINVAL, 0 },
-	{ "compaction,memory_failure", -EINVAL, 0 },
-	{ "", -EINVAL, 0 },
-	{ "compaction,", -EINVAL, 0 },
-	{ "compaction demotion", -EINVAL, 0 },
-	{ "compact", -EINVAL, 0 },
-	{ "all,none", -EINVAL, 0 },
-	{ "0x3", -EINVAL, 0 },
-};
-
-KUNIT_ARRAY_PARAM_DESC(mo_reason, mo_reason_cases, text);
-
-static void mo_test_parse_reasons(struct kunit *test)
-{
-	const struct mo_reason_case *param = test->param_value;
-	unsigned long reasons = 0x5a5a;
-
-	KUNIT_EXPECT_EQ(test, param->ret,
-			migrate_offload_parse_reasons(param->text, &reasons));
-	KUNIT_EXPECT_EQ(test, reasons, param->ret ? 0x5a5a : param->reasons);
-}
-
-static void mo_test_parse_all(struct kunit *test)
-{
-	unsigned long reasons = 0;
-
-	KUNIT_EXPECT_EQ(test, 0, migrate_offload_parse_reasons("all", &reasons));
-	KUNIT_EXPECT_EQ(test, hweight_long(reasons), MR_TYPES - 1);
-	KUNIT_EXPECT_FALSE(test, reasons & BIT(MR_MEMORY_FAILURE));
-}
 
 /* Registering. */
 static DECLARE_COMPLETION(mo_copy_entered);
@@ -245,6 +201,7 @@ static void mo_test_engine_for_reason(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
 	KUNIT_EXPECT_TRUE(test, mo_named(MR_SYSCALL, "none"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "cpu");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_MEMORY_FAILURE), "none");
 	KUNIT_EXPECT_EQ(test, 0,
 			migrate_engine_select_for(MR_SYSCALL, "default"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
@@ -554,8 +511,6 @@ static void mo_test_copy_done(struct kunit *test)
 }
 
 static struct kunit_case migrate_engine_test_cases[] = {
-	KUNIT_CASE_PARAM(mo_test_parse_reasons, mo_reason_gen_params),
-	KUNIT_CASE(mo_test_parse_all),
 	KUNIT_CASE(mo_test_register),
 	KUNIT_CASE(mo_test_register_engine),
 	KUNIT_CASE(mo_test_hold_engine),

@@ -131,24 +131,24 @@ TEST_F_TIMEOUT(caller, is_not_offloaded, TIMEOUT)
 	EXPECT_EQ(outcome.by.engine_bytes, 0);
 }
 
-/* Memory that is about to fail is read by the CPU, whatever the mask says. */
+/* Memory that is about to fail is read by the CPU, whatever the engines of reasons are. */
 FIXTURE(failing_memory)
 {
 };
 
 FIXTURE_VARIANT(failing_memory)
 {
-	const char *reasons;
+	const char *engine;	/* for all reasons that have one */
 };
 
 FIXTURE_VARIANT_ADD(failing_memory, all_reasons)
 {
-	.reasons = "all",
+	.engine = "default",
 };
 
 FIXTURE_VARIANT_ADD(failing_memory, no_reason)
 {
-	.reasons = "none",
+	.engine = "none",
 };
 
 FIXTURE_SETUP(failing_memory)
@@ -169,7 +169,7 @@ TEST_F_TIMEOUT(failing_memory, is_not_offloaded, TIMEOUT)
 {
 	struct mo_outcome outcome;
 
-	mo_write(PATH_OFFLOAD "reasons", variant->reasons);
+	mo_select_for_all(variant->engine);
 	outcome = mo_trip_once(&mo_soft_offline);
 	if (outcome.why_not)
 		SKIP(return, "%s", outcome.why_not);

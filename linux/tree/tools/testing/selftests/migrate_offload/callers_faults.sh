@@ -96,7 +96,7 @@ modprobe dmasim devices=2 channels=2 && modprobe dcbm trust_terminate=dmasim \
 	echo "1..0 # SKIP needs the modules dmasim and dcbm"
 	exit 4
 }
-echo true >/sys/kernel/mm/migrate_offload/engine_always
+echo 1 >/sys/kernel/debug/migrate_offload/engine_always
 echo 1 >$dcbm/offloading
 arm_first
 arm_second

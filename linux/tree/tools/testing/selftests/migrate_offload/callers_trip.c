@@ -50,19 +50,6 @@ static bool engine_fails(void)
 		mo_read_number(PATH_FAIL_EVERY) > 0;
 }
 
-/* All reasons that there are, but one. */
-static void all_but(const char *reason, char *mask, size_t size)
-{
-	char names[256], *rest = names, *name;
-	size_t len = 0;
-
-	mo_read(PATH_OFFLOAD "available_reasons", names, sizeof(names));
-	while ((name = strsep(&rest, "\n ")))
-		if (*name && strcmp(name, reason))
-			len += snprintf(mask + len, size - len, "%s%s",
-					len ? "," : "", name);
-}
-
 static long long count(const struct mo_caller *caller, const char *name)
 {
 	char path[160];
@@ -328,7 +315,8 @@ struct mo_outcome mo_trips_with(const struct mo_caller *caller)
 	struct mo_outcome outcome;
 	int i;
 
-	mo_write(PATH_OFFLOAD "reasons", caller->reason);
+	mo_select_for_all("none");
+	mo_select_for(caller->reason, "default");
 	for (i = 0; i < MAX_TRIPS; i++) {
 		outcome = mo_trip_once(caller);
 		if (outcome.why_not || !outcome.arrived || !outcome.intact ||
@@ -340,10 +328,8 @@ struct mo_outcome mo_trips_with(const struct mo_caller *caller)
 
 struct mo_outcome mo_trip_without(const struct mo_caller *caller)
 {
-	char mask[256];
-
-	all_but(caller->reason, mask, sizeof(mask));
-	mo_write(PATH_OFFLOAD "reasons", mask);
+	mo_select_for_all("default");
+	mo_select_for(caller->reason, "none");
 	return mo_trip_once(caller);
 }
 

@@ -97,8 +97,8 @@ void test_stall_posted(void)
 	int fds[2];
 
 	load("bandwidth_mbps=0", "trust_terminate=dmasim");
-	max_batch_pages = mo_read_number(PATH_OFFLOAD "max_batch_pages");
-	mo_write(PATH_OFFLOAD "streaming", "false");
+	max_batch_pages = mo_read_number(PATH_DEBUG "max_batch_pages");
+	mo_set_limit("streaming", 0);
 	/* One folio a window: channels copy one while another waits for a retry. */
 	mo_set_limit("max_batch_pages", SZ_2M / SZ_4K);
 	fault_everywhere("stall_nth", 1);
@@ -112,7 +112,7 @@ void test_stall_posted(void)
 	close(fds[0]);
 	close(fds[1]);
 	expect(move_all() == 0);
-	mo_write(PATH_OFFLOAD "streaming", "true");
+	mo_set_limit("streaming", 1);
 	mo_set_limit("max_batch_pages", max_batch_pages);
 	unload();
 }

@@ -125,7 +125,7 @@ TEST_F_TIMEOUT(fallback, lies_but_is_verified, TIMEOUT)
 {
 	long long wrong = mo_counter("mismatched_folios");
 
-	mo_write(PATH_OFFLOAD "verify", "true");
+	mo_set_limit("verify", 1);
 	mo_write(PATH_TEST "lie_nth", "100");
 	EXPECT_MOVES(mo_nodes[1]);
 	EXPECT_EQ(mo_counter("mismatched_folios") - wrong, 1);
@@ -178,7 +178,7 @@ FIXTURE_SETUP(streams)
 
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	if (!mo_exists(PATH_OFFLOAD "max_windows"))
+	if (!mo_exists(PATH_DEBUG "max_windows"))
 		SKIP(return, "this kernel has no windows");
 	if (!mo_load_test_engine(MO_TEST_STREAM))
 		SKIP(return, "cannot load the module migrate_offload_test");
@@ -337,7 +337,7 @@ TEST_F_TIMEOUT(streams, are_not_waited_for_with_nothing_in_flight, TIMEOUT)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		mo_write(PATH_OFFLOAD "streaming", i ? "true" : "false");
+		mo_set_limit("streaming", i);
 		set_windows(32, 1 + i);
 		mo_write(PATH_TEST "report_now", "1");
 		EXPECT_MOVES(mo_nodes[!i]);

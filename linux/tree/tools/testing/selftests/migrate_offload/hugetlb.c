@@ -235,7 +235,7 @@ TEST_F_TIMEOUT(hugetlb, lies_but_is_verified, TIMEOUT)
 	long long wrong = mo_counter("mismatched_folios");
 	struct counts before = count();
 
-	mo_write(PATH_OFFLOAD "verify", "true");
+	mo_set_limit("verify", 1);
 	mo_write_number(PATH_TEST "lie_nth", self->nr);
 	EXPECT_MOVES(mo_nodes[1]);
 	EXPECT_COUNTED(before, self->nr, 1);
@@ -252,22 +252,13 @@ TEST_F_TIMEOUT(hugetlb, lies, TIMEOUT)
 
 TEST_F_TIMEOUT(hugetlb, is_left_to_the_cpu, TIMEOUT)
 {
-	long long small = mo_counter("too_small_folios");
 	struct counts before = count(), now;
 
-	mo_write(PATH_OFFLOAD "reasons", "demotion");
+	mo_select_for("syscall_or_cpuset", "none");
 	EXPECT_MOVES(mo_nodes[1]);
 	now = count();
 	EXPECT_EQ(now.engine, before.engine);
 	EXPECT_EQ(now.cpu, before.cpu);
-
-	mo_write(PATH_OFFLOAD "reasons", "all");
-	mo_write_number(PATH_OFFLOAD "min_batch_bytes", self->area.bytes + 1);
-	EXPECT_MOVES(mo_nodes[0]);
-	now = count();
-	EXPECT_EQ(now.engine, before.engine);
-	EXPECT_EQ(now.cpu - before.cpu, self->nr);
-	EXPECT_EQ(mo_counter("too_small_folios") - small, self->nr);
 }
 
 struct writer {

@@ -181,9 +181,9 @@ TEST_F_TIMEOUT(ahead, not_where_nothing_overlaps, TIMEOUT)
 	mo_set_limit("max_windows", 1);
 	EXPECT_MOVES(mo_nodes[1], 1);
 	mo_set_limit("max_windows", 2);
-	mo_write(PATH_OFFLOAD "streaming", "false");
+	mo_set_limit("streaming", 0);
 	EXPECT_MOVES(mo_nodes[0], 1);
-	mo_write(PATH_OFFLOAD "streaming", "true");
+	mo_set_limit("streaming", 1);
 	EXPECT_MOVES(mo_nodes[1], variant->in_flight);
 }
 

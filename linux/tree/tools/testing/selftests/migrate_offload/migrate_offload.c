@@ -384,12 +384,14 @@ FIXTURE_TEARDOWN(policy)
 TEST_F_TIMEOUT(policy, refuses_nonsense, TIMEOUT)
 {
 	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine", "no-such-engine"), -EINVAL);
-	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "reasons", "memory_failure"), -EINVAL);
-	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "reasons", "demotion,nonsense"),
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "engine_of/damon", "nonsense"),
 		  -EINVAL);
-	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "min_batch_bytes", "-1"), -EINVAL);
-	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "min_batch_bytes", "much"), -EINVAL);
-	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "verify", "perhaps"), -EINVAL);
+	EXPECT_FALSE(mo_exists(PATH_OFFLOAD "engine_of/memory_failure"));
+	EXPECT_EQ(mo_try_write(PATH_DEBUG "verify", "perhaps"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_DEBUG "verify", "2"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_DEBUG "max_windows", "0"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_DEBUG "max_windows", "17"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_DEBUG "max_batch_pages", "262145"), -EINVAL);
 }
 
 TEST_F_TIMEOUT(policy, off_is_off, TIMEOUT)
@@ -402,35 +404,17 @@ TEST_F_TIMEOUT(policy, off_is_off, TIMEOUT)
 	EXPECT_EQ(mo_counter("not_eligible_folios"), kept);
 }
 
-TEST_F_TIMEOUT(policy, reasons, TIMEOUT)
+TEST_F_TIMEOUT(policy, engine_of, TIMEOUT)
 {
 	long long offered = mo_counter("offered_folios");
-	char reasons[128];
 
 	mo_select("cpu");
-	mo_write(PATH_OFFLOAD "reasons", "demotion,compaction");
-	mo_read(PATH_OFFLOAD "reasons", reasons, sizeof(reasons));
-	EXPECT_STREQ(reasons, "compaction,demotion\n");
+	mo_select_for("syscall_or_cpuset", "none");
 	EXPECT_MOVES(mo_nodes[1]);
 	EXPECT_EQ(mo_counter("offered_folios"), offered);
 
-	mo_write(PATH_OFFLOAD "reasons", "syscall_or_cpuset");
-	EXPECT_MOVES(mo_nodes[0]);
-	EXPECT_GT(mo_counter("offered_folios"), offered);
-}
-
-TEST_F_TIMEOUT(policy, min_batch_bytes, TIMEOUT)
-{
-	long long offered = mo_counter("offered_folios");
-	long long small = mo_counter("too_small_folios");
-
-	mo_select("cpu");
-	mo_write_number(PATH_OFFLOAD "min_batch_bytes", SZ_1M + 1);
-	EXPECT_MOVES(mo_nodes[1]);
-	EXPECT_EQ(mo_counter("offered_folios"), offered);
-	EXPECT_GT(mo_counter("too_small_folios"), small);
-
-	mo_write_number(PATH_OFFLOAD "min_batch_bytes", SZ_1M / 2);
+	mo_select("none");
+	mo_select_for("syscall_or_cpuset", "cpu");
 	EXPECT_MOVES(mo_nodes[0]);
 	EXPECT_GT(mo_counter("offered_folios"), offered);
 }
@@ -441,7 +425,7 @@ TEST_F_TIMEOUT(policy, verify_of_a_good_engine, TIMEOUT)
 	long long wrong = mo_counter("mismatched_folios");
 
 	mo_select("cpu");
-	mo_write(PATH_OFFLOAD "verify", "true");
+	mo_set_limit("verify", 1);
 	EXPECT_MOVES(mo_nodes[1]);
 	EXPECT_GT(mo_counter("engine_bytes"), copied);
 	EXPECT_EQ(mo_counter("mismatched_folios"), wrong);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -126,9 +127,29 @@ long long mo_counter(const char *name)
 void mo_select(const char *engine)
 {
 	/* Where machines are emulated, the CPU is sooner more often than not. */
-	if (mo_exists(PATH_OFFLOAD "engine_always"))
-		mo_write(PATH_OFFLOAD "engine_always", "true");
+	mo_set_limit("engine_always", 1);
 	mo_write(PATH_OFFLOAD "engine", engine);
+}
+
+void mo_select_for(const char *reason, const char *engine)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), PATH_OFFLOAD "engine_of/%s", reason);
+	mo_write(path, engine);
+}
+
+void mo_select_for_all(const char *engine)
+{
+	DIR *dir = opendir(PATH_OFFLOAD "engine_of");
+	struct dirent *entry;
+
+	if (!dir)
+		mo_die("cannot read " PATH_OFFLOAD "engine_of: %m");
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			mo_select_for(entry->d_name, engine);
+	closedir(dir);
 }
 
 const char *mo_engine(unsigned int nth)
@@ -247,6 +268,8 @@ void mo_set_limit(const char *name, long long number)
 	char path[128];
 
 	snprintf(path, sizeof(path), PATH_OFFLOAD "%s", name);
+	if (!mo_exists(path))
+		snprintf(path, sizeof(path), PATH_DEBUG "%s", name);
 	if (mo_exists(path))
 		mo_write_number(path, number);
 }
@@ -256,13 +279,10 @@ void mo_reset(void)
 	mo_select("none");
 	mo_set_limit("max_batch_pages", 512);
 	mo_set_limit("max_windows", 2);
-	if (mo_exists(PATH_OFFLOAD "streaming")) {
-		mo_write(PATH_OFFLOAD "streaming", "true");
+	mo_set_limit("streaming", 1);
+	mo_set_limit("verify", 0);
+	if (mo_exists(PATH_OFFLOAD "max_unmapped_us"))
 		mo_write(PATH_OFFLOAD "max_unmapped_us", "default");
-	}
-	mo_write(PATH_OFFLOAD "reasons", "all");
-	mo_write(PATH_OFFLOAD "min_batch_bytes", "0");
-	mo_write(PATH_OFFLOAD "verify", "false");
 	if (mo_exists(PATH_MTCOPY "min_thread_bytes"))
 		mo_write(PATH_MTCOPY "min_thread_bytes", "4096");
 	reset_test_engine();

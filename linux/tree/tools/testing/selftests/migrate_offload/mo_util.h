@@ -72,6 +72,9 @@ long long mo_vm_counter(const char *name);
 long long mo_counter(const char *name);
 /* Have an engine active, for all that it would take. */
 void mo_select(const char *engine);
+/* Set the engine of one reason, or of each reason; "default" takes it away. */
+void mo_select_for(const char *reason, const char *engine);
+void mo_select_for_all(const char *engine);
 /*
  * The nth engine to test, from 0: that of the environment variable ENGINE, or
  * all that are available.  NULL when there are no more.
@@ -88,7 +91,7 @@ enum mo_test_mode {
 bool mo_load_test_engine(enum mo_test_mode mode);
 /* Wait, not too long, until the test engine is in the middle of a copy. */
 void mo_wait_until_copying(void);
-/* Set one of the limits of windows, where there are any. */
+/* Set a number in sysfs or in debugfs, on a kernel that has it. */
 void mo_set_limit(const char *name, long long number);
 /* Settings as after boot, but small batches go to mtcopy too. */
 void mo_reset(void);

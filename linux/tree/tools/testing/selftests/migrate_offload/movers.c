@@ -317,9 +317,7 @@ int main(int argc, char **argv)
 	if (shared == MAP_FAILED)
 		mo_die("no memory");
 	/* As it is after boot, unlike in other tests. */
-	if (mo_exists(PATH_OFFLOAD "engine_always"))
-		mo_write(PATH_OFFLOAD "engine_always",
-			 opt.always ? "true" : "false");
+	mo_set_limit("engine_always", opt.always);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("# %u %s, %zu MiB each, folios of %zu bytes\n", opt.movers,
 	       opt.processes ? "processes" : "threads", opt.mib,

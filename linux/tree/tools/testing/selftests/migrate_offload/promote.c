@@ -420,7 +420,8 @@ TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 	if (!mo_load_test_engine(MO_TEST_PLAIN))
 		SKIP(return, "cannot load the module migrate_offload_test");
 	ASSERT_EQ(mo_map(&other, MO_ANON, SZ_2M, SZ_4K), NULL);
-	mo_write(PATH_OFFLOAD "reasons", "numa_misplaced");
+	mo_select_for_all("none");
+	mo_select_for("numa_misplaced", "default");
 	mo_write(PATH_TEST "delay_us", "10000000");
 	mo_select("test");
 	writer_start(&self->writer);
