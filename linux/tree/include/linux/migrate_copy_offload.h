@@ -45,9 +45,6 @@ struct migrator {
 	struct module *owner;
 };
 
-/* The newest struct migrate_engine_ops this kernel understands. */
-#define MIGRATE_ENGINE_VERSION 3
-
 /**
  * struct migrate_copy_pair - one folio to copy
  * @src: the folio to read.
@@ -106,7 +103,8 @@ struct migrate_copy_batch {
 };
 
 /**
- * struct migrate_copy_stream - batches that an engine copies side by side
+ * struct migrate_copy_stream - the batches of one migration
+ * @ops: the engine that copies them.
  * @reason: why the folios migrate.
  * @mode: how the migration was asked for.
  * @dst_nid: the node of the first destination.  Usually that of all.
@@ -116,11 +114,12 @@ struct migrate_copy_batch {
  * @helper_ns: CPU time that others have spent on it and that was not charged
  *	yet, see migrate_copy_note_helpers().  Core's.
  *
- * While an engine is at one batch, the core unmaps the folios of the next and
- * moves those of the one before.  A stream belongs to one task, which makes all
- * calls for it.
+ * While an engine with @reap is at one batch, the core unmaps the folios of the
+ * next and moves those of the one before.  A stream belongs to one task, which
+ * makes all calls for it.
  */
 struct migrate_copy_stream {
+	const struct migrate_engine_ops *ops;
 	enum migrate_reason reason;
 	enum migrate_mode mode;
 	int dst_nid;
@@ -132,47 +131,42 @@ struct migrate_copy_stream {
 
 /**
  * struct migrate_engine_ops - a copy engine with a result for each folio
- * @version: MIGRATE_ENGINE_VERSION of the header the engine was built with.
- *	Later versions append members; what is here keeps its meaning.
  * @name: as in struct migrator.
  * @owner: as in struct migrator.
- * @copy: copy the batch and set the result of each pair.  Called under the
- *	rules of migrator.offload_copy.  No context that it depends on may wait
- *	for memory, neither with GFP_KERNEL nor for CMA: whoever does may wait for
- *	migration, and so for this engine.  Returns 0 when the results are to be
- *	believed, -EOPNOTSUPP or -EBUSY to decline the batch, or another
- *	negative errno, after which no result is believed.  A pair that was
- *	held stays so, whatever @copy returns.  An engine that has @submit needs
- *	none.
- * @wants: since version 2, optional.  Would the engine take a batch of up to
- *	@bytes for node @dst_nid, or NUMA_NO_NODE if that is not known yet, now?
- *	Asked before anything is done for the batch, so that one that is
- *	declined costs next to nothing.  Must be quick; a wrong answer does no
- *	harm.  Same context as @copy.
- * @open: since version 3, as are the following; either all of them are there
- *	or none.  Get ready for batches.  Returns 0, -EOPNOTSUPP or -EBUSY to
- *	decline, or another negative errno.  All four are called in the context
- *	of @copy.
- * @submit: start to copy a batch, and come back.  Returns 0 when each pair will
- *	be reported by migrate_copy_done(), once, here or in @reap, in any
- *	order, after its result was set or it was held.  On a negative errno
- *	nothing was started, and nothing will be reported.
- * @reap: take all batches of the stream forward, and report what is done.  When
- *	there is nothing to report, wait for up to @wait_ns until there is, or
- *	copy a share with the CPU meanwhile; 0 means not to wait.  May come back
- *	sooner without anything.  Bounded by the engine's own timeouts even
- *	if @wait_ns is not: U64_MAX.
+ * @wants: optional.  Would the engine take a batch of up to @bytes for node
+ *	@dst_nid, or NUMA_NO_NODE if that is not known yet, now?  Asked before
+ *	anything is done for the batch, so that one that is declined costs next
+ *	to nothing.  Must be quick; a wrong answer does no harm.  Same context as
+ *	@submit.
+ * @submit: copy a batch.  Called under the rules of migrator.offload_copy.  No
+ *	context that it depends on may wait for memory, neither with GFP_KERNEL
+ *	nor for CMA: a task that does may wait for migration, and so for this
+ *	engine.  Returns 0, -EOPNOTSUPP or -EBUSY to decline the batch, or
+ *	another negative errno, after which no result is believed.  A pair that
+ *	was held stays so, whatever it returns.
+ *
+ *	An engine without @reap has copied the batch, and set the result of each
+ *	pair, when this returns.  An engine with @reap starts the copy: after 0
+ *	it reports each pair by migrate_copy_done(), once, here or in @reap, in
+ *	any order, after its result was set or it was held.  After an error it
+ *	reports nothing, and no device touches any folio.
+ * @open: only with @reap, as are the following; either all three are there or
+ *	none.  Get ready for batches.  Returns 0, -EOPNOTSUPP or -EBUSY to
+ *	decline, or another negative errno.  Same context as @submit.
+ * @reap: take all batches of the stream forward, and report the pairs that are
+ *	done.  When there is nothing to report, wait for up to @wait_ns until
+ *	there is, or copy a share with the CPU meanwhile; 0 means not to wait.
+ *	May return sooner without a report.  The engine's own timeouts bound it
+ *	even if @wait_ns does not: U64_MAX.
  * @close: the end of the stream.  All pairs of all batches have been reported.
  */
 struct migrate_engine_ops {
-	unsigned int version;
 	const char *name;
 	struct module *owner;
-	int (*copy)(struct migrate_copy_batch *batch);
 	bool (*wants)(int dst_nid, size_t bytes);
-	int (*open)(struct migrate_copy_stream *stream);
 	int (*submit)(struct migrate_copy_stream *stream,
 		      struct migrate_copy_batch *batch);
+	int (*open)(struct migrate_copy_stream *stream);
 	void (*reap)(struct migrate_copy_stream *stream, u64 wait_ns);
 	void (*close)(struct migrate_copy_stream *stream);
 };

@@ -22,30 +22,8 @@ DEFINE_SRCU(migrate_engines_srcu);
 static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
 
 /* In a slot of a reason: no engine, whatever there is in general. */
-struct migrate_engine migrate_no_engine = { .name = "none" };
-
-/* Call a migrator's offload_copy(), and speak for each folio. */
-static int migrator_copy(struct migrator *migrator,
-			 struct migrate_copy_batch *batch)
-{
-	unsigned int i;
-	int rc;
-
-	rc = migrator->offload_copy(&batch->dst_list, &batch->src_list,
-				    batch->nr_pairs);
-	for (i = 0; i < batch->nr_pairs; i++)
-		batch->pairs[i].result = rc;
-	return rc;
-}
-
-/* @engine: what migrate_engine_enter() gave. */
-int migrate_engine_copy(const struct migrate_engine *engine,
-			struct migrate_copy_batch *batch)
-{
-	if (engine->migrator)
-		return migrator_copy(engine->migrator, batch);
-	return engine->ops->copy(batch);
-}
+static const struct migrate_engine_ops no_engine_ops = { .name = "none" };
+struct migrate_engine migrate_no_engine = { .ops = &no_engine_ops };
 
 /* Would the engine take a batch of up to so many bytes? */
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
@@ -53,9 +31,7 @@ bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 {
 	const struct migrate_engine_ops *ops = engine->ops;
 
-	/* One that was built for version 1 ends before this member. */
-	return !ops || ops->version < 2 || !ops->wants ||
-		ops->wants(dst_nid, bytes);
+	return !ops->wants || ops->wants(dst_nid, bytes);
 }
 
 /*
@@ -89,7 +65,8 @@ migrate_engine_stats(const struct migrate_engine *engine)
 	return engine->stats;
 }
 
-static int cpu_copy(struct migrate_copy_batch *batch)
+static int cpu_submit(struct migrate_copy_stream *stream,
+		      struct migrate_copy_batch *batch)
 {
 	unsigned int i;
 
@@ -104,9 +81,8 @@ static int cpu_copy(struct migrate_copy_batch *batch)
 }
 
 const struct migrate_engine_ops migrate_cpu_engine_ops = {
-	.version = MIGRATE_ENGINE_VERSION,
 	.name = "cpu",
-	.copy = cpu_copy,
+	.submit = cpu_submit,
 };
 
 /*
@@ -119,15 +95,16 @@ struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
 							engine->stats->paces;
 }
 
-/* What migrate_engine_open() was given, and those below, is in the section. */
+/* In the section, as are those below.  Does it copy while the task goes on? */
 bool migrate_engine_streams(const struct migrate_engine *engine)
 {
-	return engine->ops && engine_streams(engine->ops);
+	return engine->ops->reap;
 }
 
 int migrate_engine_open(struct migrate_engine *engine,
 			struct migrate_copy_stream *stream)
 {
+	stream->ops = engine->ops;
 	return engine->ops->open(stream);
 }
 
@@ -135,6 +112,7 @@ int migrate_engine_submit(struct migrate_engine *engine,
 			  struct migrate_copy_stream *stream,
 			  struct migrate_copy_batch *batch)
 {
+	stream->ops = engine->ops;
 	return engine->ops->submit(stream, batch);
 }
 
@@ -164,7 +142,7 @@ const char *migrate_engine_name_in(unsigned int slot)
 	struct migrate_engine *engine = srcu_dereference(slots[slot],
 							 &migrate_engines_srcu);
 
-	return engine ? engine->name : NULL;
+	return engine ? engine->ops->name : NULL;
 }
 
 /* What is in a slot, for those who may change it. */

@@ -242,8 +242,6 @@ migrate_engine_stats(const struct migrate_engine *engine);
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine);
 struct migrate_engine *migrate_engine_enter(int reason, int *idx);
 void migrate_engine_exit(int idx);
-int migrate_engine_copy(const struct migrate_engine *engine,
-			struct migrate_copy_batch *batch);
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 			  size_t bytes);
 bool migrate_engine_stays(const struct migrate_engine *engine, int reason);
@@ -323,8 +321,6 @@ enum migrate_offload_counter
 migrate_pair_judge(struct migrate_copy_pair *pair,
 		   enum migrate_offload_counter why);
 enum migrate_offload_counter migrate_copy_why(int rc);
-int migrate_part_copy(const struct migrate_windows *w,
-		      struct migrate_part *part);
 void migrate_part_note_engine(struct migrate_part *part);
 enum migrate_offload_counter
 migrate_windows_why_not(const struct migrate_windows *w, int dst_nid);

@@ -312,26 +312,15 @@ migrate_windows_why_not(const struct migrate_windows *w, int dst_nid)
 	return MO_ENGINE_FOLIOS;
 }
 
-/* Have an engine copy a part that does so at once. */
-int migrate_part_copy(const struct migrate_windows *w,
-		      struct migrate_part *part)
-{
-	u64 start_ns = ktime_get_ns();
-	int rc = migrate_engine_copy(w->engine, &part->copy);
-
-	part->outcome.engine_ns = ktime_get_ns() - start_ns;
-	return rc;
-}
-
 /*
- * Of a stream: the time of a part begins when those before it are copied.  To begin
+ * The engine's time for a part begins when those before it are copied.  To submit
  * it while they are being copied took no time of its own.
  */
 void migrate_part_note_engine(struct migrate_part *part)
 {
 	const struct migrate_times *took = &part->took;
 
-	if (part->by_engine && !part->outcome.engine_ns)
+	if (part->by_engine)
 		part->outcome.engine_ns = took->copied_ns -
 			(took->backlog_ns ? took->launched_ns + took->backlog_ns :
 					    part->begun_ns);

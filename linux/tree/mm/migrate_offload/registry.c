@@ -3,10 +3,10 @@
  * Copy engines for migrating folios: who is there, and which one is active, in
  * general and for each reason to migrate.
  *
- * Two interfaces lead here.  A struct migrator copies a batch or none of it,
- * and becomes active by registering; only one can.  A struct migrate_engine_ops
- * has a result for each folio, becomes available by registering, and active
- * when an administrator says so.
+ * An engine is a struct migrate_engine_ops.  It becomes available when it
+ * registers, and active when an administrator says so.  A struct migrator, as
+ * posted, is wrapped in one.  It becomes active when it registers, and only one
+ * can.
  *
  * The module is pinned while its engine is active.  mm/migrate_offload/call.c
  * sees to it that no code of an engine runs when it is not.
@@ -42,7 +42,7 @@ static struct migrate_engine *engine_find(const char *name)
 	struct migrate_engine *engine;
 
 	list_for_each_entry(engine, &engines, list)
-		if (!strcmp(engine->name, name))
+		if (!strcmp(engine->ops->name, name))
 			return engine;
 	return NULL;
 }
@@ -65,9 +65,9 @@ static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
 	lockdep_assert_held(&migrate_engines_lock);
 	migrate_engine_put_in(slot, engine);
 	if (old)
-		module_put(old->owner);
+		module_put(old->ops->owner);
 	pr_debug("%s is active instead of %s%s%s\n",
-		 engine ? engine->name : "none", old ? old->name : "none",
+		 engine ? engine->ops->name : "none", old ? old->ops->name : "none",
 		 slot < MR_TYPES ? " for " : "",
 		 slot < MR_TYPES ? migrate_reason_names[slot] : "");
 }
@@ -104,17 +104,17 @@ static int engine_add(struct migrate_engine *engine, bool activate)
 	struct migrate_offload_stats *stats;
 	int ret = -EBUSY;
 
-	if (!engine_name_ok(engine->name))
+	if (!engine_name_ok(engine->ops->name))
 		return -EINVAL;
 
 	mutex_lock(&migrate_engines_lock);
 	if (activate && engine_active())
 		goto unlock;
 	ret = -EEXIST;
-	if (engine_find(engine->name))
+	if (engine_find(engine->ops->name))
 		goto unlock;
 
-	stats = migrate_offload_engine_stats(engine->name);
+	stats = migrate_offload_engine_stats(engine->ops->name);
 	if (IS_ERR(stats)) {
 		ret = PTR_ERR(stats);
 		goto unlock;
@@ -122,7 +122,7 @@ static int engine_add(struct migrate_engine *engine, bool activate)
 	engine->stats = stats;
 
 	ret = -ENODEV;
-	if (activate && !try_module_get(engine->owner))
+	if (activate && !try_module_get(engine->ops->owner))
 		goto unlock;
 	if (activate)
 		engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
@@ -141,7 +141,7 @@ static int engine_remove(const struct migrate_engine_ops *ops,
 
 	mutex_lock(&migrate_engines_lock);
 	list_for_each_entry(engine, &engines, list)
-		if (engine->ops == ops && engine->migrator == m)
+		if (m ? engine->migrator == m : engine->ops == ops)
 			found = engine;
 	if (!found) {
 		mutex_unlock(&migrate_engines_lock);
@@ -154,6 +154,22 @@ static int engine_remove(const struct migrate_engine_ops *ops,
 	mutex_unlock(&migrate_engines_lock);
 	kfree(found);
 	return 0;
+}
+
+/* The posted interface: one result for all folios, and nobody can say more. */
+static int migrator_submit(struct migrate_copy_stream *stream,
+			   struct migrate_copy_batch *batch)
+{
+	struct migrate_engine *engine =
+		container_of(stream->ops, struct migrate_engine, migrator_ops);
+	unsigned int i;
+	int rc;
+
+	rc = engine->migrator->offload_copy(&batch->dst_list, &batch->src_list,
+					    batch->nr_pairs);
+	for (i = 0; i < batch->nr_pairs; i++)
+		batch->pairs[i].result = rc;
+	return rc;
 }
 
 /**
@@ -176,9 +192,13 @@ int migrate_offload_register(struct migrator *m)
 	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
 	if (!engine)
 		return -ENOMEM;
-	engine->name = m->name;
-	engine->owner = m->owner;
 	engine->migrator = m;
+	engine->migrator_ops = (struct migrate_engine_ops) {
+		.name = m->name,
+		.owner = m->owner,
+		.submit = migrator_submit,
+	};
+	engine->ops = &engine->migrator_ops;
 	ret = engine_add(engine, true);
 	if (ret)
 		kfree(engine);
@@ -203,15 +223,10 @@ EXPORT_SYMBOL_GPL(migrate_offload_unregister);
 
 static bool engine_ops_ok(const struct migrate_engine_ops *ops)
 {
-	if (!ops || !ops->name || !ops->version ||
-	    ops->version > MIGRATE_ENGINE_VERSION)
+	if (!ops || !ops->name || !ops->submit)
 		return false;
-	if (engine_streams(ops))
-		return ops->open && ops->reap && ops->close;
 	/* All of them or none. */
-	if (ops->version >= 3 && (ops->open || ops->reap || ops->close))
-		return false;
-	return ops->copy;
+	return !ops->open == !ops->reap && !ops->open == !ops->close;
 }
 
 /**
@@ -222,9 +237,8 @@ static bool engine_ops_ok(const struct migrate_engine_ops *ops)
  * /sys/kernel/mm/migrate_offload/engine.
  *
  * Context: may sleep.
- * Return: 0, -EINVAL when @ops lacks something or has a version that this
- * kernel does not know, -EEXIST when an engine of this name is there, -ENODEV
- * when the core could not start, or -ENOMEM.
+ * Return: 0, -EINVAL when @ops lacks something, -EEXIST when an engine of this
+ * name is there, -ENODEV when the core could not start, or -ENOMEM.
  */
 int migrate_engine_register(const struct migrate_engine_ops *ops)
 {
@@ -237,8 +251,6 @@ int migrate_engine_register(const struct migrate_engine_ops *ops)
 	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
 	if (!engine)
 		return -ENOMEM;
-	engine->name = ops->name;
-	engine->owner = ops->owner;
 	engine->ops = ops;
 	ret = engine_add(engine, false);
 	if (ret)
@@ -287,7 +299,7 @@ int migrate_engine_activate(const struct migrate_engine_ops *ops)
 	if (ret || engine_active())
 		goto unlock;
 	ret = -ENODEV;
-	if (!try_module_get(engine->owner))
+	if (!try_module_get(engine->ops->owner))
 		goto unlock;
 	engine_put_in(MIGRATE_ENGINE_IN_GENERAL, engine);
 	ret = 0;
@@ -345,7 +357,7 @@ int migrate_engine_select(const char *name)
 		goto unlock;
 	}
 	/* Before the old one goes: if this fails, everything stays as it is. */
-	if (!try_module_get(engine->owner)) {
+	if (!try_module_get(engine->ops->owner)) {
 		ret = -ENODEV;
 		goto unlock;
 	}
@@ -373,7 +385,7 @@ int migrate_engine_select_for(int reason, const char *name)
 		ret = -EINVAL;
 	else if (engine == migrate_engine_in(reason))
 		goto unlock;
-	else if (engine && !try_module_get(engine->owner))
+	else if (engine && !try_module_get(engine->ops->owner))
 		ret = -ENODEV;
 	else
 		engine_put_in(reason, engine);
@@ -412,7 +424,7 @@ int migrate_engine_names(char *buf)
 	idx = srcu_read_lock(&migrate_engines_srcu);
 	list_for_each_entry_srcu(engine, &engines, list,
 				 srcu_read_lock_held(&migrate_engines_srcu))
-		len += sysfs_emit_at(buf, len, " %s", engine->name);
+		len += sysfs_emit_at(buf, len, " %s", engine->ops->name);
 	srcu_read_unlock(&migrate_engines_srcu, idx);
 	len += sysfs_emit_at(buf, len, "\n");
 	return len;

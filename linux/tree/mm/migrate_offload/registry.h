@@ -10,14 +10,12 @@
 
 #include "internal.h"
 
-/* Exactly one of @ops and @migrator is set. */
 struct migrate_engine {
 	struct list_head list;
-	const char *name;
-	struct module *owner;
 	const struct migrate_engine_ops *ops;
-	struct migrator *migrator;
 	struct migrate_offload_stats *stats;
+	struct migrator *migrator;		/* NULL if it is none, else: */
+	struct migrate_engine_ops migrator_ops;	/* what makes it an engine */
 };
 
 /* Who reads which engine is active, or the list of them. */
@@ -40,12 +38,5 @@ struct migrate_engine *migrate_engine_in(unsigned int slot);
 void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine);
 
 const char *migrate_engine_name_in(unsigned int slot);
-
-/* Does the engine take batches side by side? */
-static inline bool engine_streams(const struct migrate_engine_ops *ops)
-{
-	/* One that was built for an older version ends before. */
-	return ops->version >= 3 && ops->submit;
-}
 
 #endif /* _MM_MIGRATE_OFFLOAD_REGISTRY_H */

@@ -194,26 +194,24 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 	struct migrate_copy_batch *copy = &part->copy;
 	int rc = 0;
 
-	if (!migrate_engine_streams(w->engine)) {
-		rc = migrate_part_copy(w, part);
-		return migrate_copy_why(rc);
-	}
 	if (!w->open) {
 		w->stream.reason = w->reason;
 		w->stream.mode = w->mode;
 		w->stream.dst_nid = copy->dst_nid;
 		w->stream.bytes = min_t(u64, w->total_bytes, SIZE_MAX);
 		w->stream.task = current;
-		rc = migrate_engine_open(w->engine, &w->stream);
-		w->open = !rc;
+		if (migrate_engine_streams(w->engine)) {
+			rc = migrate_engine_open(w->engine, &w->stream);
+			w->open = !rc;
+		}
 	}
 	if (rc)
 		return migrate_copy_why(rc);
-	/* To begin is a part of the engine's work, as it is where it copies at once. */
+	/* Its time begins here: an engine that copies at once does it all in here. */
 	migrate_windows_clock(w);
 	part->begun_ns = w->task_ns;
 	rc = migrate_engine_submit(w->engine, &w->stream, copy);
-	if (!rc) {
+	if (!rc && w->open) {
 		if (!w->flying_bytes)
 			w->progress_ns = w->task_ns;
 		w->flying_bytes += copy->bytes;

@@ -102,7 +102,6 @@ static bool dcbm_wants(int dst_nid, size_t bytes)
 }
 
 const struct migrate_engine_ops dcbm_ops = {
-	.version = MIGRATE_ENGINE_VERSION,
 	.name = "dcbm",
 	.owner = THIS_MODULE,
 	.wants = dcbm_wants,

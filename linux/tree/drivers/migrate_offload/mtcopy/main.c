@@ -306,7 +306,6 @@ static void mtcopy_close(struct migrate_copy_stream *copy_stream)
 }
 
 static const struct migrate_engine_ops mtcopy_ops = {
-	.version = MIGRATE_ENGINE_VERSION,
 	.name = "mtcopy",
 	.owner = THIS_MODULE,
 	.wants = mtcopy_wants,

@@ -266,7 +266,8 @@ void test_hold(struct migrate_copy_pair *pair)
 	schedule_delayed_work(&late_work, msecs_to_jiffies(READ_ONCE(late_ms)));
 }
 
-static int test_copy(struct migrate_copy_batch *batch)
+static int test_submit(struct migrate_copy_stream *stream,
+		       struct migrate_copy_batch *batch)
 {
 	unsigned int i;
 
@@ -300,10 +301,9 @@ static bool test_wants(int dst_nid, size_t bytes)
 }
 
 static const struct migrate_engine_ops test_engine = {
-	.version = MIGRATE_ENGINE_VERSION,
 	.name = "test",
 	.owner = THIS_MODULE,
-	.copy = test_copy,
+	.submit = test_submit,
 	.wants = test_wants,
 };
 

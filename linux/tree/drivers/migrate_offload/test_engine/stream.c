@@ -333,7 +333,6 @@ static void test_stream_close(struct migrate_copy_stream *copy_stream)
 }
 
 const struct migrate_engine_ops test_stream_engine = {
-	.version = MIGRATE_ENGINE_VERSION,
 	.name = "test",
 	.owner = THIS_MODULE,
 	.open = test_stream_open,

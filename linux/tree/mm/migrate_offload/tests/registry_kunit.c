@@ -7,7 +7,6 @@
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/kthread.h>
-#include <linux/poison.h>
 
 /* Registering. */
 static DECLARE_COMPLETION(mo_copy_entered);
@@ -29,7 +28,8 @@ static int mo_test_offload_copy(struct list_head *dst_list,
 	return 0;
 }
 
-static int mo_test_engine_copy(struct migrate_copy_batch *batch)
+static int mo_test_engine_submit(struct migrate_copy_stream *stream,
+				 struct migrate_copy_batch *batch)
 {
 	return -EOPNOTSUPP;
 }
@@ -52,7 +52,7 @@ static const char *mo_engine_for(int reason)
 	int idx;
 
 	engine = migrate_engine_enter(reason, &idx);
-	name = engine ? engine->name : "none";
+	name = engine ? engine->ops->name : "none";
 	migrate_engine_exit(idx);
 	return name;
 }
@@ -103,30 +103,24 @@ static void mo_test_register(struct kunit *test)
 static void mo_test_register_engine(struct kunit *test)
 {
 	struct migrate_engine_ops ops = {
-		.version = MIGRATE_ENGINE_VERSION,
 		.name = "kunit-d",
-		.copy = mo_test_engine_copy,
+		.submit = mo_test_engine_submit,
 	};
 	struct migrate_engine_ops bad = ops;
 
 	mo_require_no_engine(test);
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(NULL));
-	bad.version = 0;
-	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
-	bad.version = MIGRATE_ENGINE_VERSION + 1;
-	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
-	bad.version = MIGRATE_ENGINE_VERSION;
 	bad.name = "none";
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
 	bad.name = "a-name-that-is-32-letters-long-x";
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
 	bad.name = "kunit-d";
-	bad.copy = NULL;
+	bad.submit = NULL;
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&bad));
 
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("kunit-d"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
-	bad.copy = mo_test_engine_copy;
+	bad.submit = mo_test_engine_submit;
 	KUNIT_EXPECT_EQ(test, -EEXIST, migrate_engine_register(&bad));
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_unregister(&bad));
 
@@ -178,9 +172,8 @@ static bool mo_named(int reason, const char *name)
 static void mo_test_engine_for_reason(struct kunit *test)
 {
 	struct migrate_engine_ops ops = {
-		.version = MIGRATE_ENGINE_VERSION,
 		.name = "kunit-e",
-		.copy = mo_test_engine_copy,
+		.submit = mo_test_engine_submit,
 	};
 
 	mo_require_no_engine(test);
@@ -252,12 +245,13 @@ static void mo_test_hold_engine(struct kunit *test)
 static int mo_test_copier(void *arg)
 {
 	struct migrate_copy_batch *batch = arg;
+	struct migrate_copy_stream stream = {};
 	struct migrate_engine *engine;
 	int idx, rc = -ENODEV;
 
 	engine = migrate_engine_enter(MR_SYSCALL, &idx);
 	if (engine)
-		rc = migrate_engine_copy(engine, batch);
+		rc = migrate_engine_submit(engine, &stream, batch);
 	migrate_engine_exit(idx);
 	return rc;
 }
@@ -310,23 +304,15 @@ static bool mo_test_wants_large(int dst_nid, size_t bytes)
 	return bytes >= PMD_SIZE;
 }
 
-/* Asked where there is somebody to ask, which version 1 did not have. */
+/* An engine need not have a function to ask. */
 static void mo_test_wants(struct kunit *test)
 {
-	struct migrate_engine_ops ops = {
-		.version = 2,
-		.wants = mo_test_wants_large,
-	};
+	struct migrate_engine_ops ops = { .wants = mo_test_wants_large };
 	struct migrate_engine engine = { .ops = &ops };
 
 	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PMD_SIZE));
 	KUNIT_EXPECT_FALSE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
-	ops.version = 1;
-	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
-	ops.version = 2;
 	ops.wants = NULL;
-	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
-	engine.ops = NULL;
 	KUNIT_EXPECT_TRUE(test, migrate_engine_wants(&engine, 0, PAGE_SIZE));
 }
 
@@ -417,7 +403,6 @@ static void mo_stream_close(struct migrate_copy_stream *stream)
 }
 
 static const struct migrate_engine_ops mo_stream_ops = {
-	.version = MIGRATE_ENGINE_VERSION,
 	.name = "kunit-s",
 	.open = mo_stream_open,
 	.submit = mo_stream_submit,
@@ -450,46 +435,15 @@ static void mo_test_register_stream(struct kunit *test)
 	ops = mo_stream_ops;
 	ops.submit = NULL;
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
-	/* Nor if it could do without. */
-	ops.copy = migrate_cpu_engine_ops.copy;
-	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
 	ops = mo_stream_ops;
 	ops.reap = NULL;
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
 	ops = mo_stream_ops;
 	ops.close = NULL;
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
-	/* What older versions do not have does not make up for copy. */
-	ops = mo_stream_ops;
-	ops.version = 2;
-	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_register(&ops));
 
-	/* All four of them do. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&mo_stream_ops));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&mo_stream_ops));
-}
-
-/* The members of version 3 are not read where there are none. */
-static void mo_test_register_old(struct kunit *test)
-{
-	struct migrate_engine_ops ops = {
-		.name = "kunit-o",
-		.copy = mo_test_engine_copy,
-	};
-	struct migrate_part *part;
-
-	mo_require_no_engine(test);
-	memset_startat(&ops, POISON_INUSE, open);
-	part = mo_stream_part(test);
-	for (ops.version = 1; ops.version < 3; ops.version++) {
-		KUNIT_EXPECT_EQ(test, 0, migrate_engine_register(&ops));
-		KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-o"));
-		KUNIT_EXPECT_EQ(test, -EOPNOTSUPP,
-				mo_test_copier(&part->copy));
-		KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
-		KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
-	}
-	migrate_part_free(part);
 }
 
 static void mo_test_copy_done(struct kunit *test)
@@ -519,7 +473,6 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_unregister_while_copying),
 	KUNIT_CASE(mo_test_engine_for_reason_while_copying),
 	KUNIT_CASE(mo_test_register_stream),
-	KUNIT_CASE(mo_test_register_old),
 	KUNIT_CASE(mo_test_copy_done),
 	{}
 };

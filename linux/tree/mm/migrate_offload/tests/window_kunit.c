@@ -21,7 +21,6 @@ static int mo_test_stream_submit(struct migrate_copy_stream *stream,
 }
 
 static const struct migrate_engine_ops mo_test_stream_ops = {
-	.version = 3,
 	.submit = mo_test_stream_submit,
 };
 
