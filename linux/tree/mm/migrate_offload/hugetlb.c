@@ -176,7 +176,7 @@ static void migrate_huge_check_limit(const struct migrate_windows *w,
 /* Nothing more is to come of the engine. */
 static void migrate_huge_judge(struct migrate_windows *w,
 			       struct migrate_part *part,
-			       enum migrate_offload_counter why)
+			       enum migrate_verdict why)
 {
 	migrate_windows_clock(w);
 	part->copied_ns = w->now_ns;
@@ -206,7 +206,7 @@ static void migrate_huge_reap(struct migrate_windows *w,
 	if (copy->nr_done < copy->nr_pairs)
 		return;
 	w->flying_bytes -= copy->bytes;
-	migrate_huge_judge(w, part, MO_ENGINE_FOLIOS);
+	migrate_huge_judge(w, part, VERDICT_ENGINE);
 }
 
 /* Have the engine copy the one pair of the part, if it can and will. */
@@ -214,14 +214,14 @@ static void migrate_huge_offer(struct migrate_windows *w,
 			       struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
-	enum migrate_offload_counter why;
+	enum migrate_verdict why;
 
-	why = MO_DECLINED_FOLIOS;
+	why = VERDICT_DECLINED;
 	if (migrate_windows_hold(w))
 		why = migrate_windows_why_not(w, folio_nid(copy->pairs[0].dst));
 	if (part->bytes > MIGRATE_HUGE_MAX_BYTES)
-		why = MO_DECLINED_FOLIOS;
-	if (why != MO_ENGINE_FOLIOS) {
+		why = VERDICT_DECLINED;
+	if (why != VERDICT_ENGINE) {
 		migrate_part_leave(w, part, why);
 		return;
 	}
@@ -231,7 +231,7 @@ static void migrate_huge_offer(struct migrate_windows *w,
 
 	part->begun_ns = w->task_ns;
 	why = migrate_part_submit(w, part);
-	part->by_engine = why == MO_ENGINE_FOLIOS;
+	part->by_engine = why == VERDICT_ENGINE;
 	migrate_windows_clock(w);
 	part->took.launched_ns = w->task_ns;
 	/* Without a stream the engine is done by now. */
@@ -397,7 +397,7 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	ns = w->now_ns - part->start_ns;
 	copied = part->copy.pairs[0].content == MIGRATE_CONTENT_DST;
 	if (copied && rc == -EAGAIN)
-		part->outcome.folios[MO_RETRIED_FOLIOS]++;
+		part->outcome.nr_retried++;
 	migrate_offload_note_unmapped(w->reason, ns);
 	if (unlikely(w->traced))
 		migrate_trace_folio(w, part->bytes, ns, copied, rc);

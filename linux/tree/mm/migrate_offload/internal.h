@@ -47,6 +47,18 @@ struct migrate_offload_counts {
 	u64 nr[NR_MO_COUNTERS];
 };
 
+/* Whose copy of a folio is used, and why it is the CPU's if it is. */
+enum migrate_verdict {
+	VERDICT_ENGINE,		/* the engine's */
+	VERDICT_NOT_ELIGIBLE,	/* its content could have changed */
+	VERDICT_DECLINED,	/* the engine did not want the batch */
+	VERDICT_TOO_SLOW,	/* the CPU is sooner than the engine */
+	VERDICT_FAILED,		/* the engine failed */
+	VERDICT_MISMATCHED,	/* a comparison found a wrong copy */
+	VERDICT_HELD,		/* nobody's: a device may still write to it */
+	NR_VERDICTS,
+};
+
 /* Histograms of times, kept for each reason. */
 enum migrate_hist_kind {
 	MIGRATE_HIST_UNMAPPED,	/* a folio was out of reach */
@@ -112,7 +124,9 @@ struct migrate_stats_attribute {
 
 /* What became of the folios of a part. */
 struct migrate_batch_outcome {
-	unsigned int folios[NR_MO_COUNTERS];
+	unsigned int folios[NR_VERDICTS];
+	unsigned int nr_offered;	/* to the engine */
+	unsigned int nr_retried;	/* copied by it, but the move failed */
 	u64 offered_bytes;
 	u64 engine_bytes;
 	u64 engine_ns;
@@ -287,7 +301,7 @@ void migrate_measure_set(unsigned int on);
 void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part);
 void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
-			enum migrate_offload_counter why);
+			enum migrate_verdict why);
 void migrate_part_move_range(struct migrate_windows *w,
 			     struct migrate_part *part,
 			     unsigned int from, unsigned int to);
@@ -299,16 +313,15 @@ void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
 bool migrate_windows_hold(struct migrate_windows *w);
 void migrate_windows_release(struct migrate_windows *w);
 void migrate_windows_unmapping(struct migrate_windows *w);
-enum migrate_offload_counter
+enum migrate_verdict
 migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
 void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
-			enum migrate_offload_counter why);
+			enum migrate_verdict why);
 
 /* mm/migrate_run/ptes.c */
 extern struct kobj_attribute migrate_batch_ptes_attr;
 
 /* mm/migrate_offload/part.c */
-extern unsigned int migrate_offload_verify;
 struct migrate_windows *migrate_windows_alloc(void);
 int migrate_pools_init(void);
 struct migrate_part *migrate_part_alloc(void);
@@ -317,23 +330,32 @@ void migrate_part_init(struct migrate_part *part);
 void migrate_part_add(struct migrate_part *part, struct folio *src,
 		      struct folio *dst, u64 unmapped_ns);
 void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part);
-enum migrate_offload_counter
-migrate_pair_judge(struct migrate_copy_pair *pair,
-		   enum migrate_offload_counter why);
-enum migrate_offload_counter migrate_copy_why(int rc);
-void migrate_part_note_engine(struct migrate_part *part);
-enum migrate_offload_counter
-migrate_windows_why_not(const struct migrate_windows *w, int dst_nid);
 void migrate_windows_enter(struct migrate_windows *w,
 			   const struct list_head *from, bool hugetlb,
 			   unsigned int nr_folios, bool needed);
+
+/* mm/migrate_offload/verdict.c */
+extern unsigned int migrate_offload_verify;
+enum migrate_verdict migrate_pair_judge(struct migrate_copy_pair *pair,
+					enum migrate_verdict why);
+enum migrate_verdict migrate_copy_why(int rc);
+enum migrate_verdict migrate_windows_why_not(const struct migrate_windows *w,
+					     int dst_nid);
+
+/* mm/migrate_offload/account.c */
+bool migrate_being_traced(void);
+void migrate_part_note_engine(struct migrate_part *part);
 void migrate_part_count(struct migrate_windows *w,
 			const struct migrate_part *part);
 void migrate_windows_charge(struct migrate_windows *w);
 void migrate_windows_settle(struct migrate_windows *w);
 void migrate_windows_count_cpu(const struct migrate_windows *w,
-			       enum migrate_offload_counter why,
+			       enum migrate_verdict why,
 			       unsigned int nr_folios, u64 bytes);
+void migrate_windows_count_unasked(struct migrate_windows *w,
+				   const struct list_head *from,
+				   bool hugetlb, unsigned int nr_folios,
+				   enum migrate_verdict why);
 void migrate_windows_count_over(const struct migrate_windows *w,
 				unsigned int nr_folios);
 void migrate_trace_folio(struct migrate_windows *w, size_t bytes,

@@ -78,7 +78,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	migrate_windows_clock(w);
 	if (rc == -EAGAIN) {
 		if (pair->content == MIGRATE_CONTENT_DST)
-			part->outcome.folios[MO_RETRIED_FOLIOS]++;
+			part->outcome.nr_retried++;
 		part->nr_retry += !pair->tried;
 		pair->tried = true;
 		/* A reference that made this fail may have written to it. */
@@ -118,20 +118,20 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 /* What became of a pair that the engine had, and where its content is now. */
 void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
-			enum migrate_offload_counter why)
+			enum migrate_verdict why)
 {
-	enum migrate_offload_counter end = migrate_pair_judge(pair, why);
+	enum migrate_verdict end = migrate_pair_judge(pair, why);
 
 	part->outcome.folios[end]++;
-	if (end == MO_ENGINE_FOLIOS) {
+	if (end == VERDICT_ENGINE) {
 		pair->content = MIGRATE_CONTENT_DST;
 		part->outcome.engine_bytes += folio_size(pair->src);
 		migrate_payers_add(&w->payers, pair->src, true);
-	} else if (end == MO_HELD_FOLIOS) {
+	} else if (end == VERDICT_HELD) {
 		pair->content = MIGRATE_CONTENT_HELD;
 	} else {
 		/* A machine check has been taken for it: one is enough. */
-		if (why == MO_ENGINE_FOLIOS && pair->result == -EHWPOISON)
+		if (why == VERDICT_ENGINE && pair->result == -EHWPOISON)
 			pair->content = MIGRATE_CONTENT_POISON;
 		else
 			pair->content = MIGRATE_CONTENT_SRC;
@@ -179,7 +179,7 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 			&copy->pairs[copy->pairs[i].nth_done];
 
 		w->flying_bytes -= folio_size(pair->src);
-		migrate_part_judge(w, part, pair, MO_ENGINE_FOLIOS);
+		migrate_part_judge(w, part, pair, VERDICT_ENGINE);
 		again |= migrate_pair_is_awaited(pair);
 	}
 	part->nr_collected = to;
@@ -220,7 +220,7 @@ static void migrate_windows_count_now(struct migrate_windows *w,
 {
 	if (!w->engine)
 		return;
-	migrate_windows_count_cpu(w, MO_DECLINED_FOLIOS, 1, folio_size(src));
+	migrate_windows_count_cpu(w, VERDICT_DECLINED, 1, folio_size(src));
 	migrate_payers_add(&w->payers, src, false);
 }
 

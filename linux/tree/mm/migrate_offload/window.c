@@ -185,10 +185,10 @@ void migrate_windows_release(struct migrate_windows *w)
 }
 
 /*
- * Have the engine start with a part.  Returns MO_ENGINE_FOLIOS if it did, else
+ * Have the engine start with a part.  Returns VERDICT_ENGINE if it did, else
  * why not.
  */
-enum migrate_offload_counter
+enum migrate_verdict
 migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
@@ -221,7 +221,7 @@ migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
 
 /* Nothing is asked of the engine: all pairs are the CPU's, and this is why. */
 void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
-			enum migrate_offload_counter why)
+			enum migrate_verdict why)
 {
 	unsigned int i;
 
@@ -239,25 +239,25 @@ void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
 static void migrate_part_launch(struct migrate_windows *w,
 				struct migrate_part *part)
 {
-	enum migrate_offload_counter why;
+	enum migrate_verdict why;
 	u64 flushed_ns = w->task_ns;
 	unsigned int i;
 
 	part->flushed_ns = w->now_ns;
 	part->begun_ns = flushed_ns;
-	why = MO_DECLINED_FOLIOS;
+	why = VERDICT_DECLINED;
 	if (migrate_windows_hold(w))
 		why = migrate_windows_why_not(w, folio_nid(part->copy.pairs[0].dst));
-	if (why != MO_ENGINE_FOLIOS) {
+	if (why != VERDICT_ENGINE) {
 		migrate_part_leave(w, part, why);
 	} else {
 		migrate_part_sort(w, part);
 		why = part->copy.nr_pairs ? migrate_part_submit(w, part) :
-					    MO_ENGINE_FOLIOS;
+					    VERDICT_ENGINE;
 	}
 	migrate_windows_clock(w);
 	/* One without any folio for the engine says nothing about it. */
-	part->by_engine = why == MO_ENGINE_FOLIOS && part->copy.nr_pairs;
+	part->by_engine = why == VERDICT_ENGINE && part->copy.nr_pairs;
 	if (part->by_engine && w->open)
 		w->submit_ns += w->task_ns - part->begun_ns;
 	/* Without a stream the engine is done by now. */
@@ -279,7 +279,7 @@ static void migrate_part_launch(struct migrate_windows *w,
 	}
 	/* The windows after it are planned with what it said. */
 	if (!w->by_cpu)
-		w->declined = why != MO_ENGINE_FOLIOS;
+		w->declined = why != VERDICT_ENGINE;
 }
 
 /* How long did it take to unmap them, and had the engine to wait for that? */

@@ -122,8 +122,8 @@ static void mo_test_partition(struct kunit *test)
 	mo_expect_pairs(test, part, all);
 	KUNIT_EXPECT_EQ(test, part->copy.nr_pairs, 6);
 	KUNIT_EXPECT_EQ(test, part->copy.bytes, 6 * PAGE_SIZE);
-	KUNIT_EXPECT_EQ(test, part->outcome.folios[MO_NOT_ELIGIBLE_FOLIOS], 4);
-	KUNIT_EXPECT_EQ(test, part->outcome.folios[MO_OFFERED_FOLIOS], 6);
+	KUNIT_EXPECT_EQ(test, part->outcome.folios[VERDICT_NOT_ELIGIBLE], 4);
+	KUNIT_EXPECT_EQ(test, part->outcome.nr_offered, 6);
 	KUNIT_EXPECT_EQ(test, part->outcome.cpu_bytes, 4 * PAGE_SIZE);
 	mo_pairs_exit(pairs);
 }
@@ -161,12 +161,12 @@ static void mo_test_judge(struct kunit *test)
 			pair[i].result = i == 7 ? -EIO : 0;
 	for (i = 0; i < MO_NR_PAIRS; i++)
 		KUNIT_EXPECT_EQ(test,
-				migrate_pair_judge(&pair[i], MO_ENGINE_FOLIOS),
-				i == 2 || i == 7 ? MO_FAILED_FOLIOS :
-						   MO_ENGINE_FOLIOS);
+				migrate_pair_judge(&pair[i], VERDICT_ENGINE),
+				i == 2 || i == 7 ? VERDICT_FAILED :
+						   VERDICT_ENGINE);
 	/* A batch that was not copied at all believes no result. */
-	KUNIT_EXPECT_EQ(test, migrate_pair_judge(&pair[0], MO_DECLINED_FOLIOS),
-			MO_DECLINED_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_pair_judge(&pair[0], VERDICT_DECLINED),
+			VERDICT_DECLINED);
 	mo_pairs_exit(pairs);
 }
 
@@ -185,11 +185,11 @@ static void mo_test_held(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_copy_nr_held(), nr_before + 1);
 	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->src), 2);
 	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->dst), 2);
-	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, MO_ENGINE_FOLIOS),
-			MO_HELD_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, VERDICT_ENGINE),
+			VERDICT_HELD);
 	/* A batch that failed as a whole does not make it free again. */
-	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, MO_FAILED_FOLIOS),
-			MO_HELD_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, VERDICT_FAILED),
+			VERDICT_HELD);
 
 	migrate_copy_unhold(pair->src, pair->dst);
 	KUNIT_EXPECT_EQ(test, migrate_copy_nr_held(), nr_before);

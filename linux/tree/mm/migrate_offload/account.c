@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a migration did: its counters, its tracepoints, and the CPU time of those
+ * who helped.
+ */
+
+#include <linux/atomic.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/bandwidth.h>
+
+#include "../internal.h"
+#include "hooks.h"
+#include "internal.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/migrate_offload.h>
+
+int migrate_offload_trace_reg(void)
+{
+	static_branch_inc(&migrate_offload_key);
+	return 0;
+}
+
+void migrate_offload_trace_unreg(void)
+{
+	static_branch_dec(&migrate_offload_key);
+}
+
+/*
+ * The engine's time for a part begins when those before it are copied.  To submit
+ * it while they are being copied took no time of its own.
+ */
+void migrate_part_note_engine(struct migrate_part *part)
+{
+	const struct migrate_times *took = &part->took;
+
+	if (part->by_engine)
+		part->outcome.engine_ns = took->copied_ns -
+			(took->backlog_ns ? took->launched_ns + took->backlog_ns :
+					    part->begun_ns);
+}
+
+static const enum migrate_offload_counter counter_of[NR_VERDICTS] = {
+	[VERDICT_ENGINE] = MO_ENGINE_FOLIOS,
+	[VERDICT_NOT_ELIGIBLE] = MO_NOT_ELIGIBLE_FOLIOS,
+	[VERDICT_DECLINED] = MO_DECLINED_FOLIOS,
+	[VERDICT_TOO_SLOW] = MO_TOO_SLOW_FOLIOS,
+	[VERDICT_FAILED] = MO_FAILED_FOLIOS,
+	[VERDICT_MISMATCHED] = MO_MISMATCHED_FOLIOS,
+	[VERDICT_HELD] = MO_HELD_FOLIOS,
+};
+
+static bool is_by_cpu(enum migrate_verdict verdict)
+{
+	return verdict != VERDICT_ENGINE && verdict != VERDICT_HELD;
+}
+
+static void migrate_part_count_to(struct migrate_offload_stats *stats,
+				  const struct migrate_part *part)
+{
+	const struct migrate_batch_outcome *outcome = &part->outcome;
+	enum migrate_verdict verdict;
+	unsigned int nr_cpu = 0;
+
+	migrate_offload_count(stats, MO_BATCHES,
+			      outcome->nr_offered ||
+			      outcome->folios[VERDICT_TOO_SLOW]);
+	migrate_offload_count(stats, MO_OFFERED_FOLIOS, outcome->nr_offered);
+	migrate_offload_count(stats, MO_OFFERED_BYTES, outcome->offered_bytes);
+	migrate_offload_count(stats, MO_ENGINE_BYTES, outcome->engine_bytes);
+	migrate_offload_count(stats, MO_ENGINE_NS, outcome->engine_ns);
+	for (verdict = 0; verdict < NR_VERDICTS; verdict++) {
+		migrate_offload_count(stats, counter_of[verdict],
+				      outcome->folios[verdict]);
+		if (is_by_cpu(verdict))
+			nr_cpu += outcome->folios[verdict];
+	}
+	migrate_offload_count(stats, MO_RETRIED_FOLIOS, outcome->nr_retried);
+	migrate_offload_count(stats, MO_CPU_FOLIOS, nr_cpu);
+	migrate_offload_count(stats, MO_CPU_BYTES, outcome->cpu_bytes);
+}
+
+/* All that became of a part is known. */
+void migrate_part_count(struct migrate_windows *w,
+			const struct migrate_part *part)
+{
+	if (!w->engine)
+		return;
+	w->payers.engine_ns += part->outcome.engine_ns;
+	migrate_part_count_to(migrate_offload_reason_stats[w->reason], part);
+	migrate_part_count_to(w->engine_stats, part);
+}
+
+/*
+ * Helpers have noted what they spent.  If that is more than the limit of this task
+ * has left, it will be stopped, for many periods maybe: not while any folio of its
+ * is out of reach.
+ */
+void migrate_windows_charge(struct migrate_windows *w)
+{
+	u64 ns = atomic64_xchg(&w->stream.helper_ns, 0);
+
+	if (!ns)
+		return;
+	cfs_bandwidth_charge(current, ns);
+	w->payers.helper_ns += ns;
+	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+			      MO_HELPER_NS, ns);
+	migrate_offload_count(w->engine_stats, MO_HELPER_NS, ns);
+}
+
+/* The engine is done with all that it was given: no helper notes any more. */
+void migrate_windows_settle(struct migrate_windows *w)
+{
+	migrate_windows_charge(w);
+	migrate_payers_settle(&w->payers);
+}
+
+/* Folios are left to the CPU, without a look at any of them. */
+void migrate_windows_count_cpu(const struct migrate_windows *w,
+			       enum migrate_verdict why,
+			       unsigned int nr_folios, u64 bytes)
+{
+	struct migrate_offload_stats *stats[] = {
+		migrate_offload_reason_stats[w->reason],
+		w->engine_stats,
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(stats); i++) {
+		migrate_offload_count(stats[i], counter_of[why], nr_folios);
+		migrate_offload_count(stats[i], MO_CPU_FOLIOS, nr_folios);
+		migrate_offload_count(stats[i], MO_CPU_BYTES, bytes);
+	}
+}
+
+/* All of a list are. */
+void migrate_windows_count_unasked(struct migrate_windows *w,
+				   const struct list_head *from,
+				   bool hugetlb, unsigned int nr_folios,
+				   enum migrate_verdict why)
+{
+	migrate_windows_count_cpu(w, why, nr_folios, w->total_bytes);
+	migrate_payers_add_list(&w->payers, from, hugetlb);
+	migrate_payers_settle(&w->payers);
+}
+
+/* They will be out of reach for longer than the limit, however few they are. */
+void migrate_windows_count_over(const struct migrate_windows *w,
+				unsigned int nr_folios)
+{
+	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+			      MO_OVER_LIMIT_FOLIOS, nr_folios);
+	migrate_offload_count(w->engine_stats, MO_OVER_LIMIT_FOLIOS, nr_folios);
+}
+
+static const char *migrate_windows_engine(const struct migrate_windows *w)
+{
+	return w->engine ? w->engine_stats->name : "none";
+}
+
+/* A folio is in reach again, moved or not. */
+void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
+			 u64 unmapped_ns, bool copied, int rc)
+{
+	const char *reason = migrate_reason_names[w->reason];
+
+	trace_mm_migrate_folio(reason, migrate_windows_engine(w), bytes,
+			       unmapped_ns, copied, rc);
+	if (rc)
+		return;
+	if (!w->last_ns)
+		trace_mm_migrate_first_folio(reason, migrate_windows_engine(w),
+					     w->now_ns - w->start_ns);
+	w->last_ns = w->now_ns;
+}
+
+void migrate_trace_last(const struct migrate_windows *w)
+{
+	if (w->last_ns)
+		trace_mm_migrate_last_folio(migrate_reason_names[w->reason],
+					    migrate_windows_engine(w),
+					    w->last_ns - w->start_ns);
+}
+
+void migrate_trace_part(const struct migrate_windows *w,
+			const struct migrate_part *part)
+{
+	if (!part->nr_all)
+		return;
+	trace_mm_migrate_batch(migrate_reason_names[w->reason], w->mode,
+			       migrate_windows_engine(w), part->nr_all,
+			       part->bytes,
+			       part->outcome.folios[VERDICT_ENGINE],
+			       part->full_ns - part->start_ns,
+			       part->flushed_ns - part->full_ns,
+			       part->copied_ns - part->flushed_ns,
+			       w->now_ns - part->copied_ns);
+}
+
+bool migrate_being_traced(void)
+{
+	return trace_mm_migrate_batch_enabled() ||
+		trace_mm_migrate_folio_enabled() ||
+		trace_mm_migrate_first_folio_enabled() ||
+		trace_mm_migrate_last_folio_enabled();
+}
