@@ -7,7 +7,8 @@
  * told to.  The copying is done by the CPU; the time that it takes, the order
  * in which descriptors complete and what goes wrong are simulated.
  *
- * Documentation/mm/migrate_offload.rst says what it shows and what it does not.
+ * Documentation/driver-api/dmaengine/dmasim.rst says which faults of a client it
+ * shows.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
