@@ -2,8 +2,8 @@
 /*
  * Batch copy of migrating folios: what a copy engine implements and calls.
  *
- * See Documentation/mm/migrate_offload.rst for how the batch path works, and
- * why it is safe.
+ * Documentation/driver-api/migrate_copy_engine.rst says what an engine has to
+ * do, Documentation/mm/migrate_offload.rst why the early copy is safe.
  */
 #ifndef _LINUX_MIGRATE_COPY_OFFLOAD_H
 #define _LINUX_MIGRATE_COPY_OFFLOAD_H
