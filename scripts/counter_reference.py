@@ -26,7 +26,7 @@ Linux counts `pgmigrate_success` and `pgmigrate_fail` in `/proc/vmstat` for all
 migrations, with and without an engine. Only `engine_folios` shows that an engine copied.
 
 See also [tracepoints](tracepoints.md), the [glossary](glossary.md), and
-[counters of cgroups](../../linux/tree/Documentation/mm/migrate_offload.rst).
+[counters of cgroups](../../linux/tree/Documentation/admin-guide/mm/migrate_offload.rst).
 """
 
 # The sections of the page: title, ABI file, and the entries that it shows.
