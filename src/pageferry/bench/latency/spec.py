@@ -87,7 +87,7 @@ VARIED = (
     option("--caps", "max_batch_pages: pages in one window (512)", "LIST"),
     option("--windows", "max_windows: windows that are unmapped at once (1,2)", "LIST"),
     option("--streaming", "true: map a folio when its own copy ends (true)", "LIST"),
-    option("--limits-us", "max_unmapped_us; 0: none (default)", "LIST"),
+    option("--limits-us", "max_unmapped_us; 0: none (default: the kernel's)", "LIST"),
     switch("--posted", "as posted: one window, no streaming, no time limit"),
     option(
         "--published",
