@@ -14,6 +14,7 @@ from helpers.sources import found
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = found(ROOT, "*.md", "docs/**/*.md")
+KERNEL_PAGES = found(ROOT, "linux/tree/Documentation/**/*.rst")
 # Generated from texts that have checks of their own.
 MADE = {"commands.md", "counters.md"}
 
@@ -32,9 +33,23 @@ def prose(text: str) -> str:
     return re.sub(r"`[^`]*`", "CODE", text)
 
 
+def kernel_prose(text: str) -> str:
+    """Do the same for reStructuredText, without its tables."""
+    text = re.sub(r"``[^`]*``", "CODE", text)
+    # A literal block: what is indented more than the line that ends with "::".
+    text = re.sub(r"(?m)^( *)(.*)::\n(?:\n|\1 +.*\n)+", r"\1\2.\n\n", text)
+    text = re.sub(r"(?ms)^=+(?: +=+)+$.*?^=+(?: +=+)+\n(?=\n|\Z)", "\n", text)
+    text = re.sub(r"(?m)^(?:=+|-+|\.\. .*| +:\w+:.*)$", "\n", text)
+    # Terms stand on a line of their own above an indented text.
+    text = re.sub(r"(?m)^([^-\s].*[^.\n])\n(?= {2}\S)", r"\1\n\n", text)
+    return re.sub(r"(?m)^ *(?:-|\d\.) +", "\n\n", text)
+
+
 def sentences(page: Path) -> Iterator[str]:
     """Give the sentences of a page, those in cells of tables among them."""
-    for paragraph in re.split(r"\n\s*\n", prose(page.read_text(encoding="utf-8"))):
+    text = page.read_text(encoding="utf-8")
+    text = kernel_prose(text) if page.suffix == ".rst" else prose(text)
+    for paragraph in re.split(r"\n\s*\n", text):
         for cell in re.split(r"(?<!\\)\|", paragraph):
             text = re.sub(r"\s+", " ", cell).strip(" #*")
             for sentence in re.split(r"(?<=[.!?])\s+(?=[\w(\"*])", text):
@@ -68,7 +83,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.name not in MADE],
+    [page for page in [*PAGES, *KERNEL_PAGES] if page.name not in MADE],
     ids=lambda p: str(p.relative_to(ROOT)),
 )
 def test_sentences_are_plain(page: Path) -> None:

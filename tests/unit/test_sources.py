@@ -73,3 +73,20 @@ def test_files_of_ours_that_a_text_names_exist() -> None:
     names = {name for path in texts for name in named.findall(path.read_text())}
     assert len(names) > 20
     assert [name for name in sorted(names) if not (sources.TREE / name).exists()] == []
+
+
+def test_kernel_pages_of_ours_that_a_text_names_exist() -> None:
+    """Links to a page that moved or was divided lead nowhere."""
+    named = re.compile(r"Documentation/[\w/-]*(?:migrat|dmasim|dcbm)[\w-]*(?:\.rst)?")
+    texts = [
+        *sources.found(sources.LINUX / "hooks", "**/*.patch"),
+        *(path for path in sources.found(sources.TREE, "**/*") if path.is_file()),
+    ]
+    names = {
+        name
+        for path in texts
+        for name in named.findall(path.read_text())
+        if name != "Documentation/mm/page_migration.rst"
+    }
+    assert len(names) > 8
+    assert [name for name in sorted(names) if not (sources.TREE / name).exists()] == []
