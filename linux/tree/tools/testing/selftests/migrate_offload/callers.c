@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Everybody who has memory migrate: offloaded if the mask of reasons says so, and
- * else not, and in both cases all of it arrives, though a program writes to it.
+ * Tests each caller that migrates memory.  The engine copies if the mask of
+ * reasons names the caller, else the CPU does.  All memory must arrive intact,
+ * though a program writes to it.
  *
- * With ENGINE=NAME in the environment, that engine instead of mtcopy.  With one
- * that fails now and then (fail_every of dmasim) the CPU may copy a part.
+ * ENGINE=NAME in the environment selects that engine instead of mtcopy.  If
+ * this engine fails some descriptors (fail_every of dmasim), the CPU may copy a
+ * part.
  *
- * What a caller needs, this machine may not have: memory that can be removed, or a
- * second tier.  Such tests are skipped.
+ * Some callers need memory that can be removed, or a second tier.  On a machine
+ * without these, their tests are skipped.
  */
 #include "../kselftest_harness.h"
 #include "mo_callers.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 
 static const char *set_up(void)
@@ -23,9 +25,9 @@ static const char *set_up(void)
 	if (why_not)
 		return why_not;
 	if (!mo_caller_engine_is_there())
-		return "this engine is not there";
+		return "the engine is not available";
 	mo_reset();
-	/* What is slow would be left out for that. */
+	/* Without this, the core would leave out an engine that is slow. */
 	mo_set_limit("max_unmapped_us", 0);
 	return NULL;
 }

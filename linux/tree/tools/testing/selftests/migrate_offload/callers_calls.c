@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory that migrates because a program, an administrator or the kernel wants it
- * on another node.
+ * Callers that migrate memory because a program, an administrator or the kernel
+ * wants it on another node.
  */
 #include <errno.h>
 #include <sched.h>
@@ -30,9 +30,9 @@
 
 #define SMALL_BYTES (SZ_1M / 2)
 #define NR_LARGE 2
-/* Enough for an engine to be given several at once. */
+/* Reclaim can give an engine several huge pages at once. */
 #define NR_DEMOTED 8
-/* A page may have a reference more for a moment. */
+/* An attempt fails while a page has an extra reference for a moment. */
 #define MAX_TRIES 20
 #define BALANCING_LIMIT_S 120
 #define BALANCING_WRITE_US 100000
@@ -49,7 +49,7 @@ static struct node_mask mask_of(int node)
 	return mask;
 }
 
-/* Small folios and large ones, all of which have to move to the second node. */
+/* Map small and large folios.  All of them have to move to the second node. */
 static const char *map_so_many(struct mo_trip *trip, unsigned int nr_large)
 {
 	const char *why_not = mo_trip_map(trip, SMALL_BYTES, SZ_4K);
@@ -122,7 +122,7 @@ const struct mo_caller mo_migrate_pages_call = {
 	.go = go_by_migrate_pages,
 };
 
-/* A cgroup of our own, and the one that we came from. */
+/* Our own cgroup, and the cgroup that we came from. */
 static char group[64], home[320];
 
 static void group_write(const char *file, const char *text)
@@ -163,7 +163,7 @@ static const char *make_group(const char *controller)
 		return "no cgroups (v2) with this controller";
 	snprintf(enable, sizeof(enable), "+%s", controller);
 	if (mo_try_write(PATH_CGROUP "/cgroup.subtree_control", enable))
-		return "cannot have this controller for a cgroup";
+		return "cannot enable this controller for a cgroup";
 	find_home();
 	snprintf(group, sizeof(group), PATH_CGROUP "/callers-%d", getpid());
 	if (mkdir(group, 0755))
@@ -175,7 +175,7 @@ static void leave_group(struct mo_trip *trip)
 {
 	if (!group[0])
 		return;
-	/* "0": whoever writes it. */
+	/* "0" stands for the process that writes. */
 	mo_write(home, "0");
 	if (rmdir(group))
 		mo_die("cannot remove %s: %m", group);
@@ -201,7 +201,7 @@ static const char *prepare_cpuset(struct mo_trip *trip)
 	return map_both(trip);
 }
 
-/* The write comes back when all has migrated. */
+/* The write returns when all memory has migrated. */
 static void go_by_cpuset(struct mo_trip *trip)
 {
 	unsigned int tries;
@@ -232,12 +232,12 @@ static const char *prepare_demotion(struct mo_trip *trip)
 	if (!mo_exists(PATH_DEMOTION))
 		return "no demotion in this kernel";
 	mo_read(PATH_DEMOTION, demotion_was, sizeof(demotion_was));
-	/* Out of a node, not out of memory. */
+	/* Demotion must take the memory from the node, not write it to swap. */
 	if (has_word("/proc/swaps", "/"))
 		group_write("memory.swap.max", "0");
 	group_write("cgroup.procs", "0");
 	why_not = map_so_many(trip, NR_DEMOTED);
-	/* What is written to all the time is not cold. */
+	/* Pages that the writer touches all the time are not cold. */
 	trip->must_move /= 2;
 	return why_not;
 }
@@ -257,8 +257,10 @@ static void go_by_reclaim(struct mo_trip *trip)
 			madvise(trip->areas[n].mem, trip->areas[n].bytes,
 				MADV_COLD);
 		/*
-		 * A quarter at a time, which is more than there is, so all large
-		 * folios at once, with an engine.  -EAGAIN: not as much as that.
+		 * The kernel reclaims a quarter of the request at a time.  A
+		 * quarter of 128M is more than there is, so an engine gets all
+		 * large folios at once.  The write fails with -EAGAIN, because
+		 * there is less than 128M.
 		 */
 		mo_try_write(path, "128M");
 	}
@@ -274,7 +276,7 @@ const struct mo_caller mo_demotion = {
 
 static char lru_gen_was[16];
 
-/* The same with the other kind of LRU lists, whichever this kernel has now. */
+/* The same with the other kind of LRU lists: multi-generational or classic. */
 static const char *prepare_other_lru(struct mo_trip *trip)
 {
 	if (!mo_exists(PATH_LRU_GEN))
@@ -299,7 +301,9 @@ const struct mo_caller mo_demotion_other_lru = {
 	.finish = leave_other_lru,
 };
 
-/* On which of them is a fault to say that memory should be on the first node? */
+/*
+ * Run on this node.  NUMA balancing then moves memory to the node that faults.
+ */
 static void run_on_node(int node)
 {
 	char path[96], list[256];
@@ -315,8 +319,8 @@ static void run_on_node(int node)
 }
 
 /*
- * One fault moves one folio, and mtcopy is not for those of 4K.  Memory that is
- * bound to a node is left alone.
+ * One fault moves one folio, and mtcopy declines folios of 4K.  NUMA balancing
+ * does not move memory that is bound to a node.
  */
 static const char *prepare_balancing(struct mo_trip *trip)
 {
@@ -331,9 +335,12 @@ static const char *prepare_balancing(struct mo_trip *trip)
 		mo_die("memory that cannot be moved");
 	if (syscall(SYS_mbind, trip->areas[0].mem, trip->areas[0].bytes,
 		    MPOL_DEFAULT, NULL, 0, 0))
-		mo_die("cannot let memory be anywhere: %m");
+		mo_die("cannot reset the memory policy: %m");
 	trip->to = mo_nodes[0];
-	/* The fault is to be of who finds another CPU idle: not of the writer. */
+	/*
+	 * mtcopy needs an idle CPU: the main thread has to fault, not the
+	 * writer.
+	 */
 	trip->write_every_us = BALANCING_WRITE_US;
 	return NULL;
 }
@@ -349,9 +356,12 @@ static void go_by_balancing(struct mo_trip *trip)
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	run_on_node(mo_nodes[0]);
 	mo_read(PATH_BALANCING, was, sizeof(was));
-	/* Both for tiers and for nodes that are alike. */
+	/* Balance both between tiers and between nodes of one tier. */
 	mo_write(PATH_BALANCING, "3");
-	/* A program is looked at as often as it has run for so long. */
+	/*
+	 * The kernel scans a program each time that it has used so much CPU
+	 * time.
+	 */
 	for (n = 0; mo_elsewhere(area, trip->to) && time(NULL) < end; n++)
 		for (i = 0; i < 16 * area->bytes; i += SZ_4K)
 			(void)__atomic_load_n(area->mem + i % area->bytes,

@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Everybody who has memory migrate, with DMA channels that fail: descriptors
-# fail, stall, are late, lose their interrupt or are refused, a channel is
-# dead now and then, and one of two devices comes and goes. Channels that
-# dcbm has given up are put to use again.  No byte may be wrong.
+# Runs the tests "callers" on DMA channels that fail.  Descriptors fail, stall,
+# are late, lose their interrupt or are refused.  A channel is dead now and then,
+# and one of two devices comes and goes.  The script resets channels that dcbm
+# has retired.  No byte may be wrong.
 #
-#	callers_faults.sh [TEST...]	as "callers" takes them
+#	callers_faults.sh [TEST...]	arguments of "callers"
 #
-# To be run where "callers" is.  The modules dmasim and dcbm must not be loaded.
+# Run this in the directory of "callers".  The modules dmasim and dcbm must not
+# be loaded.
 
 dcbm=/sys/module/dcbm
 dmasim=/sys/kernel/debug/dmasim
@@ -39,7 +40,7 @@ arm_second()
 	set_chan dmasim.1/chan0 fail_every 5
 }
 
-# All that was given up may copy again: what these channels are told, they do.
+# Reset all retired channels. The simulated channels do stop on request.
 reuse_channels()
 {
 	for chan in $dcbm/channels/*; do
@@ -50,7 +51,7 @@ reuse_channels()
 	done 2>/dev/null
 }
 
-# In the middle of whatever it is at.
+# The device vanishes in the middle of its copies, and comes back.
 second_comes_and_goes()
 {
 	echo 1 >$dmasim/dmasim.1/vanish
@@ -58,11 +59,11 @@ second_comes_and_goes()
 	echo dmasim.1 >$driver/unbind
 	echo dmasim.1 >$driver/bind
 	arm_second
-	# dcbm takes channels when it is told how many.
+	# This write makes dcbm look for channels again.
 	echo 16 >$dcbm/nr_dma_chan
 }
 
-# Until the file is gone.
+# Disturb the devices until the file is removed.
 keep_going()
 {
 	turn=0
@@ -78,7 +79,7 @@ keep_going()
 	echo "# the second device went $((turn / 8)) times"
 }
 
-# sum FILE...: of what these contain.
+# sum FILE...: add up the numbers in these files.
 sum()
 {
 	total=0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One caller has memory migrate, while a program writes to it: has it arrived, as it
- * should be, and who copied it?
+ * Has one caller migrate memory while a program writes to it.  Checks that the
+ * memory arrived intact, and which engine copied it.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,11 +16,11 @@
 
 #define PATH_FAIL_EVERY "/sys/kernel/debug/dmasim/dmasim.0/chan0/fail_every"
 
-/* So rarely that most of the time there is an idle CPU that mtcopy can use. */
+/* The writer is rarely active, so mtcopy finds an idle CPU most of the time. */
 #define WRITE_EVERY_US 5000
-/* It declines when the program that writes had it: most of the time it must not. */
+/* mtcopy declines while the writer uses the idle CPU, so try this often. */
 #define MAX_TRIPS 8
-/* To find memory that has to go. */
+/* Map at most this often, until some memory has to move. */
 #define MAX_STAYS 8
 
 /* An entry of /proc/self/pagemap. */
@@ -43,7 +43,7 @@ bool mo_caller_engine_is_there(void)
 	return false;
 }
 
-/* Is it made to fail? */
+/* Does dmasim make some descriptors fail? */
 static bool engine_fails(void)
 {
 	return !strcmp(engine_name(), "dcbm") && mo_exists(PATH_FAIL_EVERY) &&
@@ -60,7 +60,10 @@ static long long count(const struct mo_caller *caller, const char *name)
 	return mo_read_number(path);
 }
 
-/* Of its reason; if it has none, all that the engine did. */
+/*
+ * Read the counters of the caller's reason, or, without a reason, of the
+ * engine.
+ */
 static struct mo_caller_counts counts_of(const struct mo_caller *caller)
 {
 	return (struct mo_caller_counts) {
@@ -184,7 +187,7 @@ static bool has_arrived(const struct mo_trip *trip, size_t moved)
 	left = mo_trip_bytes_in(trip, trip->away);
 	if (moved >= trip->must_move && there >= trip->must_move && !left)
 		return true;
-	printf("# %zu bytes have to go: %zu moved, %zu are there, %zu are left\n",
+	printf("# %zu bytes must move: %zu moved, %zu on the target, %zu still in the range\n",
 	       trip->must_move, moved, there, left);
 	return false;
 }
@@ -211,7 +214,7 @@ void mo_trip_unmap(struct mo_trip *trip)
 	trip->nr_areas = 0;
 }
 
-/* Writes to page after page, and notes what must be there from then on. */
+/* The writer changes one page after another, and notes the new content. */
 static atomic_bool stop_writing;
 
 static void *write_now_and_then(void *arg)
@@ -231,7 +234,7 @@ static void *write_now_and_then(void *arg)
 	return NULL;
 }
 
-/* With the engine from the beginning of it to the end, and no longer. */
+/* Select the engine for this call alone. */
 static void go(const struct mo_caller *caller, struct mo_trip *trip)
 {
 	pthread_t writer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory that migrates because somebody wants what it is in: a large piece, all of
- * a memory block, or memory that must not be pinned or is about to fail.
+ * Callers that need the physical memory: a contiguous range, a memory block,
+ * frames that must not be pinned, or frames about to fail.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,17 +30,17 @@
 
 #define SMALL_BYTES (SZ_1M / 2)
 #define NR_LARGE 2
-/* Half of it is given back, page by page. */
+/* The test gives back every other page of this. */
 #define FRAGMENTED_BYTES (16 * SZ_1M)
 #define NR_SOFT_OFFLINE 4
-/* Page frames of a piece. */
+/* Page frames of one contiguous range. */
 #define NR_CONTIG (SZ_2M / SZ_4K)
 #define MAX_TRIES 5
 #define WAIT_US 100000
-/* What a node keeps when memory is taken until the right one comes. */
+/* Leave this much free on a node while we take memory in search of a range. */
 #define KEEP_FREE_KB (64 * 1024)
 
-/* Small folios and large ones, all of which have to be somewhere else. */
+/* Map small and large folios.  All of them have to move. */
 static const char *map_both(struct mo_trip *trip)
 {
 	const char *why_not = mo_trip_map(trip, NR_LARGE * SZ_2M, SZ_2M);
@@ -48,7 +48,7 @@ static const char *map_both(struct mo_trip *trip)
 	return why_not ?: mo_trip_map(trip, SMALL_BYTES, SZ_4K);
 }
 
-/* Of "key   123", in a file that has many such lines. */
+/* Parse "key   123", a format that many lines of the file have. */
 static bool find_number(const char *line, const char *key,
 			unsigned long long *number)
 {
@@ -57,7 +57,7 @@ static bool find_number(const char *line, const char *key,
 		sscanf(line + strlen(key), "%llu", number) == 1;
 }
 
-/* The frames of a node that are for memory which can be moved. */
+/* Find the frames of a node's ZONE_MOVABLE. */
 static bool movable_zone(int node, struct mo_range *zone)
 {
 	FILE *file = fopen("/proc/zoneinfo", "r");
@@ -105,9 +105,9 @@ static bool in_range(struct mo_range range, __u64 pfn)
 }
 
 /*
- * Take memory of a node until what comes next is in that range, and map a trip of
- * it.  Others may take that memory first: then the trip has too little to move.
- * NULL, or why not.
+ * Take memory of a node until the next free page is in this range, then map a
+ * trip there.  Other processes may take that memory first: then the trip has
+ * too little to move.  Returns NULL, or the reason.
  */
 static const char *map_in_once(struct mo_trip *trip, int node,
 			       struct mo_range range)
@@ -156,7 +156,7 @@ static const char *map_in(struct mo_trip *trip, int node, struct mo_range range)
 		if (why_not || trip->must_move >= SZ_2M)
 			return why_not;
 	}
-	return "no memory to be had there";
+	return "cannot allocate memory there";
 }
 
 static void compact_second_node(void)
@@ -170,9 +170,9 @@ static void compact_second_node(void)
 static char pcp_was[32];
 
 /*
- * Every other page is free, as after a program that has come to its end.  On the
- * second node, where others have less: their pages would fill the holes first, if
- * they are below ours.
+ * Free every other page, as a program does that exits.  Use the second node,
+ * where other programs have little memory.  Their pages could fill our holes
+ * first, if they lie below ours.
  */
 static const char *prepare_compaction(struct mo_trip *trip)
 {
@@ -188,7 +188,7 @@ static const char *prepare_compaction(struct mo_trip *trip)
 		return why_not;
 	if (mo_move(&trip->areas[0], mo_nodes[1]))
 		mo_die("memory that cannot be moved");
-	/* So that it goes to the zone, and is not kept for a CPU. */
+	/* Return freed pages to the zone, not to the list of a CPU. */
 	mo_read(PATH_PCP_FRACTION, pcp_was, sizeof(pcp_was));
 	mo_write(PATH_PCP_FRACTION, "1000000");
 	for (i = 1; i < FRAGMENTED_BYTES / SZ_4K; i += 2) {
@@ -196,7 +196,10 @@ static const char *prepare_compaction(struct mo_trip *trip)
 		mo_expect_byte(&trip->areas[0], i, 0);
 	}
 	trip->every = 2;
-	/* It goes where there is room beside others: to the upper part of itself. */
+	/*
+	 * Compaction moves pages to free memory higher up, also to holes
+	 * between ours.  So only a part has to move.
+	 */
 	trip->must_move = FRAGMENTED_BYTES / 64;
 	return NULL;
 }
@@ -228,7 +231,7 @@ const struct mo_caller mo_compaction = {
 	.may_stay = true,
 };
 
-/* The memory block that goes. */
+/* The memory block that goes offline. */
 static unsigned int block;
 static bool block_is_gone;
 
@@ -248,7 +251,10 @@ static bool block_is_online(void)
 	return !strcmp(state, "online\n");
 }
 
-/* Boot takes memory wherever it is, also where the rest can be moved. */
+/*
+ * Boot reserves memory anywhere, also in blocks that could otherwise go
+ * offline.
+ */
 static bool has_reserved(struct mo_range range)
 {
 	size_t i, nr = range.end - range.start;
@@ -301,7 +307,7 @@ static void go_by_unplug(struct mo_trip *trip)
 			usleep(WAIT_US);
 	}
 	if (ret)
-		printf("# cannot have memory%u offline: %s\n", block,
+		printf("# cannot set memory%u offline: %s\n", block,
 		       strerror(-ret));
 }
 
@@ -323,7 +329,7 @@ const struct mo_caller mo_hot_unplug = {
 	.finish = finish_unplug,
 };
 
-/* One for each area. */
+/* One ring for each area. */
 static struct mo_uring *rings[2];
 
 static const char *prepare_pin(struct mo_trip *trip)
@@ -340,7 +346,9 @@ static const char *prepare_pin(struct mo_trip *trip)
 	return map_in(trip, mo_nodes[0], zone);
 }
 
-/* Buffers that are registered stay where they are, so not in there. */
+/*
+ * Registering a buffer pins it for long.  Such pages must leave ZONE_MOVABLE.
+ */
 static void go_by_pin(struct mo_trip *trip)
 {
 	unsigned int n;
@@ -360,8 +368,8 @@ const struct mo_caller mo_longterm_pin = {
 };
 
 /*
- * CMA, virtio-mem and huge pages of 1 GiB have alloc_contig_range() in common, and
- * the test module has a file for that.
+ * CMA, virtio-mem and huge pages of 1 GiB use alloc_contig_range().  The test
+ * module has a file that calls it.
  */
 static const char *prepare_contig(struct mo_trip *trip)
 {
@@ -372,12 +380,12 @@ static const char *prepare_contig(struct mo_trip *trip)
 	if (!mo_exists(PATH_CONTIG))
 		return "no alloc_contig_range() in this kernel";
 	why_not = map_both(trip);
-	/* Small folios may have neighbours that cannot be moved. */
+	/* The range around a small folio may contain pages that cannot move. */
 	trip->must_move = trip->areas[0].bytes;
 	return why_not;
 }
 
-/* Take the piece of memory that a page is in. */
+/* Allocate the contiguous range around a page. */
 static void alloc_around(__u64 pfn)
 {
 	__u64 start = pfn / NR_CONTIG * NR_CONTIG;
@@ -398,13 +406,13 @@ static void go_by_contig(struct mo_trip *trip)
 		const struct mo_area *area = &trip->areas[n];
 
 		for (i = 0; i < area->bytes / SZ_4K; i++)
-			/* It may have gone with one of those before. */
+			/* The page may have moved with an earlier range. */
 			if (mo_pfn(area->mem + i * SZ_4K) == trip->pfns[n][i])
 				alloc_around(trip->pfns[n][i]);
 	}
 }
 
-/* While it is loaded, all migration is watched. */
+/* The loaded module watches all migration, so unload it. */
 static void finish_contig(struct mo_trip *trip)
 {
 	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",
@@ -446,11 +454,11 @@ static void go_by_soft_offline(struct mo_trip *trip)
 			usleep(WAIT_US);
 		}
 		if (ret)
-			printf("# cannot take page %u away: %m\n", i);
+			printf("# cannot offline page %u: %m\n", i);
 	}
 }
 
-/* Frames that nobody may use would be in the way of others here. */
+/* Other tests could not use memory around poisoned frames. */
 static void heal(struct mo_trip *trip)
 {
 	unsigned int i;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Move folios with DMA channels that fail in all the ways that dmasim knows,
- * while others write to them, and see that no byte is lost.
+ * Move folios with DMA channels that fail in each way that dmasim simulates,
+ * while writers change the folios.  No byte may be lost.
  *
  *	campaign [--folios N] [--seed N] [--faults LIST] [--timeout-ms N]
  *		 [--slack-ms N] [--break RULE] [--list]
  *
- * One JSON object a line goes to stdout, for each fault and at the end.  Lines
- * that start with # are for people.  Returns 0 if all was as it should be.
+ * For each fault, and at the end, one JSON object goes to stdout on one line.
+ * Lines that start with # are for people.  Returns 0 if no check failed.
  *
  * Needs the modules dmasim and dcbm, which must not be loaded.
  */
@@ -25,7 +25,7 @@
 
 #define TICK_US 50000
 #define PROGRESS_MS 2000
-/* A fault that brings everything to a halt ends like this. */
+/* Ends a phase whose fault stops all progress. */
 #define PHASE_MS 300000
 #define RECOVER_MS 20000
 
@@ -33,7 +33,7 @@ static unsigned long nr_folios = 200000;
 static __u64 seed = 1;
 static const char *wanted;
 static unsigned int timeout_ms = 200;
-/* How long a batch may take for other reasons: the CPU is an emulated one. */
+/* How much longer a batch may take, because the CPU may be emulated. */
 static unsigned int slack_ms = 2000;
 static const char *broken_rule;
 static struct dma_setup setup;
@@ -41,14 +41,14 @@ static __u64 rolls;
 
 struct fault {
 	const char *name;
-	const char *file;	/* of dmasim, NULL if there is none to set */
+	const char *file;	/* of dmasim, NULL: the phase sets none */
 	unsigned long value;
 	unsigned int late;	/* in multiples of the timeout */
-	const char *terminate;	/* what that does, if not "stop" */
-	bool trusted;		/* dcbm is told that it stops the device */
-	bool repair;		/* else channels would not come back */
-	bool keeps;		/* pages that stay lost */
-	bool damages;		/* shows what happens: only on demand */
+	const char *terminate;	/* result of terminate_all, if not "stop" */
+	bool trusted;		/* dcbm is told that terminate_all stops */
+	bool repair;		/* reset: channels would not recover alone */
+	bool keeps;		/* pages stay lost */
+	bool damages;		/* demonstrates damage: only on demand */
 	void (*act)(const struct fault *fault, unsigned int nth);
 	unsigned int act_ms;
 };
@@ -95,7 +95,9 @@ static void set_terminate(const struct fault *fault)
 	dma_set(-1, "terminate", fault->terminate ?: "stop");
 }
 
-/* Somebody repairs the device, so that it can be stopped. */
+/*
+ * Act as the administrator who repairs the device, so that it can be stopped.
+ */
 static unsigned int repair(const struct fault *fault)
 {
 	unsigned int stay, back;
@@ -108,7 +110,7 @@ static unsigned int repair(const struct fault *fault)
 	return back;
 }
 
-/* One channel dies; all are back the next time. */
+/* One channel dies.  The next call revives all channels. */
 static void act_dead(const struct fault *fault, unsigned int nth)
 {
 	if (nth % 2)
@@ -128,14 +130,14 @@ static void act_vanish(const struct fault *fault, unsigned int nth)
 
 static void act_reload(const struct fault *fault, unsigned int nth)
 {
-	/* Nothing will help the module to get rid of its channels later. */
+	/* The module could not release its channels later without this. */
 	dma_set(-1, "terminate", "stop");
 	dcbm_trust(true);
 	dcbm_reload(&setup);
 	dcbm_trust(fault->trusted);
 }
 
-/* Its driver forgets what is in flight: what becomes of it nobody knows. */
+/* The driver forgets all descriptors in flight: no report follows for them. */
 static void act_give_back(const struct fault *fault, unsigned int nth)
 {
 	if (nth < 3)
@@ -202,7 +204,7 @@ static const struct fault faults[] = {
 	{ .name = "reload", .file = "late_every", .value = 60, .late = 2,
 	  .act = act_reload, .act_ms = 700 },
 	{ .name = "mixed", .act = act_mixed, .act_ms = 150 },
-	/* From here on device and driver are as they should never be. */
+	/* No real device or driver may behave as the following do. */
 	{ .name = "lie", .file = "late_every", .value = 60, .late = 3,
 	  .terminate = "lie", .keeps = true, .act = act_give_back,
 	  .act_ms = 1000 },
@@ -240,13 +242,13 @@ static unsigned long count_hits(const struct phase *p)
 	unsigned long hits = dcbm_chan_sum("timeouts") + dma_count("errors") +
 		dma_count("late") + dma_count("lost_irqs");
 
-	/* For a lack of descriptors, too. */
+	/* The device also refuses descriptors when it runs out of them. */
 	if (!strcmp(p->fault->name, "refuse"))
 		hits += dma_count("refused");
 	return hits;
 }
 
-/* Has enough been moved, and what was to happen happened? */
+/* Have enough folios moved, and did the fault happen? */
 static bool is_enough(const struct phase *p, unsigned long moved,
 		      unsigned long folios)
 {
@@ -257,7 +259,7 @@ static bool is_enough(const struct phase *p, unsigned long moved,
 	return !p->fault->file || count_hits(p);
 }
 
-/* What administrators do while others migrate. */
+/* Act as an administrator while others migrate. */
 static void watch(struct phase *p, unsigned long folios)
 {
 	const struct fault *fault = p->fault;
@@ -266,7 +268,10 @@ static void watch(struct phase *p, unsigned long folios)
 	unsigned int stay;
 
 	if (fault->damages) {
-		/* Once its memory is free again it may be the kernel's. */
+		/*
+		 * The late write may hit the kernel's memory after these pages
+		 * are freed.
+		 */
 		sleep(fault->late * timeout_ms / 1000 + 3);
 		return;
 	}
@@ -300,14 +305,14 @@ static void arm(const struct fault *fault)
 		mo_write(PATH_DEBUG "break_rules", broken_rule);
 }
 
-/* All channels work again, and no page is held that need not be. */
+/* Bring all channels back, and wait until no page is held needlessly. */
 static void recover(struct phase *p)
 {
 	unsigned long until = now_ms() + p->fault->late * timeout_ms + 1000;
 	unsigned int stay;
 
 	dma_no_faults();
-	/* First what ends on its own. */
+	/* Wait for the channels that recover alone. */
 	while (leaks_held() > p->held_before && now_ms() < until)
 		usleep(10000);
 	p->held_after = leaks_held();
@@ -341,7 +346,7 @@ static void count(struct phase *p, int sign)
 static void judge(struct phase *p, unsigned long limit_ms)
 {
 	if (p->load.wrong_reads)
-		problem(p, "%lu times writers read what they had not written",
+		problem(p, "writers read %lu words that they had not written",
 			p->load.wrong_reads);
 	if (!p->verified)
 		problem(p, "damaged memory");
@@ -351,14 +356,14 @@ static void judge(struct phase *p, unsigned long limit_ms)
 		problem(p, "%lu calls took longer than %lu ms",
 			p->load.over_limit, limit_ms);
 	if (p->after_us > slack_ms * 1000UL)
-		problem(p, "a call took %lu ms when all was well again",
+		problem(p, "a call took %lu ms after the recovery",
 			p->after_us / 1000);
 	if (!p->engine)
 		problem(p, "the engine copied nothing");
 	if (p->fault->file && !p->fault->act && !p->hits)
 		problem(p, "the fault never happened");
 	if (p->held && p->fault->trusted && !p->fault->terminate)
-		problem(p, "folios were held though the device can be stopped");
+		problem(p, "folios were held, but the device can be stopped");
 }
 
 static void print_phase(const struct phase *p, unsigned long limit_ms)
@@ -411,7 +416,7 @@ static void run_phase(struct phase *p, unsigned long folios)
 	load_end();
 	if (broken_rule)
 		mo_write(PATH_DEBUG "break_rules", "none");
-	/* The driver of a device that has lost track of it must not go. */
+	/* This driver lost track of its device, so it must stay loaded. */
 	if (!p->fault->keeps)
 		dma_unload();
 	p->ms = now_ms() - begin;
@@ -419,7 +424,7 @@ static void run_phase(struct phase *p, unsigned long folios)
 	print_phase(p, limit_ms);
 }
 
-/* Everything that allocates something for good has done so. */
+/* Allocate everything that stays allocated, before the baseline is taken. */
 static void warm_up(struct leaks_baseline *before)
 {
 	struct load_stats load;
@@ -457,7 +462,9 @@ static int run_all(void)
 
 		if (!is_wanted(p.fault))
 			continue;
-		/* Before pages are lost as they should be. */
+		/*
+		 * Check for leaks now: the next faults lose pages on purpose.
+		 */
 		if (p.fault->keeps && !checked) {
 			nr_wrong += !leaks_check(&before);
 			checked = true;
@@ -467,7 +474,7 @@ static int run_all(void)
 		moved += p.load.moved;
 		kept += p.held_after - p.held_before;
 		nr_wrong += p.problems[0] != '\0';
-		/* Its device cannot be had again. */
+		/* Its device cannot be used again. */
 		if (p.fault->keeps)
 			break;
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The simulated DMA devices of the fault campaign, and dcbm, which uses them:
- * what an administrator, or a broken machine, does to them.
+ * The simulated DMA devices of the fault campaign, and dcbm, which uses them.
+ * The functions act as an administrator, or as broken hardware.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define PATH_DMASIM "/sys/kernel/debug/dmasim/"
 #define PATH_DRIVER "/sys/bus/platform/drivers/dmasim/"
 
-/* One near each node. */
+/* One device near each node. */
 #define NR_DEVICES 2
 #define NR_CHANS 2
 
@@ -59,7 +59,9 @@ static void dcbm_load(const struct dma_setup *setup)
 
 	modprobe(argv);
 	mo_write_number(PATH_DCBM "parameters/timeout_ms", setup->timeout_ms);
-	/* Full windows: how long a call may take follows from how many they are. */
+	/*
+	 * The longest call follows from the number of windows, if all are full.
+	 */
 	mo_set_limit("max_unmapped_us", 0);
 	mo_write(PATH_DCBM "offloading", "1");
 	mo_select("dcbm");
@@ -70,7 +72,7 @@ void dma_load(const struct dma_setup *setup)
 	char nodes[32], chans[32], devices[32];
 	const char *const argv[] = {
 		"modprobe", "dmasim", devices, chans, nodes, "private=Y",
-		/* Fewer than a batch of small folios needs. */
+		/* A batch of small folios needs more descriptors than this. */
 		"descriptors=24", "max_seg_bytes=262144",
 		setup->out_of_order ? "out_of_order=Y" : "out_of_order=N", NULL,
 	};
@@ -157,7 +159,7 @@ static void write_name(const char *file, unsigned int device)
 	mo_write(file, name);
 }
 
-/* From one moment to the next, and then its driver notices. */
+/* The device vanishes first, and its driver notices later. */
 void dma_vanish(unsigned int device)
 {
 	char path[64];
@@ -173,7 +175,7 @@ void dma_return(unsigned int device)
 {
 	write_name(PATH_DRIVER "bind", device);
 	gone[device] = false;
-	/* dcbm takes channels when it is told how many. */
+	/* This write makes dcbm look for channels again. */
 	mo_write(PATH_DCBM "nr_dma_chan", "16");
 }
 
@@ -186,7 +188,10 @@ static DIR *open_chans(void)
 	return dir;
 }
 
-/* The next channel that dcbm has.  False, and it is closed, when all are done. */
+/*
+ * Open the next channel of dcbm.  Returns false, and closes @dir, after the
+ * last.
+ */
 static bool next_chan(DIR *dir, char *name, size_t size)
 {
 	struct dirent *entry;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What a fault campaign may leave behind: memory, mappings for devices.
- */
+/* Checks that a fault campaign leaks neither memory nor DMA mappings. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +16,7 @@ static unsigned long field_kb(const char *text, const char *name)
 
 #define PATH_PCP "/proc/sys/vm/percpu_pagelist_high_fraction"
 
-/* Memory of which nobody says what it is used for: there leaks would be. */
+/* Memory that /proc/meminfo assigns to no use.  A leak shows up here. */
 static long unaccounted_kb(void)
 {
 	static const char *const used[] = {
@@ -42,7 +40,7 @@ static long unaccounted_kb(void)
 	return kb;
 }
 
-/* Mappings that exist, by CONFIG_DMA_API_DEBUG. */
+/* DMA mappings that exist, as CONFIG_DMA_API_DEBUG counts them. */
 static long mappings(void)
 {
 	static const char dir[] = "/sys/kernel/debug/dma-api/";
@@ -67,7 +65,7 @@ unsigned long leaks_held(void)
 	return mo_read_number(PATH_OFFLOAD "held_folios");
 }
 
-/* Else CPUs keep an eighth of the memory for themselves. */
+/* Without this, CPUs keep an eighth of the memory on their lists. */
 void leaks_prepare(void)
 {
 	mo_try_write(PATH_PCP, "100000");
@@ -85,7 +83,7 @@ void leaks_before(struct leaks_baseline *before)
 	before->errors = leaks_dma_errors();
 }
 
-/* Pages that CPUs keep at hand nevertheless, stacks that KASAN remembers. */
+/* CPUs still keep some pages, and KASAN keeps stacks. */
 #define LEAK_KB 8192
 
 bool leaks_check(const struct leaks_baseline *before)

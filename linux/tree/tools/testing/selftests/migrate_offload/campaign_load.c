@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory that is moved to and fro all the time, and written to all the time.
+ * Movers move memory to and fro all the time, and writers change it.
  *
- * Each writer has pages of its own everywhere and knows what they contain, so
- * a write that was lost, or that came from elsewhere, shows when it looks at
- * the word again, or when all bytes are compared.
+ * Each writer has its own pages in each area, and knows their content.  It
+ * notices a lost or foreign write when it reads the word again.  The comparison
+ * of all bytes also finds it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 
 #define CALL_FOLIOS 256
 
-/* A writer that never sleeps would leave no CPU to the movers. */
+/* A writer that never sleeps would leave no CPU time to the movers. */
 #define WRITES_AT_ONCE 64
 #define WRITER_SLEEP_US 300
 
@@ -35,7 +35,7 @@ static const struct {
 	enum mo_type type;
 	size_t folio_bytes;
 	size_t bytes;
-	/* One call is one batch. */
+	/* Each call moves one batch. */
 	size_t call_bytes;
 } sizes[NR_SIZES] = {
 	{ MO_ANON, SZ_4K, SZ_2M, SZ_1M },
@@ -136,7 +136,7 @@ static void *mover_fn(void *arg)
 	return NULL;
 }
 
-/* Through the page tables, or as a debugger does, who takes references. */
+/* Write by the page tables, or as a debugger does, which takes references. */
 static void write_word(__u64 *to, __u64 value, int mem_fd)
 {
 	if (mem_fd < 0)
@@ -254,8 +254,8 @@ size_t load_verify(void)
 }
 
 /*
- * How many folios are not on the node, if they are as large as they were: a folio
- * that was split since can only be fewer of them.
+ * Returns how many folios are not on the node, if no folio was split.  After a
+ * split, fewer folios than this are elsewhere.
  */
 static unsigned long folios_elsewhere(const struct mo_area *area, int node)
 {
@@ -281,7 +281,7 @@ unsigned long load_settle(unsigned long *longest_us)
 	for (i = 0; i < nr_areas; i++)
 		move_area(&areas[i], mo_nodes[0]);
 	*longest_us = atomic_load(&stats.longest_us);
-	/* What was split is many pages now. */
+	/* A folio that was split is many pages now. */
 	for (i = 0; i < nr_areas; i++)
 		if (mo_elsewhere(&areas[i], mo_nodes[0]) &&
 		    mo_move(&areas[i], mo_nodes[0]))

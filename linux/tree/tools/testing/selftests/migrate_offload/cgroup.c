@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who asked, and who pays: what cgroups are told about migration, and what their
- * limits keep others from doing for them.
+ * Which cgroup migrates, and which one is charged: the counters of cgroups, and
+ * their limits, which also bind the helpers that work for them.
  *
- *	add_up		three cgroups migrate at once, one of them hugetlb memory,
- *			too, and what they are told adds up to what the counters
- *			of all say
- *	uncharged	memory of no cgroup counts for the root cgroup
- *	cpu_max		helpers take no more than cpu.max allows
- *	cpuset		nor any CPU that is not in cpuset.cpus
- *	owed_is_paid	a cgroup that owes what helpers took is stopped when nothing
- *			of it is out of reach, pays also while it has nothing to do,
- *			and is free when the limit is
- *	cpu_time	helpers are not charged for others who have their CPU
+ *	add_up		Three cgroups migrate at once, one of them also hugetlb
+ *			memory.  The sum of their counters must equal the global
+ *			counters.
+ *	uncharged	The root cgroup counts memory that no cgroup is charged for.
+ *	cpu_max		Helpers use no more CPU time than cpu.max allows.
+ *	cpuset		Helpers run on no CPU outside cpuset.cpus.
+ *	owed_is_paid	A cgroup owes the CPU time of its helpers.  It is throttled
+ *			only while no folio is unmapped.  It pays while it is idle,
+ *			too, and owes nothing after its limit is lifted.
+ *	cpu_time	Helpers are not charged for other tasks on their CPU.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const char *const items[] = {
 
 enum { BYTES, ENGINE_BYTES, ENGINE_NS, HELPER_NS, NR_ITEMS };
 
-/* What the three were told, the root cgroup, /proc/vmstat, and the counters. */
+/* Counters of the three cgroups, the root cgroup, /proc/vmstat and the core. */
 struct sums {
 	long long groups[NR_ITEMS], root[NR_ITEMS], vm[NR_ITEMS], all[NR_ITEMS];
 };
@@ -75,7 +75,7 @@ static struct sums sum_up(void)
 	return sums;
 }
 
-/* What has come since then, when memory.stat is exact again. */
+/* The increase since @before, after memory.stat has become exact. */
 static struct sums sum_up_since(const struct sums *before)
 {
 	struct sums sums;
@@ -116,7 +116,7 @@ static void expect_sums(const long long *sums, const long long *all)
 	expect(within_2_percent(sums[HELPER_NS], all[HELPER_NS]));
 }
 
-/* Who migrates in add_up: in which cgroup, and what. */
+/* The memory that each cgroup of add_up migrates. */
 static const struct mover {
 	int group;
 	enum mo_type type;
@@ -129,7 +129,7 @@ static const struct mover {
 	{ 0, MO_HUGETLB, 2 * SZ_2M, SZ_2M },
 };
 
-/* Have memory, say so, and migrate it when all others have theirs, too. */
+/* Map memory, report that to the parent, and migrate when all are ready. */
 static void add_up_child(unsigned int nr, int ready, int *go)
 {
 	const struct mover *mover = &movers[nr];
@@ -164,7 +164,10 @@ static void test_add_up_with(const char *engine)
 		children[i] = fork();
 		if (!children[i])
 			add_up_child(i, ready[1], go);
-		/* Sizes of folios are settings of the machine: one at a time. */
+		/*
+		 * Mapping changes the folio sizes of the whole machine: one
+		 * child at a time.
+		 */
 		expect(read(ready[0], &byte, 1) == 1);
 	}
 	close(go[0]);
@@ -181,7 +184,10 @@ static void test_add_up_with(const char *engine)
 	expect_sums(sums.groups, sums.all);
 	expect_sums(sums.root, sums.all);
 	expect_sums(sums.vm, sums.all);
-	/* Each area, there and back, and all of it was in the cgroups. */
+	/*
+	 * Each area moved there and back, and all memory was charged to the
+	 * cgroups.
+	 */
 	expect(sums.all[BYTES] >= least);
 	expect(sums.all[ENGINE_BYTES] > 0);
 }
@@ -225,8 +231,8 @@ static void test_uncharged(void)
 }
 
 /*
- * Have a process migrate for @seconds in the first cgroup.  Returns what helpers
- * took, in us, and in @used_us what the cgroup itself did.
+ * Have a process migrate for @seconds in the first cgroup.  Returns the CPU
+ * time of its helpers, in us.  @used_us gets the CPU time of the cgroup itself.
  */
 static long long helped_us(int seconds, long long *used_us,
 			   long long *elapsed_us)
@@ -276,9 +282,9 @@ static void test_cpu_max(void)
 	mo_write(group_file(0, "cpu.max"), UNLIMITED);
 	mo_select("none");
 	/*
-	 * No more in all than the limit says, or than it lets through without any
-	 * helper, which may be a little more; and what is there in the beginning
-	 * and owed in the end, a period's each at most.
+	 * Allow the larger of the limit and of the CPU time used without
+	 * helpers, which may be a little above the limit.  Add one period at
+	 * the start, and one that is owed at the end.
 	 */
 	allowed = alone * elapsed / alone_elapsed;
 	if (allowed < elapsed * QUOTA_US / PERIOD_US)
@@ -301,7 +307,7 @@ static void test_cpuset(void)
 	offered = mo_counter("offered_folios") - offered;
 	printf("# on CPU 0 alone: helpers %lld us\n", helped);
 	expect(!helped);
-	/* Nor is mtcopy given anything, which it could only decline. */
+	/* The core must not offer folios that mtcopy could only decline. */
 	expect(!offered);
 	mo_write(group_file(0, "cpuset.cpus"), "0-1");
 	helped = helped_us(1, &used, &elapsed);
@@ -322,7 +328,7 @@ static const struct {
 	{ "cpu_time", test_cpu_time },
 };
 
-/* Was it named, or none at all? */
+/* Did the command line name this test, or none at all? */
 static bool wanted(const char *name, int argc, char **argv)
 {
 	int i;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a cgroup with a limit in CPU time owes for what helpers took: how much that
- * is, when it is charged, and when it is paid.  An engine of the module
- * migrate_offload_test says that helpers took as much as the test likes.
+ * A cgroup with a CPU limit owes the CPU time that its helpers used.  These
+ * tests check how much it owes, and when it is charged and pays.  An engine of
+ * the module migrate_offload_test reports as much CPU time as the test sets.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -19,37 +19,38 @@
 #include "mo_util.h"
 
 /*
- * A CPU takes all of a period at once: so whoever has begun to run goes on for as
- * long, and need not be stopped as soon as something is owed.
+ * A CPU takes the quota of a whole period at once.  So a task that has begun to
+ * run is not throttled as soon as its cgroup owes CPU time.
  */
 #define PATH_SLICE "/proc/sys/kernel/sched_cfs_bandwidth_slice_us"
 #define DEBTS_QUOTA_US 50000
 #define DEBTS_PERIOD_US 250000
 #define DEBTS_LIMITED "50000 250000"
 
-/* Owed for so long. */
+/* The cgroup owes this much. */
 #define OWED_MS 1000
 #define OWED_US (OWED_MS * 1000LL * DEBTS_PERIOD_US / DEBTS_QUOTA_US)
 
 /*
- * So little that moving it takes less CPU time than a period has, also in a slow
- * guest: who uses up what it has itself is stopped while folios are unmapped, too.
+ * Moving this takes less CPU time than the quota of one period, also in a slow
+ * guest.  If the worker used up its own quota, it would be throttled while
+ * folios are unmapped.
  */
 #define WORKER_BYTES (16 * SZ_4K)
 
 /* How long the engine lets the worker wait. */
 #define DELAY_US 20000
 
-/* More than a CPU has left; takes some periods when nothing is owed. */
+/* More than the rest of a quota.  Takes some periods even without a debt. */
 #define BURN_NS 120000000LL
 
-/* A process in the first cgroup that does what it is told. */
+/* A process in the first cgroup that follows orders. */
 struct worker {
 	pid_t pid;
 	int orders, answers;
 };
 
-/* So often for one list. */
+/* Attempts to migrate all memory in one list. */
 #define MAX_TRIES 3
 
 enum order { MOVE, BURN };
@@ -94,13 +95,13 @@ static void work(int orders, int answers)
 	_exit(!mo_content_ok(area));
 }
 
-/* How long it took by the clock. */
+/* Returns the elapsed time. */
 static long long worker_answer(const struct worker *worker)
 {
 	long long us;
 
 	if (read(worker->answers, &us, sizeof(us)) != sizeof(us))
-		mo_die("who was to migrate is gone");
+		mo_die("the process to migrate has exited");
 	return us;
 }
 
@@ -141,7 +142,7 @@ static void worker_end(const struct worker *worker)
 	close(worker->answers);
 }
 
-/* Whose limit is lifted owes nothing any more. */
+/* Lifting the limit must cancel the debt. */
 static void worker_lift(void)
 {
 	mo_write(group_file(0, "cpu.max"), UNLIMITED);
@@ -149,9 +150,9 @@ static void worker_lift(void)
 }
 
 /*
- * Migrate in one list, and owe a lot for it.  A page that cannot be isolated for a
- * moment makes two lists of one; who goes on with another is stopped in the middle of
- * it, as is to be, but that is not what is tested.  Returns how long a folio was
+ * Migrate in one list, and owe a lot for it.  A page that cannot be isolated
+ * for a moment splits the list in two.  Then the task is throttled between the
+ * two lists, which this test does not cover.  Returns how long a folio was
  * unmapped.
  */
 static long long worker_owe(const struct worker *worker)
@@ -192,7 +193,7 @@ void test_owed_is_paid(void)
 	if (!mo_load_test_engine(MO_TEST_STREAM))
 		mo_die("cannot load the module migrate_offload_test");
 	mo_reset();
-	/* All of it is out of reach at once. */
+	/* The whole list is unmapped at once. */
 	mo_set_limit("max_unmapped_us", 0);
 	mo_write_number(PATH_TEST "delay_us", DELAY_US);
 	mo_select("test");
@@ -215,14 +216,14 @@ void test_owed_is_paid(void)
 	mo_load_test_engine(MO_TEST_PLAIN);
 	printf("# a folio was unmapped for %lld us, and %lld us were owed\n",
 	       unmapped_us, OWED_US);
-	printf("# %lld us of CPU time took %lld us when that was over, and %lld us when lifted\n",
+	printf("# %lld us of CPU time took %lld us after the debt was paid, and %lld us after it was lifted\n",
 	       BURN_NS / 1000, paid_us, lifted_us);
 	expect(unmapped_us < OWED_US / 10);
 	expect(paid_us < OWED_US / 2);
 	expect(lifted_us < OWED_US / 2);
 }
 
-/* CPU time of all kernel threads that work for others on CPU 1. */
+/* CPU time of the kworkers on CPU 1. */
 static long long kworkers_ns(void)
 {
 	DIR *proc = opendir("/proc");
@@ -240,7 +241,9 @@ static long long kworkers_ns(void)
 		file = pid > 0 ? fopen(path, "r") : NULL;
 		if (!file)
 			continue;
-		/* Its clock, as clock_getcpuclockid() has it. */
+		/*
+		 * The clock of that task, encoded as by clock_getcpuclockid().
+		 */
 		if (fgets(name, sizeof(name), file) &&
 		    !strncmp(name, "kworker/1:", 10))
 			ns += cpu_clock_ns(~(unsigned int)pid << 3 | 2);
@@ -260,7 +263,7 @@ static void bind_to_cpu(int cpu)
 		mo_die("cannot run on CPU %d: %m", cpu);
 }
 
-/* Takes the CPU from helpers in the middle of what they do. */
+/* Preempt helpers while they copy. */
 static pid_t start_hog(void)
 {
 	struct sched_param param = { .sched_priority = 1 };
@@ -288,7 +291,10 @@ void test_cpu_time(void)
 	hog = start_hog();
 	helpers_before = mo_counter("helper_ns");
 	kworkers_before = kworkers_ns();
-	/* Where CPUs are emulated, their host may miss what the hog leaves idle. */
+	/*
+	 * The host of an emulated CPU may miss the time that the hog leaves
+	 * idle.
+	 */
 	do {
 		child = fork();
 		if (!child) {

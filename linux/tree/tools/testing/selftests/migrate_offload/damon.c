@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Has DAMON interleave memory of every kind between two nodes, by weight, and
- * looks at where each page is, at its content and at what the scheme counted.
+ * DAMON interleaves memory of each kind between two nodes by weight.  Checks
+ * the node and content of each page, and the statistics of the scheme.
  *
- * With BYTES=NUMBER in the environment, so much memory of the kinds that can be
- * large.  With ENGINE=NAME, that copy engine is active.
+ * BYTES=NUMBER in the environment sets the size of kinds that can be large.
+ * ENGINE=NAME selects the copy engine.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 #include "mo_damon.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 #define NR_WRITERS 2
 
@@ -51,7 +51,7 @@ static unsigned long nr_folios(const struct mo_area *area)
 	return area->bytes / area->folio_bytes;
 }
 
-/* The node of each folio; with KSM, two pages have one. */
+/* Query the node of each folio.  With KSM, two pages share one folio. */
 static int *folio_nodes(const struct mo_area *area)
 {
 	unsigned long i, nr = nr_folios(area);
@@ -67,7 +67,7 @@ static int *folio_nodes(const struct mo_area *area)
 	return nodes;
 }
 
-/* How many folios there are not as there. */
+/* Count the folios whose nodes differ between the two lists. */
 static unsigned long nr_different(const struct mo_area *area, const int *here,
 				  const int *there)
 {
@@ -78,7 +78,10 @@ static unsigned long nr_different(const struct mo_area *area, const int *here,
 	return nr;
 }
 
-/* By the rule: so many turns to the first node, then so many to the second. */
+/*
+ * Apply the rule: the weights give the numbers of turns that go to the first
+ * node, then to the second.
+ */
 static int *wanted_nodes(const struct mo_area *area, const unsigned int *weights)
 {
 	bool is_file = area->fd >= 0;
@@ -105,7 +108,7 @@ static unsigned long nr_misplaced(const struct mo_area *area,
 	return nr;
 }
 
-/* What is split has a head, or another folio, at one of the powers of two. */
+/* A split folio has a head or a foreign frame at a power of two. */
 static unsigned long nr_split(const struct mo_area *area)
 {
 	unsigned long i, page, nr = 0, per = area->folio_bytes / SZ_4K;
@@ -135,10 +138,10 @@ FIXTURE_VARIANT(memory)
 {
 	enum mo_type type;
 	size_t bytes;
-	size_t folio_bytes;	/* if they are large */
-	bool by_ptes;		/* which map huge pages, too */
-	bool thorough;		/* all weights, and as much as BYTES says */
-	bool written;		/* also while it moves */
+	size_t folio_bytes;	/* of large folios, else 0 */
+	bool by_ptes;		/* PTEs map the huge pages */
+	bool thorough;		/* all weights, and BYTES applies */
+	bool written;		/* threads write during the move */
 };
 
 FIXTURE_VARIANT_ADD(memory, anon)
@@ -228,7 +231,7 @@ FIXTURE_SETUP(memory)
 		mo_unmap(area);
 		SKIP(return, "%s", why_not);
 	}
-	/* To protect a part, and no more, is to split the mapping of all. */
+	/* Protecting a part splits the mapping of the whole folio. */
 	for (i = 0; variant->by_ptes && i < area->bytes; i += SZ_2M) {
 		ASSERT_EQ(mprotect(area->mem + i, SZ_4K, PROT_READ), 0);
 		ASSERT_EQ(mprotect(area->mem + i, SZ_4K,
@@ -249,7 +252,7 @@ static const unsigned int all_weights[][2] = {
 	{ 1, 1 }, { 3, 1 }, { 0, 1 }, { 1, 0 }, { 2, 5 }, { 1, 1 },
 };
 
-/* That some folios move twice is enough for kinds that differ in how they do. */
+/* The other kinds differ in how folios move, so a few weights suffice. */
 #define NR_WEIGHTS(variant) ((variant)->thorough ? ARRAY_SIZE(all_weights) : 3)
 
 static long long copied_by_engines(void)
@@ -257,7 +260,9 @@ static long long copied_by_engines(void)
 	return mo_read_number(PATH_OFFLOAD "stats/reasons/damon/engine_bytes");
 }
 
-/* Every folio goes where it belongs, the rest stays, and then all is quiet. */
+/*
+ * Each folio moves to its node, the rest stays, and then nothing moves again.
+ */
 TEST_F_TIMEOUT(memory, is_where_it_belongs, TIMEOUT)
 {
 	struct mo_area *area = &self->area;
@@ -281,7 +286,7 @@ TEST_F_TIMEOUT(memory, is_where_it_belongs, TIMEOUT)
 
 		EXPECT_EQ(nr_misplaced(area, weights), 0);
 		EXPECT_EQ(moved, out_of_place * area->folio_bytes);
-		/* What lies between 1:1 and 3:1. */
+		/* A state between the weights 1:1 and 3:1. */
 		if (i == 1)
 			EXPECT_LE(out_of_place, nr_folios(area) / 4);
 		EXPECT_TRUE(mo_content_ok(area));
@@ -300,7 +305,7 @@ struct mo_writers {
 	atomic_uint nr;
 };
 
-/* Each writer has a word of each page to itself, and knows what is in it. */
+/* Each writer owns one word of each page, and knows its content. */
 static void *write_words(void *arg)
 {
 	struct mo_writers *writers = arg;
@@ -332,7 +337,7 @@ TEST_F_TIMEOUT(memory, moves_while_written, TIMEOUT)
 	unsigned int i, t;
 
 	if (!variant->written)
-		SKIP(return, "others are enough");
+		SKIP(return, "other variants cover this");
 	for (t = 0; t < NR_WRITERS; t++)
 		ASSERT_EQ(pthread_create(&threads[t], NULL, write_words,
 					 &writers), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a DAMON scheme that migrates meets on its way: a node without room for
- * large folios, targets that exit, a quota, and a request to stop.
+ * A migrating DAMON scheme meets limits: a node without free large folios,
+ * targets that exit, a quota, and a request to stop.
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,31 +19,31 @@
 #include "mo_damon.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 #define BYTES SZ_1M
 #define NR_PAGES (BYTES / SZ_4K)
 #define WAIT_TRIES 300
 #define WAIT_US 100000
 
-/* The second node gets so many pages free, none of which make up a huge page. */
+/* Free memory of the second node, without a block for a huge page. */
 #define ROOM_BYTES (96 * SZ_1M)
 #define BEHIND_BYTES (32 * SZ_1M)
 #define HUGE_ORDER 9
 #define MPOL_BIND 2
 #define PATH_UNEVICTABLE "/proc/sys/vm/compact_unevictable_allowed"
 
-/* So much takes so long that a stop, or an exit, comes in the middle of it. */
+/* Moving this takes long enough that a stop or an exit comes in the middle. */
 #define MUCH_BYTES (256 * SZ_1M)
 #define BEGUN_PAGES (8 * SZ_1M / SZ_4K)
 #define ROUNDS 4
 
-/* Longer than any test. */
+/* Longer than any test takes. */
 #define HOUR_MS 3600000
 
 static const unsigned int all_there[] = { 0, 1 }, all_here[] = { 1, 0 };
 
-/* The number of a line "name number" of /proc/vmstat. */
+/* Read the number of a line "name number" of /proc/vmstat. */
 static unsigned long vm_counter(const char *name)
 {
 	FILE *file = fopen("/proc/vmstat", "r");
@@ -64,7 +64,7 @@ static unsigned long nr_migrated(void)
 	return vm_counter("pgmigrate_success");
 }
 
-/* A process that has an area of its own, and waits.  The area is at the same place. */
+/* Fork a child that maps an area and waits.  @area gets its address. */
 static pid_t fork_with(struct mo_area *area, size_t bytes)
 {
 	int ready[2];
@@ -133,7 +133,7 @@ static unsigned long nr_there(const struct mo_area *area)
 	return mo_elsewhere(area, mo_nodes[0]);
 }
 
-/* Wait until so many pages are there, and not for ever. */
+/* Wait until this many pages have moved.  Returns false after a timeout. */
 static bool arrives(const struct mo_area *area, unsigned long nr)
 {
 	int tries;
@@ -168,9 +168,9 @@ static char *map_there(size_t bytes, int advice)
 }
 
 /*
- * Have memory free on the second node, but no block for a huge page: of each such
- * block one page stays, which compaction has to leave alone.  What is taken goes
- * with this process.  NULL, or why not.
+ * Free memory on the second node, but no block for a huge page: one page of
+ * each block stays locked.  Memory taken here is freed when this process exits.
+ * Returns NULL, or the reason.
  */
 static const char *leave_no_huge_block(void)
 {
@@ -195,17 +195,17 @@ static const char *leave_no_huge_block(void)
 		first = i;
 	}
 	free(pfns);
-	/* Now that there is room, all other huge pages can be had. */
+	/* All other huge pages of the node fit into memory now.  Take them. */
 	rest = map_there(much, MADV_HUGEPAGE);
 	for (i = 0; i < much; i += SZ_2M) {
 		rest[i] = 1;
 		if (!mo_page_flag(rest + i, KPF_COMPOUND_HEAD))
 			return NULL;
 	}
-	return "there is too much memory";
+	return "the machine has too much memory";
 }
 
-/* One huge page, and small ones behind it, on the first node. */
+/* Map one huge page on the first node, and small pages behind the huge page. */
 static void map_both(struct mo_area *area)
 {
 	size_t bytes = SZ_2M + BEHIND_BYTES;
@@ -228,7 +228,7 @@ static void map_both(struct mo_area *area)
 	mo_fill(area);
 }
 
-/* No room for the large folio: what is behind it in its region moves all the same. */
+/* The large folio does not fit.  The small pages behind it must move. */
 TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 {
 	const char *why_not;
@@ -255,14 +255,14 @@ TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 	START();
 	EXPECT_TRUE(mo_damon_settles(both.bytes));
 	EXPECT_EQ(nr_there(&behind), BEHIND_BYTES / SZ_4K);
-	/* It is left alone, and whole. */
+	/* The large folio stays in place, and whole. */
 	EXPECT_EQ(nr_there(&both) - nr_there(&behind), 0);
 	EXPECT_TRUE(mo_page_flag(both.mem, KPF_COMPOUND_HEAD));
 	EXPECT_TRUE(mo_content_ok(&both));
 	mo_write(PATH_UNEVICTABLE, was);
 }
 
-/* To commit while one of the targets has exited leaves the others as they are. */
+/* A commit must not drop other targets when one target has exited. */
 TEST_F_TIMEOUT(limits, commits_without_a_target, TIMEOUT)
 {
 	struct mo_area area;
@@ -280,15 +280,18 @@ TEST_F_TIMEOUT(limits, commits_without_a_target, TIMEOUT)
 	COMMIT();
 	EXPECT_THERE(0);
 	EXPECT_TRUE(mo_damon_is_on());
-	/* Only when nobody is left does it end. */
+	/* DAMON stops only when the last target has exited. */
 	mo_damon_set_targets(1, pids, &self->area);
 	COMMIT();
 	EXPECT_TRUE(mo_damon_stops());
-	/* To start with nobody is an error, as ever. */
+	/* A start without a live target still fails. */
 	EXPECT_EQ(mo_damon_command("on"), -EINVAL);
 }
 
-/* The quota was used up in a target that goes: the scheme goes on with the others. */
+/*
+ * A target exits after the quota ran out in it.  The scheme must go on with the
+ * other targets.
+ */
 TEST_F_TIMEOUT(limits, forgets_a_target, TIMEOUT)
 {
 	pid_t pids[2] = { getpid(), getpid() };
@@ -313,7 +316,7 @@ TEST_F_TIMEOUT(limits, forgets_a_target, TIMEOUT)
 	EXPECT_THERE(0);
 }
 
-/* What moved without a quota is not charged to one that is set later. */
+/* Memory that moved without a quota is not charged to a later quota. */
 TEST_F_TIMEOUT(limits, begins_a_quota_with_nothing, TIMEOUT)
 {
 	START();
@@ -325,7 +328,7 @@ TEST_F_TIMEOUT(limits, begins_a_quota_with_nothing, TIMEOUT)
 	EXPECT_THERE(0);
 }
 
-/* Wait until a region has begun to move, and not much more. */
+/* Wait until a region has begun to move, but is far from its end. */
 static void wait_until_begun(unsigned long before)
 {
 	while (nr_migrated() < before + BEGUN_PAGES)
@@ -343,7 +346,7 @@ static void start_much(pid_t pid, const struct mo_area *area)
 		mo_die("cannot start DAMON");
 }
 
-/* A request to stop is heard in the middle of a region. */
+/* A request to stop takes effect in the middle of a region. */
 TEST_F_TIMEOUT(limits, stops_in_the_middle, TIMEOUT)
 {
 	unsigned long least = ~0UL, before, moved;
@@ -351,7 +354,7 @@ TEST_F_TIMEOUT(limits, stops_in_the_middle, TIMEOUT)
 	unsigned int i;
 
 	ASSERT_EQ(mo_map(&much, MO_ANON, MUCH_BYTES, SZ_4K), NULL);
-	/* On a busy host it may come too late. */
+	/* On a busy host the request may come too late. */
 	for (i = 0; i < ROUNDS && least > MUCH_BYTES / SZ_4K / 2; i++) {
 		mo_move(&much, mo_nodes[0]);
 		before = nr_migrated();
@@ -367,7 +370,7 @@ TEST_F_TIMEOUT(limits, stops_in_the_middle, TIMEOUT)
 	mo_unmap(&much);
 }
 
-/* Memory of a process that exits is freed, and not moved first. */
+/* The memory of an exiting process is freed without a migration first. */
 TEST_F_TIMEOUT(limits, lets_a_process_exit, TIMEOUT)
 {
 	unsigned long least = ~0UL, before, moved;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DAMON migrates a region of physical addresses that begins inside a folio.  It must
- * go on where that folio ends, and leave out nothing that lies behind it.
+ * DAMON migrates a region of physical addresses that begins inside a folio.
+ * DAMON must continue at the end of that folio, and skip no folio behind it.
  */
 #include <stdint.h>
 #include <sys/mman.h>
@@ -12,12 +12,12 @@
 #include "mo_damon.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
-/* So many that two of them are next to each other. */
+/* So many huge pages that two of them are adjacent. */
 #define NR_HUGE 16
 #define SMALL_IN_HUGE (SZ_2M / SZ_4K)
-/* The region: half of a huge page, and all of the one behind it. */
+/* The region covers half of a huge page, and all of the adjacent one. */
 #define REGION_BYTES (SZ_2M / 2 + SZ_2M)
 #define FOREVER_MS 3600000
 
@@ -27,7 +27,7 @@ FIXTURE(paddr)
 	char *first, *second;
 };
 
-/* Find two huge pages, one behind the other in physical memory. */
+/* Find two huge pages that are adjacent in physical memory. */
 static bool find_neighbours(const struct mo_area *area, char **first,
 			    char **second)
 {
@@ -90,7 +90,10 @@ TEST_F_TIMEOUT(paddr, goes_on_behind_a_folio_that_it_begins_in, TIMEOUT)
 
 	mo_damon_setup("paddr", "migrate_hot", start, start + REGION_BYTES);
 	mo_damon_set_dests(2, mo_nodes, all_there);
-	/* One pass, and then no more: a second one would find what is left. */
+	/*
+	 * The quota allows one pass only.  A second pass would find skipped
+	 * folios.
+	 */
 	mo_damon_set_number("quotas/bytes", REGION_BYTES);
 	mo_damon_set_number("quotas/reset_interval_ms", FOREVER_MS);
 	ASSERT_EQ(mo_damon_command("on"), 0);

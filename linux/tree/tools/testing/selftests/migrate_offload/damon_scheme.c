@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a DAMON scheme that migrates is told, and obeys: its destinations, its
- * filters, its quota, and who it has to leave alone.
+ * A migrating DAMON scheme obeys its settings: destinations, filters, quota and
+ * watermarks.  It leaves pages alone that are in use.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,11 +23,11 @@
 #include "mo_damon.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 #define BYTES SZ_1M
 #define QUOTA_MS 200
-/* At the most: a window begins with one. */
+/* The most by which the start of a window is late: one tick. */
 #define TICK_MS 10
 
 /* From <linux/io_uring.h>, which older systems lack. */
@@ -49,16 +49,19 @@ static long long clock_ms(void)
 }
 
 /*
- * The name of our cgroup: that of the directory where they are mounted, which is
- * another one in each test.  DAMON looks for the name among those that are removed,
- * too, as long as anything is charged to them.
+ * The name of our cgroup.  Each test mounts cgroups at another directory, and
+ * this directory gives the name.  So DAMON cannot find an older cgroup, which
+ * stays while memory is charged to it.
  */
 static const char *cgroup_of(const char *cgroups)
 {
 	return strrchr(cgroups, '/') + 1;
 }
 
-/* Have a cgroup of our own, in which all memory from here on is.  NULL, or why. */
+/*
+ * Enter a new cgroup, which is charged for all later memory.  Returns NULL, or
+ * the reason.
+ */
 static const char *enter_cgroup(char *cgroups, size_t size)
 {
 	char path[128];
@@ -124,7 +127,7 @@ static const unsigned int all_there[] = { 0, 1 }, all_here[] = { 1, 0 };
 
 #define NR_PAGES (BYTES / SZ_4K)
 
-/* How many pages are on the second node? */
+/* Count the pages on the second node. */
 static unsigned long nr_there(const struct mo_area *area)
 {
 	return mo_elsewhere(area, mo_nodes[0]);
@@ -169,7 +172,10 @@ TEST_F_TIMEOUT(scheme, has_files_for_destinations, TIMEOUT)
 		EXPECT_EQ(mo_try_write(numbers[i], "99999999999999999999"),
 			  -ERANGE);
 	}
-	/* Nobody has memory for so many, and what was there is gone. */
+	/*
+	 * No machine has memory for this many.  The failed write removes all
+	 * entries.
+	 */
 	EXPECT_EQ(mo_try_write(PATH_DESTS "nr_dests", "2147483647"), -ENOMEM);
 	EXPECT_EQ(mo_read_number(PATH_DESTS "nr_dests"), 0);
 
@@ -190,14 +196,14 @@ TEST_F_TIMEOUT(scheme, goes_to_target_nid_without_destinations, TIMEOUT)
 	mo_damon_set_number("target_nid", mo_nodes[1]);
 	START();
 	EXPECT_THERE(NR_PAGES);
-	/* Destinations come first. */
+	/* Destinations override target_nid. */
 	mo_damon_set_dests(2, mo_nodes, all_here);
 	COMMIT();
 	EXPECT_THERE(0);
 	mo_damon_set_number("dests/nr_dests", 0);
 	COMMIT();
 	EXPECT_THERE(NR_PAGES);
-	/* None at all. */
+	/* No destination at all. */
 	mo_damon_set_number("target_nid", -1);
 	COMMIT();
 	EXPECT_TRUE(mo_damon_moves_nothing(BYTES));
@@ -216,7 +222,7 @@ TEST_F_TIMEOUT(scheme, has_no_place_to_go_to, TIMEOUT)
 	COMMIT();
 	EXPECT_TRUE(mo_damon_moves_nothing(BYTES));
 	EXPECT_EQ(nr_there(&self->area), 0);
-	/* What belongs on a node that there is goes there. */
+	/* Pages go to the destination that exists.  All others stay. */
 	mo_damon_set_dests(2, half, even);
 	COMMIT();
 	EXPECT_THERE(NR_PAGES / 2);
@@ -228,7 +234,10 @@ TEST_F_TIMEOUT(scheme, adds_weights_up_without_wrapping, TIMEOUT)
 	static const unsigned int large[] = { 0x80000000, 0x80000000 };
 	const int swapped[] = { mo_nodes[1], mo_nodes[0] };
 
-	/* The sum of both is 2^32: turns are addresses here, so larger. */
+	/*
+	 * Both weights add up to 2^32.  Turns follow from addresses here, so
+	 * they reach the sum.
+	 */
 	mo_damon_set_dests(2, swapped, most);
 	START();
 	EXPECT_THERE(NR_PAGES);
@@ -276,7 +285,7 @@ TEST_F_TIMEOUT(scheme, filters_anonymous_memory, TIMEOUT)
 	EXPECT_THERE(NR_PAGES);
 }
 
-/* The first filter is for our cgroup. */
+/* The first filter matches our cgroup. */
 static void set_cgroup(const char *cgroups)
 {
 	char path[64];
@@ -311,7 +320,7 @@ TEST_F_TIMEOUT(scheme, filters_addresses, TIMEOUT)
 	EXPECT_EQ(nr_there(&self->area), NR_PAGES / 4);
 }
 
-/* What is young is made old by looking, until it is touched again. */
+/* A check by the filter ages a young page until the next access. */
 TEST_F_TIMEOUT(scheme, filters_what_is_young, TIMEOUT)
 {
 	unsigned long there;
@@ -319,15 +328,15 @@ TEST_F_TIMEOUT(scheme, filters_what_is_young, TIMEOUT)
 	mo_damon_set_dests(2, mo_nodes, all_there);
 	add_filter("young", "Y");
 	START();
-	/* The first pass finds all of it young, the next one none. */
+	/* The first pass finds all pages young, the next one none. */
 	EXPECT_THERE(NR_PAGES);
 	mo_damon_set_dests(2, mo_nodes, all_here);
 	add_filter("young", "N");
 	COMMIT();
 	ASSERT_TRUE(mo_damon_settles(BYTES));
 	/*
-	 * The content was looked at above, so all was young, but for the
-	 * pages that DAMON chose as samples, and made old.
+	 * The content check made all pages young.  DAMON has aged only the
+	 * pages that it sampled.
 	 */
 	EXPECT_LE(nr_there(&self->area), NR_PAGES / 2);
 	there = nr_there(&self->area);
@@ -350,7 +359,7 @@ TEST_F_TIMEOUT(scheme, keeps_to_the_quota, TIMEOUT)
 	mo_damon_set_number("quotas/reset_interval_ms", QUOTA_MS);
 	begin_ms = clock_ms();
 	START();
-	/* Whoever looks late sees more, and time for it. */
+	/* A late look sees more bytes, but also more windows. */
 	do {
 		mo_damon_stats(&stats);
 		windows = (clock_ms() - begin_ms + TICK_MS) / QUOTA_MS + 1;
@@ -366,13 +375,13 @@ TEST_F_TIMEOUT(scheme, keeps_to_the_watermarks, TIMEOUT)
 	mo_damon_set_dests(2, mo_nodes, all_there);
 	mo_damon_set("watermarks/metric", "free_mem_rate");
 	mo_damon_set_number("watermarks/interval_us", 20000);
-	/* In a thousand: there is more than that. */
+	/* Per thousand of memory.  More than this is free. */
 	mo_damon_set_number("watermarks/high", 2);
 	mo_damon_set_number("watermarks/mid", 1);
 	START();
 	usleep(300000);
 	EXPECT_EQ(nr_there(&self->area), 0);
-	/* While it is inactive, a kdamond takes no parameters. */
+	/* An inactive kdamond takes no new parameters. */
 	ASSERT_EQ(mo_damon_command("off"), 0);
 	mo_damon_set_number("watermarks/high", 1000);
 	mo_damon_set_number("watermarks/mid", 999);
@@ -380,7 +389,7 @@ TEST_F_TIMEOUT(scheme, keeps_to_the_watermarks, TIMEOUT)
 	EXPECT_THERE(NR_PAGES);
 }
 
-/* Somebody reads or writes these by their physical address. */
+/* A pipe and a ring hold these pages by reference. */
 TEST_F_TIMEOUT(scheme, leaves_what_is_in_use, TIMEOUT)
 {
 	struct iovec piped = { self->area.mem, 8 * SZ_4K };
@@ -402,13 +411,13 @@ TEST_F_TIMEOUT(scheme, leaves_what_is_in_use, TIMEOUT)
 	EXPECT_TRUE(mo_damon_settles(BYTES));
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);
-	/* An io_uring is closed by and by. */
+	/* The kernel closes an io_uring asynchronously. */
 	while (nr_there(&self->area) != NR_PAGES)
 		usleep(10000);
 	EXPECT_THERE(NR_PAGES);
 }
 
-/* All of the address space, with whatever is in it. */
+/* The target is the whole address space, with all of its mappings. */
 TEST_F_TIMEOUT(scheme, takes_a_whole_process, TIMEOUT)
 {
 	mo_damon_remove();
@@ -441,7 +450,10 @@ TEST_F_TIMEOUT(scheme, survives_its_target, TIMEOUT)
 	EXPECT_TRUE(mo_content_ok(&self->area));
 }
 
-/* By physical addresses: all memory of the machine, but only this cgroup's moves. */
+/*
+ * By physical addresses, for all memory of the machine.  A filter admits our
+ * cgroup alone.
+ */
 TEST_F_TIMEOUT(scheme, takes_physical_addresses, TIMEOUT)
 {
 	static const unsigned int even[] = { 1, 1 };
@@ -475,7 +487,10 @@ TEST_F_TIMEOUT(scheme, takes_physical_addresses, TIMEOUT)
 	EXPECT_EQ(nr_there(&self->area), NR_PAGES / 2);
 	EXPECT_TRUE(mo_content_ok(&self->area));
 
-	/* The same rule: there is nothing left to do by virtual addresses. */
+	/*
+	 * Both operations use one rule, so virtual addresses leave nothing to
+	 * move.
+	 */
 	mo_damon_remove();
 	mo_damon_setup("fvaddr", "migrate_hot", (uintptr_t)self->area.mem,
 		       (uintptr_t)self->area.mem + BYTES);

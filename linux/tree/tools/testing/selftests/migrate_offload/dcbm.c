@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm on the simulated DMA engine: everything arrives as it was, whatever goes
- * wrong with the engine, and in time.
+ * dcbm on the simulated DMA engine: memory arrives intact and in time, whatever
+ * fails in the engine.
  *
- * Each test loads both modules anew, moves memory there and back while threads
- * write to it, and looks at the content, the node, the counters and the state
- * of the channels.
+ * Each test reloads both modules and moves memory there and back, while threads
+ * write to this memory.  Then the test checks the content, the node, the
+ * counters and the state of each channel.
  */
 #include <linux/mempolicy.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ void expect_at(bool ok, const char *what, const char *file, int line)
 	if (ok)
 		return;
 	failed = true;
-	printf("# %s:%d: not so: %s\n", file, line, what);
+	printf("# %s:%d: not true: %s\n", file, line, what);
 }
 
 long long now_ms(void)
@@ -54,7 +54,9 @@ long long dcbm_number(const char *name)
 	return mo_read_number(path);
 }
 
-/* The name of the nth channel, whatever number its device has got. */
+/*
+ * Make the path of a file of the nth channel, whatever number its device has.
+ */
 const char *chan_file(unsigned int nth, const char *file)
 {
 	static char path[160];
@@ -109,7 +111,7 @@ void load(const char *sim, const char *dcbm)
 	if (mo_run(command))
 		mo_die("no dmasim, or no dcbm");
 	mo_select("none");
-	/* With no other engine active, that is all it takes. */
+	/* This activates dcbm, as no other engine is active. */
 	mo_write(PATH_DCBM "offloading", "1");
 	mo_read(PATH_OFFLOAD "engine", text, sizeof(text));
 	expect(!strcmp(text, "dcbm\n") || !strcmp(text, "dcbm"));
@@ -124,7 +126,7 @@ void unload(void)
 	expect(mo_read_number(PATH_OFFLOAD "held_folios") == 0);
 }
 
-/* Writers change page after page, and note what must be there from then on. */
+/* Writers change one page after another, and note the new content. */
 static atomic_bool stop_writers;
 static pthread_mutex_t shadow_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -153,7 +155,7 @@ static bool content_ok(const struct mo_area *area)
 	return ok;
 }
 
-/* There and back.  How many pages would not go? */
+/* Move there and back.  Returns the number of pages that did not move. */
 unsigned long move_area(struct mo_area *area)
 {
 	unsigned long left;
@@ -185,14 +187,14 @@ static void test_copies(void)
 {
 	unsigned int i;
 
-	/* A busy host can make any of them late. */
+	/* A busy host can delay any channel, so use a long timeout. */
 	load("bandwidth_mbps=0", "timeout_ms=20000");
 	expect(move_area(&large) == 0);
 	expect(dcbm_number("folios_migrated") == 2 * NR_LARGE);
 	expect(move_all() == 0);
 	expect(dcbm_number("folios_migrated") > 4 * NR_LARGE);
 	expect(dcbm_number("folios_failures") == 0);
-	/* A 2M folio is spread over all of them. */
+	/* dcbm spreads a 2M folio over all channels. */
 	for (i = 0; i < NR_CHANS; i++) {
 		expect(chan_number(i, "bytes") > 0);
 		expect(chan_number(i, "errors") == 0);
@@ -201,10 +203,10 @@ static void test_copies(void)
 	unload();
 }
 
-/* The least that a device can: few descriptors, odd limits, no order. */
+/* A minimal device: few descriptors, odd limits, out-of-order completion. */
 static void test_limits(void)
 {
-	/* It takes so many descriptors that a busy host can make them late. */
+	/* So many descriptors take long on a busy host: use a long timeout. */
 	load("descriptors=2 max_seg_bytes=12288 out_of_order=1",
 	     "timeout_ms=20000");
 	expect(move_all() == 0);
@@ -215,12 +217,12 @@ static void test_limits(void)
 
 static void test_fail(void)
 {
-	/* Late ones would count as failed, too: as above. */
+	/* A late descriptor counts as failed, too: use a long timeout. */
 	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
 	fault_everywhere("fail_every", 5);
 	expect(move_all() == 0);
 	fault_everywhere("fail_every", 0);
-	/* Some fail, and the others of the same batch do not. */
+	/* Some folios of a batch fail, and all others of the batch succeed. */
 	expect(dcbm_number("folios_failures") > 0);
 	expect(dcbm_number("folios_migrated") >
 	       dcbm_number("folios_failures"));
@@ -247,14 +249,14 @@ static void test_lose_irq(void)
 	expect(mo_move(&large, mo_nodes[1]) == 0);
 	expect(now_ms() - start < 2 * TIMEOUT_MS);
 	expect(mo_content_ok(&large));
-	/* And then as ever. */
+	/* The next move uses all channels again. */
 	expect(move_all() == 0);
 	expect(dcbm_number("held_folios") == 0);
 	expect(chan_is(1, "idle"));
 	unload();
 }
 
-/* Moves until it is told to stop. */
+/* The mover moves memory until this is set. */
 static atomic_bool stop_moving;
 static atomic_uint nr_moves;
 
@@ -283,7 +285,7 @@ static void stop(pthread_t mover)
 {
 	unsigned int moved = nr_moves;
 
-	/* It still works. */
+	/* The engine still works. */
 	while (nr_moves < moved + 2)
 		usleep(1000);
 	stop_moving = true;
@@ -300,7 +302,7 @@ static void on_cpu(int cpu)
 		mo_die("cannot run on CPU %d: %m", cpu);
 }
 
-/* Who would have to wait copies a part, and the channels all the rest. */
+/* The CPU copies a part while it would wait.  The channels copy the rest. */
 static void test_share(void)
 {
 	long long share, moved, chans = 0;
@@ -308,8 +310,9 @@ static void test_share(void)
 	cpu_set_t cpus;
 
 	/*
-	 * So slow that a kernel with all checks has time to spare, which unmaps
-	 * and moves a folio in up to 20 ms; and without a limit for them.
+	 * The channels are so slow that the CPU has time to copy, even in a
+	 * debug kernel.  It takes up to 20 ms to unmap and move a folio.  A
+	 * limit would leave out such slow channels.
 	 */
 	load("bandwidth_mbps=5 cpu=1", "");
 	mo_set_limit("max_unmapped_us", 0);
@@ -334,7 +337,7 @@ static void test_share(void)
 	unload();
 }
 
-/* There and back, for a reason that has counters of its own. */
+/* Move there and back for another reason, which has its own counters. */
 static void mbind_other(int node)
 {
 	unsigned long nodes[16] = {};
@@ -345,13 +348,16 @@ static void mbind_other(int node)
 	expect(content_ok(&other));
 }
 
-/* What channels are too slow for, by the timeout, is left to the CPU. */
+/* The CPU copies a batch that the channels cannot finish within the timeout. */
 static void test_slow(void)
 {
 	load("bandwidth_mbps=5", "cpu_share=0");
 	expect(move_area(&large) == 0);
 	expect(dcbm_number("slow_batches") == 0);
-	/* 2 MiB take 100 ms, and may take four times this. */
+	/*
+	 * 2 MiB take 100 ms. dcbm declines copies that take more than four
+	 * timeouts.
+	 */
 	mo_write_number(PATH_DCBM "parameters/timeout_ms", 10);
 	expect(mo_move(&large, mo_nodes[1]) == 0);
 	expect(dcbm_number("slow_batches") == NR_LARGE);
@@ -363,9 +369,9 @@ static void test_slow(void)
 }
 
 /*
- * Two want all channels, all the time.  Neither goes without: while one makes its
- * trips, the other gets copies of five, sooner or later.  How many it gets in how
- * much time is up to a host that may stop either of our CPUs.
+ * Two tasks want all channels all the time.  Both must get copies: while one
+ * task makes its trips, the other gets five of its copies at some time.  The
+ * rate depends on the host, which may stop either CPU.
  */
 static void test_fair(void)
 {
@@ -375,7 +381,7 @@ static void test_fair(void)
 	pthread_t mover;
 	int i, trips = 0;
 
-	/* Slow, so that there is always somebody who has channels. */
+	/* Slow channels are always in use by one of the tasks. */
 	load("bandwidth_mbps=20", "cpu_share=0");
 	had = mo_counter("engine_folios");
 	mover = start_moving();
@@ -385,7 +391,9 @@ static void test_fair(void)
 		there = mo_counter("engine_folios") - had;
 	} while (++trips < 10 || (there < 5 * NR_LARGE && trips < 40));
 	stop(mover);
-	/* A few are turned away before the first lets go of some. */
+	/*
+	 * dcbm declines a few folios before the first task releases channels.
+	 */
 	expect(mo_read_number(path) - before >= trips * NR_LARGE);
 	expect(there >= 5 * NR_LARGE);
 	for (i = 0; i < NR_CHANS; i++)
@@ -475,11 +483,11 @@ static const struct {
 	{ "administrator", test_administrator },
 	{ "unbind", test_unbind },
 	{ "vanish", test_vanish },
-	/* Patches code that runs: see migrate_offload_key. */
+	/* The unload patches running code: see migrate_offload_key. */
 	{ "unload", test_unload },
 };
 
-/* With arguments, only the tests of these names. */
+/* With arguments, run only the tests of these names. */
 static bool wanted(const char *name, int argc, char **argv)
 {
 	int i;
@@ -513,7 +521,9 @@ int main(int argc, char **argv)
 		if (!wanted(tests[i].name, argc, argv))
 			continue;
 		failed = false;
-		/* What is slow on purpose would be left out for that. */
+		/*
+		 * The core would leave out an engine that is slow on purpose.
+		 */
 		mo_set_limit("max_unmapped_us", 0);
 		tests[i].run();
 		ksft_test_result(!failed, "%s\n", tests[i].name);

@@ -15,7 +15,7 @@
 /* Longer than dcbm waits for a channel. */
 #define LATE_MS 12000
 
-/* A device that writes when nobody expects it any more. */
+/* A device writes after dcbm has given up its descriptor. */
 void test_late(void)
 {
 	long long start;
@@ -31,9 +31,11 @@ void test_late(void)
 	expect(dcbm_number("held_folios") > 0);
 	expect(chan_is(2, "retired"));
 	expect(chan_number(2, "in_doubt") > 0);
-	/* The others go on, and so does what could not be moved, later. */
+	/* The other channels work.  Held folios move on a later attempt. */
 	expect(move_area(&small) == 0);
-	/* It is in doubt until all its folios have been let go of. */
+	/*
+	 * The channel stays in doubt until dcbm has released all of its folios.
+	 */
 	for (tries = 0; tries < 300 && chan_number(2, "in_doubt"); tries++)
 		usleep(100000);
 	expect(!dcbm_number("held_folios_now") && !chan_number(2, "in_doubt"));
@@ -44,7 +46,7 @@ void test_late(void)
 	unload();
 }
 
-/* One that can be stopped: the CPU copies, and nothing is kept. */
+/* dcbm can stop this channel.  Then the CPU copies, and no folio is held. */
 void test_stall_stopped(void)
 {
 	load("bandwidth_mbps=0", "trust_terminate=dmasim");
@@ -58,8 +60,8 @@ void test_stall_stopped(void)
 }
 
 /*
- * One that cannot, until an administrator says so.  What it had been given is held,
- * and nothing else: of one window, or of the next, too, if that was quick.
+ * dcbm cannot stop this channel until an administrator resets it.  Only folios
+ * of that channel are held.  A fast caller may lose folios of two windows.
  */
 void test_stall_held(void)
 {

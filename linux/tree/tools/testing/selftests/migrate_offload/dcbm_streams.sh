@@ -1,17 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# dcbm copies batches side by side, and several tasks share its channels: its
-# unit tests, on simulated channels that complete in order and others that do
-# not.
+# Unit tests of dcbm, which copies batches side by side for several tasks. They
+# run on simulated channels that complete in order, and on others that do not.
 #
-# They need kunit.enable=1 on the kernel command line.
+# The unit tests need kunit.enable=1 on the kernel command line.
 
 dcbm=/sys/module/dcbm
 nr=0
 failed=0
 
-# result STATUS NAME: one line of the report.
+# result STATUS NAME: print one line of the report.
 result()
 {
 	nr=$((nr + 1))
@@ -23,7 +22,7 @@ result()
 	fi
 }
 
-# unit_tests NAME [PARAMETER...]: with these parameters of dmasim.
+# unit_tests NAME [PARAMETER...]: load dmasim with the parameters, and run the tests.
 unit_tests()
 {
 	name=$1
@@ -36,7 +35,7 @@ unit_tests()
 	rmmod dcbm_stream_test
 	echo "$report" | grep -q '^ok '
 	status=$?
-	# Where there are enough descriptors, it must not have been skipped.
+	# With enough descriptors, this test must not be skipped.
 	case "$*" in
 	*descriptors=512*)
 		echo "$report" | grep -q ' ok .*two_windows$' || status=1 ;;

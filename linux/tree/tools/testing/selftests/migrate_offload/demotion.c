@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An engine that would take several huge pages gets them, but reclaim does not take
- * more of a list than the balance between the lists allows: what swappiness and
- * memory.low make of it.
+ * Reclaim gives an engine several huge pages at once.  It still takes no more
+ * of a list than the balance between lists allows, which swappiness and
+ * memory.low set.
  *
- * Without an engine a round takes up to 32 pages off a list, or one huge page.  The
- * kernel says for each round how many pages were wanted.  Where these were fewer
- * than 32 there are no further rounds for this list, so it is one huge page.
+ * Without an engine a round takes up to 32 pages, or one huge page, off a list.
+ * The kernel traces how many pages each round wanted.  Fewer than 32 means the
+ * last round for its list, which may take one huge page.
  *
  * Needs memory of two tiers.
  */
@@ -53,7 +53,7 @@ FIXTURE_SETUP(demotion)
 					  "memory.reclaim", NULL);
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	/* It goes from the fast node to the slow one. */
+	/* Memory moves from the fast node to the slow one. */
 	fast = mo_nodes[1];
 	mo_nodes[1] = mo_nodes[0];
 	mo_nodes[0] = fast;
@@ -84,12 +84,12 @@ FIXTURE_TEARDOWN(demotion)
 }
 
 struct rounds {
-	unsigned long several;	/* that took more than one huge page */
-	unsigned long small;	/* that were the last for their list */
-	unsigned long too_much;	/* and took more than one huge page */
+	unsigned long several;	/* took more than one huge page */
+	unsigned long small;	/* were the last round of their list */
+	unsigned long too_much;	/* last rounds with more than one huge page */
 };
 
-/* What was traced, of inactive lists of anonymous memory. */
+/* Read the traced rounds of inactive lists of anonymous memory. */
 static struct rounds count_rounds(void)
 {
 	FILE *trace = fopen(PATH_TRACING "trace", "r");
@@ -130,7 +130,7 @@ TEST_F_TIMEOUT(demotion, keeps_the_balance_of_lists, TIMEOUT)
 		if (mo_elsewhere(&self->area, mo_nodes[0]) >= BYTES / SZ_4K / 2)
 			break;
 		madvise(self->area.mem, BYTES, MADV_COLD);
-		/* -EAGAIN: there is not as much as that. */
+		/* -EAGAIN is expected: there is less memory than this. */
 		mo_try_write(path, "128M");
 	}
 	mo_write(PATH_EVENT, "0");
@@ -140,7 +140,7 @@ TEST_F_TIMEOUT(demotion, keeps_the_balance_of_lists, TIMEOUT)
 	EXPECT_GT(mo_elsewhere(&self->area, mo_nodes[0]), 0);
 	EXPECT_GT(rounds.small, 0);
 	EXPECT_EQ(rounds.too_much, 0);
-	/* It is worth while nevertheless. */
+	/* Other rounds still take several huge pages. */
 	EXPECT_GT(rounds.several, 0);
 	EXPECT_TRUE(mo_content_ok(&self->area));
 }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The simulated DMA engine does what it says: according to dmatest, which is
-# what Linux has for any DMA engine, and to its own unit tests. Both in several
-# settings, and with faults.
+# Tests the simulated DMA engine by dmatest, which is the test of Linux for any
+# DMA engine, and by its own unit tests. Both run in several settings and with
+# faults.
 #
 # The unit tests need kunit.enable=1 on the kernel command line.
 
@@ -13,7 +13,7 @@ faults=/sys/kernel/debug/dmasim/dmasim.0
 nr=0
 failed=0
 
-# result STATUS NAME: one line of the report.
+# result STATUS NAME: print one line of the report.
 result()
 {
 	nr=$((nr + 1))
@@ -32,16 +32,16 @@ load()
 
 unload()
 {
-	# Holds the channels until it is used again.
+	# dmatest holds its channels until the next start.
 	[ ! -d $params ] || rmmod dmatest
 	rmmod dmasim
 	result $? "$1: removed"
 }
 
-# Every process takes a kernel with all its checks a good part of a second, so what
-# the shell can do itself it does.
+# A debug kernel takes a large part of a second to start a process. So the script
+# uses shell builtins where it can.
 
-# What the kernel says from now on.
+# Mark the kernel log, so that since_mark reads the later lines alone.
 mark()
 {
 	read -r uptime _ </proc/uptime
@@ -49,7 +49,7 @@ mark()
 	echo "$mark" >/dev/kmsg
 }
 
-# since_mark AWK_PROGRAM: with every line that dmatest said since then.
+# since_mark AWK_PROGRAM: run it on all lines of dmatest since the mark.
 since_mark()
 {
 	dmesg | awk -v mark="$mark" "
@@ -69,14 +69,14 @@ dmatest_start()
 			norandom=0 test_buf_size=16384 "$@"; do
 		echo "${set#*=}" >"$params/${set%%=*}"
 	done
-	# shellcheck disable=SC2231 # a pattern it is
+	# shellcheck disable=SC2231 # the argument is a pattern
 	for path in $devices/dmasim.*/dma/$pattern; do
 		echo "${path##*/}" >$params/channel
 	done
 	echo 1 >$params/run
 }
 
-# Has every thread that was started said how it went?
+# Has each started thread reported its result?
 dmatest_ended()
 {
 	since_mark '
@@ -89,9 +89,9 @@ dmatest_ended()
 		END { exit ended < started }'
 }
 
-# The log is asked first: reading "run" stops threads that begin between its two
-# looks at them, one for those that run and one for those that are to begin. Once
-# all have said how it went it waits for their very end, and gives channels back.
+# Read the log first, not "run". A read of "run" looks at running threads, then at
+# starting threads, and stops threads that start in between. After all results are
+# in the log, the read waits for the end of all threads and releases the channels.
 dmatest_end()
 {
 	tries=300
@@ -105,8 +105,8 @@ dmatest_end()
 }
 
 # dmatest_result NAME SUMMARIES FAILURES [MESSAGE]
-# So many threads made all their tests, and had so many failures together, all with
-# MESSAGE.
+# Expect SUMMARIES threads that finished their tests, with FAILURES failures in sum,
+# each with MESSAGE.
 dmatest_result()
 {
 	read -r iterations <$params/iterations
@@ -138,7 +138,7 @@ dmatest_passes()
 	dmatest_result "$name" "$threads" 0
 }
 
-# dmatest_fault FAULT MESSAGE: the second of two descriptors has a fault.
+# dmatest_fault FAULT MESSAGE: make the second of two descriptors fail.
 dmatest_fault()
 {
 	echo 2 >"$faults/chan0/$1_nth"
@@ -190,14 +190,14 @@ dmatest_fault late "test timed out"
 dmatest_fault lose_irq "test timed out"
 dmatest_passes "shared: dmatest after faults" '*' 2
 
-# In the middle of it: what comes then fails, at once.
+# The device vanishes during a test: all later descriptors fail at once.
 echo 200000 >$faults/chan0/latency_us
 dmatest_start '*chan0' iterations=50
 ! rmmod dmasim 2>/dev/null
 result $? "not removed while it is in use"
 echo 1 >$faults/vanish
 dmatest_end
-# It would look at names of channels that are no more.
+# dmatest would otherwise look up channels that no longer exist.
 rmmod dmatest
 since_mark "/result #.*'prep error/ { found = 1 } END { exit !found }"
 result $? "vanished: dmatest fails"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Engines that misbehave: whatever they do, the data is right, and what does
- * not concern them goes on.  Needs the module migrate_offload_test.
+ * Engines that misbehave.  The data must be right, and folios that an error
+ * does not concern must move.  Needs the module migrate_offload_test.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "mo_area.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 
 #define EXPECT_MOVES(node) do {						\
@@ -24,7 +24,7 @@
 	EXPECT_TRUE(mo_content_ok(&self->area));			\
 } while (0)
 
-/* An engine of each kind. */
+/* One test engine of each kind. */
 FIXTURE(fallback)
 {
 	struct mo_area area;
@@ -62,7 +62,10 @@ FIXTURE_SETUP(fallback)
 		mo_reset();
 		mo_select("test");
 	}
-	/* What is slow is so for each window: let them be large. */
+	/*
+	 * The core leaves out a slow engine for each window.  Allow large
+	 * windows.
+	 */
 	mo_set_limit("max_unmapped_us", 0);
 	ASSERT_EQ(mo_map(&self->area, MO_ANON, SZ_2M, SZ_4K), NULL);
 }
@@ -94,7 +97,10 @@ TEST_F_TIMEOUT(fallback, declines, TIMEOUT)
 	EXPECT_GT(mo_counter("declined_folios"), declined);
 }
 
-/* One folio that fails costs one folio, or the batch if there is one result. */
+/*
+ * A failed folio costs one folio.  An engine with one result for a batch loses
+ * the batch.
+ */
 TEST_F_TIMEOUT(fallback, fails_one, TIMEOUT)
 {
 	long long copied = mo_counter("engine_folios");
@@ -131,7 +137,7 @@ TEST_F_TIMEOUT(fallback, lies_but_is_verified, TIMEOUT)
 	EXPECT_EQ(mo_counter("mismatched_folios") - wrong, 1);
 }
 
-/* Shows that the tests above would notice a folio that was not copied. */
+/* Proves that the tests above notice a folio that was not copied. */
 TEST_F_TIMEOUT(fallback, lies, TIMEOUT)
 {
 	size_t i, wrong = 0;
@@ -143,7 +149,7 @@ TEST_F_TIMEOUT(fallback, lies, TIMEOUT)
 	EXPECT_EQ(wrong, 1);
 }
 
-/* A struct migrator is alone, and stays until it unregisters. */
+/* A struct migrator excludes other engines, until it unregisters. */
 TEST_F_TIMEOUT(fallback, is_alone, TIMEOUT)
 {
 	const char *const unload[] = { "modprobe", "-r", "migrate_offload_test",
@@ -161,12 +167,12 @@ TEST_F_TIMEOUT(fallback, is_alone, TIMEOUT)
 	EXPECT_STREQ(engine, "test\n");
 	ASSERT_TRUE(mo_load_test_engine(MO_TEST_PLAIN));
 	mo_select("cpu");
-	/* Now somebody else is active. */
+	/* Another engine is active now. */
 	EXPECT_EQ(mo_run(unload), 0);
 	EXPECT_NE(mo_run(load_posted), 0);
 }
 
-/* An engine that streams, and what only such a one can do. */
+/* An engine that streams. */
 FIXTURE(streams)
 {
 	struct mo_area area;
@@ -196,7 +202,7 @@ FIXTURE_TEARDOWN(streams)
 	mo_reset();
 }
 
-/* So many pages in a window, and so many windows at once. */
+/* Set the pages of a window, and the number of windows in flight. */
 static void set_windows(unsigned int pages, unsigned int windows)
 {
 	mo_set_limit("max_batch_pages", pages);
@@ -222,13 +228,16 @@ TEST_F_TIMEOUT(streams, have_windows_side_by_side, TIMEOUT)
 {
 	unsigned int i, nr_windows[] = { 1, 2, 4, 16 };
 
-	/* Longer than a kernel with all checks takes to unmap a window. */
+	/* Longer than a debug kernel takes to unmap a window. */
 	mo_write(PATH_TEST "delay_us", "50000");
 	for (i = 0; i < ARRAY_SIZE(nr_windows); i++) {
 		set_windows(8, nr_windows[i]);
 		mo_write(PATH_TEST "max_in_flight", "0");
 		EXPECT_MOVES(mo_nodes[!(i % 2)]);
-		/* No more than that, and some; how many depends on the CPU. */
+		/*
+		 * The limit holds, and windows overlap.  The exact number
+		 * depends on the CPU.
+		 */
 		EXPECT_LE(mo_read_number(PATH_TEST "max_in_flight"),
 			  nr_windows[i]);
 		EXPECT_GE(mo_read_number(PATH_TEST "max_in_flight"),
@@ -236,7 +245,7 @@ TEST_F_TIMEOUT(streams, have_windows_side_by_side, TIMEOUT)
 	}
 }
 
-/* A batch that is declined costs that batch. */
+/* Declining a batch affects this batch alone. */
 TEST_F_TIMEOUT(streams, decline_a_batch, TIMEOUT)
 {
 	long long copied = mo_counter("engine_folios");
@@ -255,8 +264,8 @@ TEST_F_TIMEOUT(streams, decline_a_batch, TIMEOUT)
 }
 
 /*
- * Windows of which no folio is eligible, between others that the engine is at.
- * What they take must not be held for the engine's time.
+ * No folio of these windows is eligible, while the engine copies other windows.
+ * The core must not keep their resources until the engine is done.
  */
 TEST_F_TIMEOUT(streams, pass_over_a_window, TIMEOUT)
 {
@@ -272,7 +281,7 @@ TEST_F_TIMEOUT(streams, pass_over_a_window, TIMEOUT)
 	mo_write(PATH_TEST "delay_us", "5000");
 	EXPECT_GE(mo_move_once(&self->area, mo_nodes[1]), 0);
 	EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[1]), 64);
-	/* Once with the others, and once one by one. */
+	/* Once in the window, and once in the retry of each folio. */
 	EXPECT_EQ(mo_counter("not_eligible_folios") - left, 2 * 64);
 	EXPECT_EQ(mo_counter("engine_folios") - copied, 512 - 64);
 	EXPECT_TRUE(mo_content_ok(&self->area));
@@ -281,7 +290,7 @@ TEST_F_TIMEOUT(streams, pass_over_a_window, TIMEOUT)
 	EXPECT_MOVES(mo_nodes[1]);
 }
 
-/* A fault in one window costs one folio, and touches no other window. */
+/* A failure in one window costs one folio, and affects no other window. */
 TEST_F_TIMEOUT(streams, fail_in_one_window, TIMEOUT)
 {
 	long long copied = mo_counter("engine_folios");
@@ -295,7 +304,7 @@ TEST_F_TIMEOUT(streams, fail_in_one_window, TIMEOUT)
 	EXPECT_GE(mo_counter("engine_folios") - copied, 500);
 }
 
-/* A folio that is held stays where it is, and all others move. */
+/* A held folio stays in place, and all others move. */
 TEST_F_TIMEOUT(streams, hold_in_one_window, TIMEOUT)
 {
 	long long held = mo_counter("held_folios");
@@ -315,7 +324,7 @@ TEST_F_TIMEOUT(streams, hold_in_one_window, TIMEOUT)
 	EXPECT_MOVES(mo_nodes[1]);
 }
 
-/* What is reported while a batch is submitted waits for nothing else. */
+/* A batch reported during submit does not wait for other batches. */
 TEST_F_TIMEOUT(streams, report_while_given_more, TIMEOUT)
 {
 	long long waits = mo_read_number(PATH_TEST "waits_in_vain");
@@ -329,7 +338,10 @@ TEST_F_TIMEOUT(streams, report_while_given_more, TIMEOUT)
 	EXPECT_EQ(mo_read_number(PATH_TEST "waits_in_vain"), waits);
 }
 
-/* An engine that has reported everything is not waited for, as it might not end. */
+/*
+ * The core must not wait for an engine that has reported all batches: the wait
+ * might never end.
+ */
 TEST_F_TIMEOUT(streams, are_not_waited_for_with_nothing_in_flight, TIMEOUT)
 {
 	long long waits = mo_read_number(PATH_TEST "waits_in_vain");
@@ -346,11 +358,11 @@ TEST_F_TIMEOUT(streams, are_not_waited_for_with_nothing_in_flight, TIMEOUT)
 	EXPECT_EQ(mo_read_number(PATH_TEST "waits_in_vain"), waits);
 }
 
-/* Which of two pages arrives first? */
+/* Two pages, of which one arrives first. */
 struct race {
 	void *pages[2];
 	atomic_bool stop;
-	int winner;	/* -1: both were there, or none */
+	int winner;	/* -1: both arrived at once, or neither */
 };
 
 static void *watch_race(void *arg)
@@ -370,7 +382,7 @@ static void *watch_race(void *arg)
 	return NULL;
 }
 
-/* What is copied first is the first that one can get at. */
+/* The page that was copied first becomes accessible first. */
 TEST_F_TIMEOUT(streams, give_back_what_is_done, TIMEOUT)
 {
 	static const char *const orders[] = { "fifo", "reverse" };

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The ways in which copying before the move could lose data, one by one.
+ * The hazards of copying before the move, one by one.
  *
- * Each is arranged twice: with the rule that is there against it, when the data
- * must be right, and with this rule switched off, when the damage must show.
- * Else the first result would mean nothing.  Needs a kernel with
- * CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG and the module migrate_offload_test, for
- * whose part in it see there.
+ * Each case runs twice.  With all rules the data must be right.  With its own
+ * rule off the damage must show, or the first result would prove nothing.
+ * Needs a kernel with CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG and the module
+ * migrate_offload_test, which describes its own part.
  *
  * For options see mo_hazard.c.
  */
@@ -34,7 +33,7 @@
 
 #define BLOCK_DEVICE "/dev/ram0"
 
-/* A pin that writes after the copy, and is gone when the page is moved. */
+/* A pin writes after the copy, and ends before the core moves the page. */
 static int run_pin(void)
 {
 	struct mo_area area;
@@ -51,7 +50,7 @@ static int run_pin(void)
 	return mo_verdict(&area);
 }
 
-/* A reference that makes the first attempt fail, and writes before the next. */
+/* A reference fails the first attempt.  Its holder writes before the second. */
 static int run_retry(void)
 {
 	long long retried = mo_counter("retried_folios");
@@ -60,14 +59,14 @@ static int run_retry(void)
 
 	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_expect_byte(&area, 0, 0x5a);
-	/* Else a folio of another window could be the next one. */
+	/* With more windows, the next folio could be one of another window. */
 	mo_set_limit("max_windows", 1);
 	mo_select("test");
 	fd = mo_hold(PATH_TEST "grab", "0x5a");
 	mo_move_once(&area, mo_nodes[1]);
 	close(fd);
 	if (mo_counter("retried_folios") == retried)
-		mo_die("no move was tried again");
+		mo_die("no move was retried");
 	if (mo_elsewhere(&area, mo_nodes[1]))
 		mo_die("not all pages were moved in the end");
 	return mo_verdict(&area);
@@ -76,7 +75,7 @@ static int run_retry(void)
 #define NR_BLOCKS 16
 #define HELD_BLOCK 3
 
-/* Is what is on the device the content that we know? */
+/* Compare the content of the device with ours. */
 static bool device_ok(int fd, const void *expected)
 {
 	void *read_back = aligned_alloc(SZ_4K, NR_BLOCKS * SZ_4K);
@@ -94,7 +93,9 @@ static bool device_ok(int fd, const void *expected)
 	return ok;
 }
 
-/* Map blocks of a device that have the content of the area's first pages. */
+/*
+ * Map blocks of a device, filled with the content of the first pages of @area.
+ */
 static char *map_blocks(int fd, const struct mo_area *area)
 {
 	char *mem;
@@ -109,7 +110,7 @@ static char *map_blocks(int fd, const struct mo_area *area)
 	return mem;
 }
 
-/* The holder of a buffer head edits a block without the folio lock. */
+/* The holder of a buffer head changes a block without the folio lock. */
 static int run_buffers(void)
 {
 	void *pages[2 * NR_BLOCKS];
@@ -130,7 +131,7 @@ static int run_buffers(void)
 	mo_move(&area, node);
 	node = mo_nodes[node == mo_nodes[0]];
 
-	/* The blocks may not be offloaded: give the engine something to do. */
+	/* The engine gets no blocks here, so give it other folios. */
 	for (i = 0; i < NR_BLOCKS; i++) {
 		pages[i] = mem + i * SZ_4K;
 		pages[NR_BLOCKS + i] = area.mem + i * SZ_4K;
@@ -154,7 +155,7 @@ static int run_buffers(void)
 
 #define NR_SECRETS 8
 
-/* Memory that the kernel promised not to look at. */
+/* The kernel has no mapping of this memory. */
 static int run_mapping(void)
 {
 	long long seen = mo_read_number(PATH_TEST "seen_secret");
@@ -191,7 +192,7 @@ static int run_mapping(void)
 
 #define BAD_PAGE 7
 
-/* Move while reading one page raises a machine check; what came of the rest? */
+/* Move memory while a read of one page raises a machine check. */
 static int move_bad_page(const char *engine, long *ret, long long *nr_reads)
 {
 	long long nr_before = mo_read_number(PATH_DEBUG "bad_reads");
@@ -213,14 +214,14 @@ static int move_bad_page(const char *engine, long *ret, long long *nr_reads)
 	mo_query(&page, 1, &node);
 	if (!result && (mo_elsewhere(&area, mo_nodes[1]) != 1 ||
 			node != mo_nodes[0]))
-		mo_die("%s: not just the bad page stayed", engine);
+		mo_die("%s: the bad page alone had to stay", engine);
 	mo_unmap(&area);
 	return result;
 }
 
 /*
- * Every engine ends as the ordinary path does: with one folio not moved, and no more
- * machine checks for it.
+ * Every engine must end as the ordinary path does: one folio does not move,
+ * with no further machine checks.
  */
 static int run_bad_page(void)
 {
@@ -244,7 +245,7 @@ static int run_bad_page(void)
 	return result;
 }
 
-/* A THP with a poisoned page, that could not be split when it was found. */
+/* A THP with a poisoned page.  The kernel could not split it. */
 static int run_poisoned_thp(void)
 {
 	long long copied, seen = mo_read_number(PATH_TEST "seen_poisoned");
@@ -261,7 +262,7 @@ static int run_poisoned_thp(void)
 	close(fds[1]);
 	if (!mo_page_flag(area.mem + BAD_PAGE * SZ_4K, KPF_HWPOISON) ||
 	    !mo_page_flag(area.mem, KPF_COMPOUND_HEAD))
-		mo_die("there is no poisoned THP");
+		mo_die("no THP is poisoned");
 
 	copied = mo_counter("engine_folios");
 	mo_select("test");
@@ -273,7 +274,7 @@ static int run_poisoned_thp(void)
 	return mo_verdict(&area);
 }
 
-/* A poisoned page among others: they move, and it stays poisoned. */
+/* Pages next to a poisoned page move.  The poisoned page stays poisoned. */
 static int run_poisoned_page(void)
 {
 	struct mo_area area;
@@ -287,7 +288,7 @@ static int run_poisoned_page(void)
 
 	if (!mo_raises_sigbus(area.mem + BAD_PAGE * SZ_4K))
 		return DAMAGED;
-	/* Give it a page that works, and look at all the others. */
+	/* Replace the poisoned page, then check all others. */
 	if (mmap(area.mem + BAD_PAGE * SZ_4K, SZ_4K, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		mo_die("cannot map memory: %m");
@@ -295,7 +296,7 @@ static int run_poisoned_page(void)
 	return mo_verdict(&area);
 }
 
-/* A page that begins to fail is for the CPU, whatever engine there is. */
+/* The CPU copies a page that begins to fail, whatever engine is active. */
 static int run_failing_page(void)
 {
 	long long seen = mo_read_number(PATH_TEST "seen_folios");
@@ -304,13 +305,13 @@ static int run_failing_page(void)
 	mo_map_anon(&area, SZ_1M, SZ_4K);
 	mo_select("test");
 	if (madvise(area.mem, SZ_4K, MADV_SOFT_OFFLINE))
-		return mo_skip("a page cannot be taken out of use");
+		return mo_skip("cannot soft-offline a page");
 	if (mo_read_number(PATH_TEST "seen_folios") != seen)
 		return DAMAGED;
 	return mo_verdict(&area);
 }
 
-/* An engine that goes by the lists copies each folio to its own place. */
+/* An engine that follows the lists copies each folio to its own destination. */
 static int run_order(void)
 {
 	long long copied = mo_counter("engine_folios");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hazards that lie in the engine, not in the memory: a device that goes on
- * writing, and a module that goes while others migrate.
+ * Hazards of the engine itself: a device that writes late, and a module that
+ * unloads while others migrate.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -30,9 +30,9 @@ void mo_wait_for_late_write(long long before)
 }
 
 /*
- * A device that cannot be stopped writes to a destination long after the engine
- * has given up on it.  The page stays where it is, and nobody sees what the
- * device writes; when it is done, the page can be moved as any other.
+ * A device that cannot be stopped writes to a destination after the engine gave
+ * up.  The page stays at its source, so the late write is invisible.  After the
+ * write the page moves normally.
  */
 int mo_run_late(void)
 {
@@ -42,7 +42,10 @@ int mo_run_late(void)
 
 	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_select("test");
-	/* Not before all have been moved that can be, however long that takes. */
+	/*
+	 * The device writes only after all other pages have moved, however long
+	 * that takes.
+	 */
 	mo_write_number(PATH_TEST "late_ms", NEVER_MS);
 	mo_write_number(PATH_TEST "hold_nth", LATE_PAGE);
 	mo_move_once(&area, mo_nodes[1]);
@@ -52,17 +55,17 @@ int mo_run_late(void)
 		return DAMAGED;
 	if (mo_counter("held_folios") != held + 1 ||
 	    mo_elsewhere(&area, mo_nodes[1]) != 1)
-		mo_die("not just one page was held");
+		mo_die("the number of held pages is not one");
 
 	if (mo_read_number(PATH_OFFLOAD "held_folios"))
-		mo_die("a page is held for longer than the device needs");
+		mo_die("a page is still held after the device has written");
 	mo_move_once(&area, mo_nodes[1]);
 	if (mo_elsewhere(&area, mo_nodes[1]))
-		mo_die("the page that was held cannot be moved");
+		mo_die("the formerly held page cannot be moved");
 	return mo_verdict(&area);
 }
 
-/* Moves its memory to and fro until somebody kills it. */
+/* A child moves its memory to and fro until it is killed. */
 static pid_t start_mover(void)
 {
 	struct mo_area area;
@@ -94,7 +97,7 @@ static int modprobe(const char *module, bool remove)
 	return mo_run(argv);
 }
 
-/* Wait until mtcopy has copied with helpers, of which one CPU has none. */
+/* Wait until mtcopy has used helpers.  A machine with one CPU has none. */
 static void wait_for_mtcopy(void)
 {
 	static const char path[] = PATH_OFFLOAD "stats/engines/mtcopy/engine_folios";
@@ -110,7 +113,10 @@ static void wait_for_mtcopy(void)
 	mo_die("mtcopy finds no idle CPU");
 }
 
-/* The reason gets an engine of its own, or none, while the one in general copies. */
+/*
+ * Give one reason its own engine, or none.  The general engine copies for all
+ * others.
+ */
 static void leave_by_reason(const char *engine)
 {
 	static const char path[] = PATH_OFFLOAD "engine_of/syscall_or_cpuset";
@@ -123,7 +129,7 @@ static void leave_by_reason(const char *engine)
 	mo_write(path, "default");
 }
 
-/* Engines come and go while others migrate; none is taken from under them. */
+/* Engines come and go during migration.  None may go while in use. */
 static void come_and_go(void)
 {
 	if (mo_exists("/sys/module/mtcopy") && modprobe("mtcopy", true))
@@ -131,7 +137,7 @@ static void come_and_go(void)
 	if (modprobe("mtcopy", false) || modprobe("migrate_offload_test", false))
 		mo_die("cannot load the engines");
 
-	/* Else batches of this size are not for mtcopy. */
+	/* With a larger minimum, mtcopy would decline batches of this size. */
 	mo_write("/sys/module/mtcopy/parameters/min_thread_bytes", "4096");
 	mo_select("mtcopy");
 	wait_for_mtcopy();
@@ -155,7 +161,7 @@ static void come_and_go(void)
 
 int mo_run_unload(void)
 {
-	/* One CPU stays idle, or mtcopy would have no helper. */
+	/* mtcopy needs one idle CPU for its helper. */
 	int nr_movers = sysconf(_SC_NPROCESSORS_ONLN) > 2 ? 2 : 1;
 	pid_t movers[2];
 	int round, i, status, result = RIGHT;

@@ -2,9 +2,9 @@
 /*
  * Hazards of hugetlb folios, which move one by one.
  *
- * That a copy is good for one attempt is no rule here that could be broken: a
- * folio that could not be moved is mapped again, its destination is given back,
- * and the next attempt has another one.
+ * The rule that a copy holds for one attempt cannot be broken here.  A folio
+ * that failed to move is mapped again, and its destination is freed.  The next
+ * attempt has another destination.
  */
 #include <stdio.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 #define PAGES_PER_FOLIO (SZ_2M / SZ_4K)
 #define NEVER_MS 3600000
 
-/* Returns false, and says why, if this machine cannot. */
+/* Map hugetlb memory.  Returns false with a message if this machine cannot. */
 static bool map_huge(struct mo_area *area, enum mo_type type)
 {
 	const char *why_not = mo_map(area, type, BYTES, SZ_2M);
@@ -32,7 +32,7 @@ static bool map_huge(struct mo_area *area, enum mo_type type)
 	return !why_not;
 }
 
-/* The pool is to be as it was, whatever the verdict. */
+/* The pool must be unchanged, whatever the verdict. */
 static int verdict_of(struct mo_area *area)
 {
 	int result = mo_verdict(area);
@@ -41,10 +41,10 @@ static int verdict_of(struct mo_area *area)
 	return result;
 }
 
-/* A pin that writes after the copy, and is gone when the folio is moved. */
+/* A pin writes after the copy, and ends before the core moves the folio. */
 static int pin(enum mo_type type)
 {
-	/* Of the first folio: the pin ends with whatever is copied next. */
+	/* A page of the first folio: the pin ends with the next copy. */
 	size_t page = 5;
 	struct mo_area area;
 	char text[64];
@@ -81,7 +81,7 @@ int mo_run_huge_pin(void)
 	return first;
 }
 
-/* A reference that makes an attempt fail, and writes before the next. */
+/* A reference fails the first attempt.  Its holder writes before the second. */
 int mo_run_huge_retry(void)
 {
 	long long retried = mo_counter("retried_folios");
@@ -96,13 +96,13 @@ int mo_run_huge_retry(void)
 	mo_move_once(&area, mo_nodes[1]);
 	close(fd);
 	if (mo_counter("retried_folios") != retried + 1)
-		mo_die("not just one move was tried again");
+		mo_die("the number of retries is not one");
 	if (mo_elsewhere(&area, mo_nodes[1]))
 		mo_die("not all folios were moved in the end");
 	return verdict_of(&area);
 }
 
-/* Move while reading one page raises a machine check. */
+/* Move memory while a read of one page raises a machine check. */
 static int move_bad_page(const char *engine)
 {
 	struct mo_area area;
@@ -117,7 +117,7 @@ static int move_bad_page(const char *engine)
 	mo_write(PATH_DEBUG "bad_pfn", "0");
 	mo_select("none");
 	if (mo_elsewhere(&area, mo_nodes[1]) != PAGES_PER_FOLIO)
-		mo_die("%s: not just the folio with the bad page stayed",
+		mo_die("%s: the folio with the bad page alone had to stay",
 		       engine);
 	result = verdict_of(&area);
 	return result;
@@ -140,9 +140,9 @@ static long long free_pages(void)
 }
 
 /*
- * A device that cannot be stopped writes to a destination long after the engine
- * has given up on it.  Until then that is not in the pool, where others would get
- * it; nor does anybody see what is written.
+ * A device that cannot be stopped writes to a destination after the engine gave
+ * up.  Until then the destination must not return to the pool, where another
+ * task could allocate it.  No task may see the late write.
  */
 int mo_run_huge_late(void)
 {
@@ -159,7 +159,7 @@ int mo_run_huge_late(void)
 	mo_move_once(&area, mo_nodes[1]);
 	if (mo_elsewhere(&area, mo_nodes[1]) == PAGES_PER_FOLIO &&
 	    free_pages() != before - NR_FOLIOS)
-		mo_die("the destination of a folio that is held is free");
+		mo_die("the destination of a held folio is free");
 	mo_write_number(PATH_TEST "late_now", 1);
 	mo_wait_for_late_write(writes);
 	if (mo_verdict(&area)) {
@@ -167,12 +167,12 @@ int mo_run_huge_late(void)
 		return DAMAGED;
 	}
 	if (mo_elsewhere(&area, mo_nodes[1]) != PAGES_PER_FOLIO)
-		mo_die("not just one folio was held");
+		mo_die("the number of held folios is not one");
 	if (mo_read_number(PATH_OFFLOAD "held_folios") ||
 	    free_pages() != before - NR_FOLIOS + 1)
-		mo_die("a folio is held for longer than the device needs");
+		mo_die("a folio is still held after the device has written");
 	mo_move_once(&area, mo_nodes[1]);
 	if (mo_elsewhere(&area, mo_nodes[1]))
-		mo_die("the folio that was held cannot be moved");
+		mo_die("the formerly held folio cannot be moved");
 	return verdict_of(&area);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Moves hugetlb folios, one by one, with engines that copy and engines that
- * misbehave.  What was copied by whom is known exactly here: nobody but us has
- * such folios.  Needs the module migrate_offload_test.
+ * Moves hugetlb folios one by one, with engines that copy and engines that
+ * misbehave.  The counters are exact here, as no other process has hugetlb
+ * folios.  Needs the module migrate_offload_test.
  *
- * Folios of 1 GiB are moved where there is memory for them.
+ * Folios of 1 GiB move where the machine has memory for them.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,7 +19,7 @@
 
 #define SZ_1G 0x40000000UL
 #define NR_WRITERS 2
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 #define DELAY_US 200000
 
@@ -45,7 +45,7 @@ FIXTURE_VARIANT_ADD(hugetlb, private)
 	.mode = MO_TEST_PLAIN,
 };
 
-/* The next one is unmapped while one is copied. */
+/* The core unmaps the next folio while the engine copies one. */
 FIXTURE_VARIANT_ADD(hugetlb, private_ahead)
 {
 	.type = MO_HUGETLB,
@@ -91,10 +91,10 @@ FIXTURE_SETUP(hugetlb)
 		mo_reset();
 		mo_select("test");
 	}
-	/* What an engine is too slow for would be the CPU's. */
+	/* Without this, the core would leave out an engine that is slow. */
 	mo_set_limit("max_unmapped_us", 0);
 	self->nr = variant->nr;
-	/* What it should contain is kept as well, and pools are for more. */
+	/* A shadow holds the content, and the pools need more than one copy. */
 	bytes = variant->nr * variant->folio_bytes;
 	if ((variant->folio_bytes > SZ_2M ? 4 : 8) * bytes >
 	    sysconf(_SC_AVPHYS_PAGES) * SZ_4K)
@@ -115,7 +115,7 @@ FIXTURE_TEARDOWN(hugetlb)
 	mo_reset();
 }
 
-/* What happened since the last time, to all counters that matter. */
+/* The increase of each counter that matters here. */
 struct counts {
 	long long batches, offered, offered_bytes, engine, engine_bytes, cpu,
 		cpu_bytes, unmapped;
@@ -143,7 +143,7 @@ static struct counts count(void)
 	EXPECT_TRUE(mo_content_ok(&self->area));			\
 } while (0)
 
-/* Of @nr folios that were moved, the engine copied all but @nr_cpu. */
+/* Of @nr folios that moved, the engine copied all but @nr_cpu. */
 #define EXPECT_COUNTED(before, nr, nr_cpu) do {				\
 	long long bytes = self->area.folio_bytes, all = nr, left = nr_cpu; \
 	struct counts was = before, now = count();			\
@@ -170,7 +170,7 @@ TEST_F_TIMEOUT(hugetlb, moves, TIMEOUT)
 	EXPECT_COUNTED(before, 2 * self->nr, 0);
 }
 
-/* What it takes the engine to begin is its time, too. */
+/* The unmapped time includes the time until the engine begins. */
 TEST_F_TIMEOUT(hugetlb, takes_time, TIMEOUT)
 {
 	const char *delay = variant->mode == MO_TEST_STREAM ?
@@ -182,7 +182,7 @@ TEST_F_TIMEOUT(hugetlb, takes_time, TIMEOUT)
 	EXPECT_GE(mo_counter("engine_ns") - before, self->nr * DELAY_US * 1000);
 }
 
-/* Nothing of a pool is lost, nor of what a file system may have. */
+/* Migration loses no page of a pool, nor of a file system's share. */
 TEST_F_TIMEOUT(hugetlb, leaves_the_pools_alone, TIMEOUT)
 {
 	static const char *const which[] = { "nr_hugepages", "free_hugepages",
@@ -218,7 +218,7 @@ TEST_F_TIMEOUT(hugetlb, declined, TIMEOUT)
 	EXPECT_EQ(mo_counter("declined_folios") - declined, self->nr);
 }
 
-/* One that the engine could not copy is the CPU's. */
+/* The CPU copies a folio that the engine failed to copy. */
 TEST_F_TIMEOUT(hugetlb, one_fails, TIMEOUT)
 {
 	long long failed = mo_counter("failed_folios");
@@ -242,7 +242,7 @@ TEST_F_TIMEOUT(hugetlb, lies_but_is_verified, TIMEOUT)
 	EXPECT_EQ(mo_counter("mismatched_folios") - wrong, 1);
 }
 
-/* Shows that the tests above would notice a folio that was not copied. */
+/* Proves that the tests above notice a folio that was not copied. */
 TEST_F_TIMEOUT(hugetlb, lies, TIMEOUT)
 {
 	mo_write_number(PATH_TEST "lie_nth", self->nr);
@@ -269,12 +269,15 @@ struct writer {
 	unsigned long writes, lost;
 };
 
-/* Each has one word in each page to itself, and knows what it wrote there last. */
+/* Each writer owns one word of each page, and knows its last value. */
 static void *write_words(void *arg)
 {
 	struct writer *w = arg;
 	size_t words = SZ_4K / sizeof(*w->area->shadow);
-	/* All of a 1G folio would be too much between two looks at @stop. */
+	/*
+	 * All pages of a 1G folio would take too long between two looks at
+	 * @stop.
+	 */
 	size_t i, nr = w->area->bytes / SZ_4K, step = nr / 512 ?: 1;
 
 	while (!*w->stop) {
@@ -312,8 +315,9 @@ TEST_F_TIMEOUT(hugetlb, moves_while_written, TIMEOUT)
 	for (i = 0; mo_engine(i); i++) {
 		mo_select(mo_engine(i));
 		/*
-		 * A writer that waits for the lock of a folio in a file has a
-		 * reference to it, with which it cannot be moved, as ever.
+		 * A writer that waits for the lock of a folio in a file holds a
+		 * reference.  The folio cannot move then, with or without an
+		 * engine.
 		 */
 		for (pass = 0; pass < 2; pass++) {
 			node = mo_nodes[!(pass % 2)];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hugetlb folios of which the next is unmapped while an engine copies one: when that
- * is done, when not, and that nothing is lost by it.  Needs the module
- * migrate_offload_test, whose engine says how many it had at once.
+ * The core unmaps the next hugetlb folio while an engine copies one.  Tests
+ * when it does so, when not, and that no content is lost.  Needs the module
+ * migrate_offload_test, whose engine counts the folios in flight.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,27 +15,27 @@
 #include "mo_util.h"
 
 #define NR_FOLIOS 4
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
-/* How long the engine takes for each: more than to unmap the next. */
+/* The engine takes this long for each folio: longer than an unmap. */
 #define DELAY_US 20000
-/* Where it matters how long that is.  Enough for one, not for two; and for both. */
+/* For limits between one and two folios' time, and above both. */
 #define LONG_DELAY_US 200000
 #define ONE_US 390000
 #define TWO_US 10000000
-/* So often the engine goes in the middle of a list. */
+/* How often the engine goes away in the middle of a list. */
 #define NR_ENDS 8
 
 FIXTURE(ahead)
 {
 	struct mo_area area;
-	char cgroups[MO_SETTING_BYTES];	/* empty: in none */
+	char cgroups[MO_SETTING_BYTES];	/* empty: the root cgroup */
 };
 
 FIXTURE_VARIANT(ahead)
 {
 	enum mo_type type;
-	long long in_flight;		/* if nothing is in the way */
+	long long in_flight;		/* where the core unmaps ahead */
 };
 
 FIXTURE_VARIANT_ADD(ahead, private)
@@ -87,7 +87,7 @@ static long long now_ns(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* All of it moves, and the engine had so many at once at the most. */
+/* All folios move, and the engine had at most this many in flight. */
 #define EXPECT_MOVES(node, nr_in_flight) do {				\
 	int to = node;							\
 									\
@@ -99,7 +99,7 @@ static long long now_ns(void)
 		  nr_in_flight);					\
 } while (0)
 
-/* Each is one batch, and counts once. */
+/* Each folio is one batch, and counts once. */
 TEST_F_TIMEOUT(ahead, moves, TIMEOUT)
 {
 	long long copied = mo_counter("engine_folios");
@@ -115,7 +115,7 @@ TEST_F_TIMEOUT(ahead, moves, TIMEOUT)
 	EXPECT_EQ(mo_counter("cpu_folios"), left);
 }
 
-/* The engine's time is counted once, though it has two at a time. */
+/* The engine's time counts once, though two folios are in flight. */
 TEST_F_TIMEOUT(ahead, takes_time_once, TIMEOUT)
 {
 	long long before = mo_counter("engine_ns"), spent, begin, took;
@@ -128,7 +128,7 @@ TEST_F_TIMEOUT(ahead, takes_time_once, TIMEOUT)
 	EXPECT_LE(spent, took);
 }
 
-/* The one that was unmapped ahead is done first. */
+/* The folio that was unmapped ahead completes first. */
 TEST_F_TIMEOUT(ahead, comes_in_any_order, TIMEOUT)
 {
 	static const char *const orders[] = { "reverse", "random" };
@@ -140,7 +140,7 @@ TEST_F_TIMEOUT(ahead, comes_in_any_order, TIMEOUT)
 	}
 }
 
-/* What the engine did not copy is the CPU's, in its turn. */
+/* In its turn, the CPU copies a folio that the engine failed to copy. */
 TEST_F_TIMEOUT(ahead, may_fail, TIMEOUT)
 {
 	static const char *const switches[] = { "fail_nth", "decline_nth" };
@@ -164,7 +164,10 @@ TEST_F_TIMEOUT(ahead, may_fail, TIMEOUT)
 	}
 }
 
-/* Not where two would be out of reach for too long, as is known after the first. */
+/*
+ * Not where two folios would exceed the limit on unmapped time.  The core knows
+ * this after the first folio.
+ */
 TEST_F_TIMEOUT(ahead, keeps_the_limit, TIMEOUT)
 {
 	mo_write_number(PATH_TEST "delay_us", LONG_DELAY_US);
@@ -175,7 +178,7 @@ TEST_F_TIMEOUT(ahead, keeps_the_limit, TIMEOUT)
 	EXPECT_MOVES(mo_nodes[1], variant->in_flight);
 }
 
-/* Nor where windows are not to overlap, or go back as a whole, as was posted. */
+/* Not where windows must not overlap, or without streaming. */
 TEST_F_TIMEOUT(ahead, not_where_nothing_overlaps, TIMEOUT)
 {
 	mo_set_limit("max_windows", 1);
@@ -187,7 +190,7 @@ TEST_F_TIMEOUT(ahead, not_where_nothing_overlaps, TIMEOUT)
 	EXPECT_MOVES(mo_nodes[1], variant->in_flight);
 }
 
-/* Nor where the task may be stopped for what helpers spend. */
+/* Not where the cgroup may be throttled for the time of helpers. */
 TEST_F_TIMEOUT(ahead, not_under_cpu_max, TIMEOUT)
 {
 	const char *why_not = mo_cgroup_enter(self->cgroups, "+cpu", "cpu.max",
@@ -209,8 +212,8 @@ static void set_pool(int node, long long nr)
 }
 
 /*
- * Nor where a destination would have to be allocated first.  Then it is one more for
- * the pool of its node, and the source one less for its own.
+ * Not where the destination has to be allocated first.  Then the pool of its
+ * node grows by one, and the pool of the source's node shrinks by one.
  */
 TEST_F_TIMEOUT(ahead, not_without_a_pool, TIMEOUT)
 {
@@ -235,8 +238,8 @@ static void *switch_off(void *unused)
 }
 
 /*
- * What it was given before is copied; it is not asked for the rest of the list, at
- * least once, as the thread may come too late.
+ * The engine copies the folios that it already has.  At least once it must not
+ * get the rest of the list.  In the other rounds the thread may come too late.
  */
 TEST_F_TIMEOUT(ahead, ends_with_its_engine, TIMEOUT)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Copying must give way: a thread with a real-time priority sleeps for short
- * times, and sees how late it wakes up, while another one on the same CPU moves
- * large folios with an engine that has it copy.  Late by a large part of what one
- * folio takes to move means that nobody gave way.
+ * Copying must yield the CPU. A real-time thread sleeps for short times and
+ * measures how late it wakes up.  Another thread on the same CPU moves large
+ * folios with an engine that copies on the CPU. A delay of a large part of one
+ * folio's move means that the copy did not yield.
  *
- * That is told reliably only where time is a count of instructions: a virtual
- * machine with one CPU, run by QEMU with -icount.
+ * This is reliable only where time counts instructions: in a virtual machine
+ * with one CPU, run by QEMU with -icount.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -79,7 +79,7 @@ static void measure(const struct mo_area *area, const char *engine,
 
 	mo_write(PATH_DEBUG "break_rules", rule);
 	mo_select(engine);
-	/* The first move is slow: the host has to find memory. */
+	/* The first move is slow, because the host has to find memory. */
 	mo_move(area, mo_nodes[1]);
 	mo_move(area, mo_nodes[0]);
 
@@ -138,10 +138,10 @@ int main(void)
 		ksft_exit_skip("%s\n", why_not);
 
 	if (mlockall(MCL_CURRENT))
-		mo_die("cannot stay in memory: %m");
+		mo_die("cannot lock memory: %m");
 
 	ksft_set_plan(4);
-	/* By folio_mc_copy(), and by migrate_copy_range(). */
+	/* The first uses folio_mc_copy(), the second migrate_copy_range(). */
 	check(&area, "cpu");
 	check(&area, "test");
 	mo_unmap(&area);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Moves memory of every kind between two nodes, with every copy engine there
- * is, and looks at content, node and counters.
+ * Moves memory of each kind between two nodes, with each copy engine.  Checks
+ * content, node and counters.
  *
- * With ENGINE=NAME in the environment, that engine instead of all.
+ * ENGINE=NAME in the environment selects that engine alone.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 #define PASSES 2	/* there and back */
 #define NR_WRITERS 2
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 
 FIXTURE(memory)
@@ -33,9 +33,9 @@ FIXTURE_VARIANT(memory)
 {
 	enum mo_type type;
 	size_t bytes;
-	size_t folio_bytes;	/* if they are large */
-	bool read_only;		/* writing would make it something else */
-	bool not_eligible;	/* must never be handed to an engine */
+	size_t folio_bytes;	/* of large folios, else 0 */
+	bool read_only;		/* a write would change the type */
+	bool not_eligible;	/* must not be offered to an engine */
 };
 
 FIXTURE_VARIANT_ADD(memory, anon)
@@ -182,7 +182,7 @@ FIXTURE_SETUP(memory)
 			return;
 		mo_unmap(&self->area);
 		TH_LOG("try %d: %s", tries, why_not);
-		/* Memory may be in pieces, or where another CPU has it. */
+		/* Defragment memory, and return pages of other CPUs' lists. */
 		if (mo_exists(PATH_COMPACT))
 			mo_write(PATH_COMPACT, "1");
 		sleep(1);
@@ -201,7 +201,7 @@ static bool always_copies(const char *engine)
 	return !strcmp(engine, "cpu") || !strcmp(engine, "test");
 }
 
-/* All of it goes to the engine, or none: mtcopy may find no idle CPU. */
+/* The engine gets all folios or none: mtcopy may find no idle CPU. */
 TEST_F_TIMEOUT(memory, moves, TIMEOUT)
 {
 	struct mo_area *area = &self->area;
@@ -210,13 +210,16 @@ TEST_F_TIMEOUT(memory, moves, TIMEOUT)
 
 	for (i = 0; (engine = mo_engine(i)); i++) {
 		TH_LOG("engine %s", engine);
-		/* Moving large folios twice splits most of them. */
+		/* Stock Linux splits most large folios that move twice. */
 		if (i && variant->folio_bytes) {
 			mo_unmap(area);
 			ASSERT_EQ(mo_map(area, variant->type, variant->bytes,
 					 variant->folio_bytes), NULL);
 		}
-		/* What an engine is too slow for would be the CPU's. */
+		/*
+		 * Without this, the core would leave out an engine that is
+		 * slow.
+		 */
 		mo_set_limit("max_unmapped_us", 0);
 		mo_select(engine);
 		for (pass = 0; pass < PASSES; pass++) {
@@ -239,7 +242,10 @@ TEST_F_TIMEOUT(memory, moves, TIMEOUT)
 				continue;
 			}
 			EXPECT_GT(offered + kept, 0);
-			/* Transient references may keep a few folios back. */
+			/*
+			 * Transient references may stop a few folios from
+			 * moving.
+			 */
 			if (always_copies(engine))
 				EXPECT_GT(copied, area->bytes /
 					  (area->step / area->folio_bytes) / 2);
@@ -248,7 +254,7 @@ TEST_F_TIMEOUT(memory, moves, TIMEOUT)
 	}
 }
 
-/* Who changes and who shares the memory while it moves. */
+/* Threads and children that use the memory during the move. */
 struct mo_users {
 	struct mo_area *area;
 	atomic_bool stop;
@@ -257,8 +263,8 @@ struct mo_users {
 };
 
 /*
- * Each writer has one word in each page to itself, and knows what it wrote
- * there last: if the word has another value the write was lost.
+ * Each writer owns one word of each page, and knows its last value.  Another
+ * value in the word means that a write was lost.
  */
 static void *write_words(void *arg)
 {
@@ -273,7 +279,9 @@ static void *write_words(void *arg)
 			__u64 *word = (__u64 *)area->mem + i * words + me;
 			__u64 *known = area->shadow + i * words + me;
 
-			/* Not to be optimised away: the page moves. */
+			/*
+			 * The compiler must not drop this load: the page moves.
+			 */
 			if (__atomic_load_n(word, __ATOMIC_RELAXED) != *known)
 				users->lost++;
 			__atomic_store_n(word, ++*known, __ATOMIC_RELAXED);
@@ -284,7 +292,9 @@ static void *write_words(void *arg)
 	return NULL;
 }
 
-/* A child sees what was there when it was born, but for the writers' words. */
+/*
+ * A child sees the content at the time of its fork, but for the writers' words.
+ */
 static bool child_content_ok(const struct mo_area *area)
 {
 	size_t skip = NR_WRITERS * sizeof(*area->shadow);
@@ -317,7 +327,7 @@ static void *fork_children(void *arg)
 	return NULL;
 }
 
-/* Writers write and children are born all the time. */
+/* Threads write, and children are forked, during all moves. */
 TEST_F_TIMEOUT(memory, moves_in_use, TIMEOUT)
 {
 	int i, pass, t, nr_writers = variant->read_only ? 0 : NR_WRITERS;
@@ -354,7 +364,7 @@ TEST_F_TIMEOUT(memory, moves_in_use, TIMEOUT)
 	}
 }
 
-/* What an administrator sets, and what is obeyed. */
+/* Settings of the administrator, and their effect. */
 FIXTURE(policy)
 {
 	struct mo_area area;
@@ -434,7 +444,7 @@ TEST_F_TIMEOUT(policy, verify_of_a_good_engine, TIMEOUT)
 #define MPOL_BIND 2
 #define MPOL_MF_MOVE 2
 
-/* Other ways in have counters of their own. */
+/* Other system calls have counters of their own. */
 TEST_F_TIMEOUT(policy, mbind, TIMEOUT)
 {
 	static const char path[] =

@@ -21,7 +21,7 @@
 #define FS_DISK "/dev/ram0"
 #define SWAP_DISK "/dev/ram1"
 
-/* Kernels that are full of debugging take their time. */
+/* Debug kernels are slow. */
 #define WAIT_TRIES 600
 #define WAIT_US 100000
 
@@ -33,8 +33,8 @@ static size_t thp_sizes_kb(unsigned int i)
 #define NR_THP_SIZES 8
 
 /*
- * Let folios of one size only be allocated, for memory that asks for them.
- * @saved gets the former settings; if it is set they are restored instead.
+ * Allow folios of one size only, for memory that asks for large folios.  @saved
+ * gets the former settings.  If @saved is set, restore these instead.
  */
 struct thp_settings {
 	char anon[NR_THP_SIZES][64];
@@ -46,7 +46,7 @@ static void thp_path(char *path, size_t size, unsigned int i, const char *file)
 	snprintf(path, size, PATH_THP "hugepages-%zukB/%s", thp_sizes_kb(i), file);
 }
 
-/* Of "always [madvise] never" keep what is in brackets. */
+/* Of "always [madvise] never" keep the word in brackets. */
 static void keep_chosen(char *text)
 {
 	char *open = strchr(text, '['), *end = strchr(text, ']');
@@ -143,7 +143,7 @@ static void fill_shadow(struct mo_area *area)
 {
 	size_t per_page = SZ_4K / sizeof(*area->shadow);
 	size_t i, nr = area->bytes / sizeof(*area->shadow);
-	/* Pages of the same step have the same content, for KSM. */
+	/* KSM merges pages of the same step, so give these the same content. */
 	size_t same = area->type == MO_KSM ? 2 * per_page : nr;
 	__u64 seed = mo_seed();
 
@@ -168,7 +168,7 @@ static const char *map_large(struct mo_area *area, int flags, const char *file)
 	map_memory(area, flags);
 	mo_fill(area);
 	thp_restore(&saved);
-	/* Keep khugepaged away. */
+	/* khugepaged must not collapse these pages. */
 	madvise(area->mem, area->bytes, MADV_NOHUGEPAGE);
 
 	for (i = 0; i < area->bytes && area->folio_bytes > SZ_4K;
@@ -266,7 +266,7 @@ static const char *map_ext4(struct mo_area *area)
 	mo_open_file(area);
 	write_shadow(area);
 	if (area->type == MO_EXT4_CLEAN) {
-		/* Mount it again: nothing is left in the page cache. */
+		/* Mounting again drops the file from the page cache. */
 		close(area->fd);
 		if (umount(area->dir) ||
 		    mount(FS_DISK, area->dir, "ext4", 0, NULL))
@@ -309,7 +309,7 @@ static const char *map_ksm(struct mo_area *area)
 	mo_write(PATH_KSM "pages_to_scan", "10000");
 	mo_write(PATH_KSM "run", "1");
 	why_not = wait_for_flag(area, KPF_KSM);
-	/* ksmd takes references, which is for another test. */
+	/* ksmd takes references to pages.  Other tests cover that. */
 	mo_write(PATH_KSM "run", "0");
 	return why_not;
 }
@@ -321,7 +321,7 @@ const char *mo_swap_on(void)
 	off_t bytes;
 	int fd;
 
-	/* A test that failed may have left it on. */
+	/* A failed test may have left it on. */
 	swapoff(SWAP_DISK);
 	fd = open(SWAP_DISK, O_RDWR);
 	if (fd < 0)
@@ -341,12 +341,12 @@ const char *mo_swap_on(void)
 void mo_swap_off(void)
 {
 	if (swapoff(SWAP_DISK))
-		mo_die("cannot stop to swap: %m");
+		mo_die("cannot switch swap off: %m");
 }
 
 /*
- * A page that is in some CPU's batch of pages that go to the LRU is left alone;
- * it may be another CPU than we are on by now.  Whoever migrates empties all.
+ * Reclaim skips a page that is still in a CPU's batch for the LRU lists.  This
+ * may be another CPU by now.  Migration drains the batches of all CPUs.
  */
 static const char *page_out(struct mo_area *area)
 {
@@ -369,8 +369,8 @@ static const char *page_out(struct mo_area *area)
 }
 
 /*
- * A page that is read in again stays in the swap cache for as long as somebody
- * else needs it there: a child that has not looked at its memory yet.
+ * A page read from swap stays in the swap cache while another process needs its
+ * swap entry.  Here this is a child that has not touched its memory.
  */
 static const char *map_swapcache(struct mo_area *area)
 {
@@ -430,7 +430,7 @@ const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 		mo_die("no memory");
 	fill_shadow(area);
 	why_not = map[type](area);
-	/* Page cache that is there already does not care for the binding. */
+	/* The binding does not move pages that the page cache already has. */
 	if (!why_not && mo_elsewhere(area, mo_nodes[0]) &&
 	    mo_move(area, mo_nodes[0]))
 		mo_die("memory that cannot be moved");
@@ -448,7 +448,7 @@ void mo_unmap(struct mo_area *area)
 	if (area->mapped)
 		munmap(area->mapped, area->mapped_bytes);
 	if (area->swap_on && swapoff(SWAP_DISK))
-		mo_die("cannot stop swapping: %m");
+		mo_die("cannot switch swap off: %m");
 	if (area->fd >= 0)
 		close(area->fd);
 	if (area->dir[0]) {
@@ -483,7 +483,10 @@ bool mo_content_ok(const struct mo_area *area)
 	return !wrong;
 }
 
-/* Compaction has folios from the highest down, and reclaim with gaps, for example. */
+/*
+ * Imitate the order of callers: compaction takes folios from the highest down,
+ * and reclaim leaves gaps.
+ */
 size_t mo_nth(const struct mo_area *area, size_t nth)
 {
 	size_t in_row = nth % 64;
@@ -509,7 +512,7 @@ static size_t list_addresses(const struct mo_area *area, size_t step,
 	return nr;
 }
 
-/* Keep the addresses whose page is not on the node. */
+/* Keep the addresses of pages that are not on the node. */
 static size_t keep_elsewhere(void **addresses, size_t nr, int node)
 {
 	int *nodes = malloc(nr * sizeof(*nodes));
@@ -546,8 +549,8 @@ long mo_move_once(const struct mo_area *area, int node)
 }
 
 /*
- * Folios that the kernel had to split are many now, and somebody may have held
- * a reference for a moment: go on with what was left, page by page.
+ * A large folio that the kernel split is many folios now, and a process may
+ * have held a reference for a moment.  So continue page by page with the rest.
  */
 unsigned long mo_move(const struct mo_area *area, int node)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Those who have memory migrate, and what it takes to make them do it. */
+/* Callers that migrate memory, and helpers to trigger these. */
 #ifndef MO_CALLERS_H
 #define MO_CALLERS_H
 
@@ -9,7 +9,7 @@
 
 #include "mo_area.h"
 
-/* Frames of physical memory, the last one not included. */
+/* A range of page frames; @end lies behind the last frame. */
 struct mo_range {
 	__u64 start;
 	__u64 end;
@@ -18,13 +18,13 @@ struct mo_range {
 /**
  * struct mo_trip - memory that is about to migrate
  * @areas: the memory.
- * @nr_areas: how many there are.
- * @every: one page in so many is there.
- * @must_move: how many bytes have to be elsewhere afterwards, at least.
- * @to: the node where these have to be, or -1: anywhere.
- * @away: where nothing may be left.
- * @write_every_us: how often a program writes to it.
- * @pfns: where each page of each area was.
+ * @nr_areas: the number of areas.
+ * @every: the distance between pages that exist, in pages.
+ * @must_move: bytes that must move at least.
+ * @to: the node where these bytes must be, or -1: any node.
+ * @away: the frames that all pages must leave.
+ * @write_every_us: the pause of the writer between two writes.
+ * @pfns: the frame of each page of each area before the trip.
  */
 struct mo_trip {
 	struct mo_area areas[2];
@@ -38,14 +38,14 @@ struct mo_trip {
 };
 
 /**
- * struct mo_caller - somebody who has memory migrate
- * @reason: as which it is counted; NULL if no engine ever gets any of it.
- * @prepare: maps memory, and has it where it can leave.  NULL, or why not.
- * @go: has it migrate.  A program writes to it meanwhile.
- * @finish: leaves the machine as it was; the memory is still there.  May be NULL.
- *	Called if @prepare was, whatever that said.
- * @may_stay: how much has to go depends on where there is room, by chance: too
- *	little is tried again.
+ * struct mo_caller - a caller that migrates memory
+ * @reason: its name in the counters; NULL: no engine ever copies for it.
+ * @prepare: maps memory that can migrate.  Returns NULL, or the reason.
+ * @go: migrates it.  A program writes to the memory meanwhile.
+ * @finish: restores the machine while the memory still exists.  May be NULL.
+ *	Called after @prepare, also if this failed.
+ * @may_stay: the number of moved bytes depends on free memory, and so on chance.
+ *	The test repeats a trip that moved too little.
  */
 struct mo_caller {
 	const char *reason;
@@ -55,7 +55,7 @@ struct mo_caller {
 	bool may_stay;
 };
 
-/* What was counted for a reason; or, if it has none, for the engine. */
+/* Counters of the reason, or of the engine, if the caller has no reason. */
 struct mo_caller_counts {
 	long long engine_folios;
 	long long engine_bytes;
@@ -64,12 +64,12 @@ struct mo_caller_counts {
 };
 
 /**
- * struct mo_outcome - what came of a trip
- * @why_not: why there was none; NULL if there was one.
- * @arrived: enough of it is where it should be.
- * @intact: all of it is as it should be.
- * @moved: how many bytes are not where they were.
- * @by: who copied them, and others.
+ * struct mo_outcome - the result of a trip
+ * @why_not: the reason why there was no trip; NULL if there was one.
+ * @arrived: enough pages moved to where they must be.
+ * @intact: all content is right.
+ * @moved: bytes whose page frame changed.
+ * @by: counters of the copies, which other processes may increase, too.
  */
 struct mo_outcome {
 	const char *why_not;
@@ -79,7 +79,7 @@ struct mo_outcome {
 	struct mo_caller_counts by;
 };
 
-/* What a program asks for: callers_calls.c. */
+/* Requests of programs: callers_calls.c. */
 extern const struct mo_caller mo_move_pages_call;
 extern const struct mo_caller mo_mbind_call;
 extern const struct mo_caller mo_migrate_pages_call;
@@ -88,38 +88,43 @@ extern const struct mo_caller mo_demotion;
 extern const struct mo_caller mo_demotion_other_lru;
 extern const struct mo_caller mo_numa_balancing;
 
-/* For the sake of physical memory: callers_zones.c. */
+/* Requests for physical memory: callers_zones.c. */
 extern const struct mo_caller mo_compaction;
 extern const struct mo_caller mo_hot_unplug;
 extern const struct mo_caller mo_longterm_pin;
 extern const struct mo_caller mo_contig_alloc;
 extern const struct mo_caller mo_soft_offline;
 
-/* One more area, of anonymous memory on the first node.  NULL, or why not. */
+/*
+ * Add an area of anonymous memory on the first node.  Returns NULL, or the
+ * reason.
+ */
 const char *mo_trip_map(struct mo_trip *trip, size_t bytes, size_t folio_bytes);
-/* Removes all areas, so that a trip can be mapped anew. */
+/* Unmap all areas, so that the caller can map another trip. */
 void mo_trip_unmap(struct mo_trip *trip);
-/* Where are the pages of an area?  As many entries as it has pages. */
+/* Read the page frames of an area.  @pfns has an entry for each page. */
 void mo_trip_pfns(const struct mo_trip *trip, const struct mo_area *area,
 		  __u64 *pfns);
-/* How many bytes are not where they were when the trip began? */
+/* Bytes whose page frame has changed since the start of the trip. */
 size_t mo_trip_moved(const struct mo_trip *trip);
-/* How many bytes are in there? */
+/* Bytes of the trip in this range of frames. */
 size_t mo_trip_bytes_in(const struct mo_trip *trip, struct mo_range range);
-/* How many pages are not on that node? */
+/* Returns the number of pages that are not on that node. */
 unsigned long mo_trip_elsewhere(const struct mo_trip *trip, int node);
 
-/* Is the one there that ENGINE names, or else mtcopy? */
+/* Is the engine available that ENGINE names, or else mtcopy? */
 bool mo_caller_engine_is_there(void);
-/* With the mask of reasons as it is. */
+/* Make a trip with the current mask of reasons. */
 struct mo_outcome mo_trip_once(const struct mo_caller *caller);
-/* Nothing but its reason is in the mask: until the engine has done its part. */
+/*
+ * Make trips with this reason alone in the mask, until the engine did its part.
+ */
 struct mo_outcome mo_trips_with(const struct mo_caller *caller);
-/* Everything but its reason is. */
+/* Make a trip with all other reasons in the mask. */
 struct mo_outcome mo_trip_without(const struct mo_caller *caller);
 /*
- * Has the engine done its part?  All of it; but mtcopy leaves to the CPU what comes
- * while no CPU is idle, and so do channels what they fail with.
+ * Did the engine copy all that it must? mtcopy leaves copies to the CPU while
+ * no CPU is idle.  Channels leave those copies to the CPU in which they fail.
  */
 bool mo_is_by_engine(const struct mo_outcome *outcome);
 

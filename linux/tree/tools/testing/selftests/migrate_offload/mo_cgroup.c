@@ -20,7 +20,7 @@ void mo_expect(bool ok, const char *what, int line)
 	if (ok)
 		return;
 	mo_failed = true;
-	printf("# line %d: not so: %s\n", line, what);
+	printf("# line %d: not true: %s\n", line, what);
 }
 
 const char *group_file(int group, const char *name)

@@ -11,7 +11,7 @@
 
 #define SAMPLE_US 5000
 #define AGGREGATION_US 20000
-/* Kernels that are full of debugging take their time. */
+/* Debug kernels are slow. */
 #define WAIT_TRIES 6000
 #define WAIT_US 10000
 
@@ -20,7 +20,7 @@ const char *mo_damon_cannot_run(void)
 	if (!mo_exists(PATH_DAMON "nr_kdamonds"))
 		return "this kernel has no DAMON";
 	if (mo_read_number(PATH_DAMON "nr_kdamonds"))
-		return "somebody uses DAMON";
+		return "another program uses DAMON";
 	return NULL;
 }
 
@@ -90,7 +90,9 @@ void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 	set_context_number("monitoring_attrs/intervals/aggr_us", AGGREGATION_US);
 	set_context_number("monitoring_attrs/intervals/update_us",
 			   10 * AGGREGATION_US);
-	/* Of each region a page is made old now and then, to see who uses it. */
+	/*
+	 * DAMON ages one page of each region now and then, to see its accesses.
+	 */
 	set_context_number("monitoring_attrs/nr_regions/min", 3);
 	set_context_number("monitoring_attrs/nr_regions/max", 6);
 
@@ -125,7 +127,7 @@ void mo_damon_set_dests(unsigned int nr, const int *nodes,
 	}
 }
 
-/* The files answer -EBUSY while the kdamond is at an earlier command. */
+/* The files return -EBUSY while the kdamond executes an earlier command. */
 int mo_damon_command(const char *command)
 {
 	int tries, ret = -EBUSY;
@@ -166,7 +168,7 @@ bool mo_damon_stops(void)
 	return tries < WAIT_TRIES;
 }
 
-/* A kdamond takes a tenth of a second to answer, so do not ask twice. */
+/* A kdamond takes a tenth of a second to answer, so ask it once. */
 bool mo_damon_settles_at(size_t bytes, struct mo_damon_stats *now)
 {
 	struct mo_damon_stats since;

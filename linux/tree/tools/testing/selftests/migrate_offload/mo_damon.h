@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A DAMON scheme that migrates, and what it did. */
+/* A migrating DAMON scheme, and its statistics. */
 #ifndef MO_DAMON_H
 #define MO_DAMON_H
 
@@ -12,7 +12,7 @@
 #define PATH_SCHEME PATH_CONTEXT "schemes/0/"
 #define PATH_DESTS PATH_SCHEME "dests/"
 
-/* As /sys/.../stats has them. */
+/* The fields of the scheme's stats directory. */
 struct mo_damon_stats {
 	long long nr_tried;
 	long long sz_tried;
@@ -21,41 +21,47 @@ struct mo_damon_stats {
 	long long qt_exceeds;
 };
 
-/* NULL if there is a DAMON to test, and nobody uses it; else why not. */
+/* Returns NULL if DAMON exists and is unused, else the reason. */
 const char *mo_damon_cannot_run(void);
 
 /*
- * Set up, but do not start, one kdamond with one scheme for all of a region,
- * whether it is accessed or not.  The region is one of this process, or with
- * "paddr" of physical addresses.  "vaddr" needs none.
+ * Set up one kdamond, without a start, with one scheme for a whole region,
+ * accessed or not.  The region is of this process, or of physical addresses
+ * with "paddr".  "vaddr" needs no region.
  */
 void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 		    unsigned long end);
-/* Another process instead of this one. */
+/* Make another process the target. */
 void mo_damon_set_target(pid_t pid);
-/* Several, each with the addresses of this area. */
+/* Make several processes the targets, each with the region of this area. */
 struct mo_area;
 void mo_damon_set_targets(unsigned int nr, const pid_t *pids,
 			  const struct mo_area *area);
-/* A file below the scheme's directory. */
+/* Write to a file in the scheme's directory. */
 void mo_damon_set(const char *file, const char *value);
 void mo_damon_set_number(const char *file, long long value);
-/* Destinations: a node and a weight each. */
+/* Set destinations: a node and a weight each. */
 void mo_damon_set_dests(unsigned int nr, const int *nodes,
 			const unsigned int *weights);
-/* A command for the kdamond: "on", "off", "commit", ...  0 or -errno. */
+/*
+ * Send a command to the kdamond: "on", "off", "commit", ... Returns 0 or
+ * -errno.
+ */
 int mo_damon_command(const char *command);
 bool mo_damon_is_on(void);
 void mo_damon_stats(struct mo_damon_stats *stats);
-/* Wait until all of it was tried twice and nothing moved.  False: it does not end. */
+/*
+ * Wait for two whole passes in which nothing moved.  Returns false after a
+ * timeout.
+ */
 bool mo_damon_settles(size_t bytes);
-/* The same, with what was counted by then. */
+/* The same.  @stats gets the statistics at that time. */
 bool mo_damon_settles_at(size_t bytes, struct mo_damon_stats *now);
-/* Wait until all of it was tried twice.  False: something moved. */
+/* Wait for two whole passes.  Returns false if a page moved. */
 bool mo_damon_moves_nothing(size_t bytes);
-/* Wait until the kdamond ends of its own. */
+/* Wait until the kdamond stops by itself. */
 bool mo_damon_stops(void);
-/* Stop, and leave nothing behind. */
+/* Stop, and remove all settings. */
 void mo_damon_remove(void);
 
 #endif /* MO_DAMON_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The files of the test program dcbm share this. */
+/* Shared by the files of the test program dcbm. */
 #ifndef MO_DCBM_H
 #define MO_DCBM_H
 
@@ -9,8 +9,7 @@
 
 #define NR_CHANS 4
 /*
- * A busy host may stop what simulates the channels for a while: not for as long
- * as this.
+ * A busy host may stop the threads that simulate channels, but not this long.
  */
 #define TIMEOUT_MS 4000
 

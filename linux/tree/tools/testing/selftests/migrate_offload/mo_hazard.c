@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs hazards, each with all rules, and with its own rule switched off.
+ * Runs hazards, each with all rules, and with its own rule off.
  *
- * PROGRAM [-k] [-s] [NAME...] runs those, or all.  With -k all rules are kept:
- * for a kernel that is to be in order afterwards.  With -s the engine copies
- * several batches side by side.  PROGRAM -l lists them.
+ * PROGRAM [-k] [-s] [NAME...] runs the named hazards, or all.  With -k all rules
+ * stay on: the kernel is intact afterwards.  With -s the engine copies several
+ * batches side by side.  PROGRAM -l lists the hazards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #define PATH_POISON "/sys/kernel/debug/hwpoison/corrupt-pfn"
 #define PATH_UNPOISON "/sys/kernel/debug/hwpoison/unpoison-pfn"
 
-/* None waits for anything that takes longer, in whatever kernel. */
+/* No case takes longer, in any kernel. */
 #define CASE_LIMIT_S 900
 
 /* Of a case whose rule is broken, until damage shows. */
@@ -60,8 +60,8 @@ static void handle_sigbus(int sig)
 }
 
 /*
- * Pages that a case has poisoned.  When it has ended, some of them are free, and
- * would become another case's memory: they are healed before.
+ * Pages that a case has poisoned.  Some are free after the case.  Unpoison all
+ * of these, before another case allocates them.
  */
 static struct {
 	unsigned int nr;
@@ -74,7 +74,7 @@ static __u64 note_poisoned(const void *page)
 
 	sigaction(SIGBUS, &action, NULL);
 	if (poisoned->nr == ARRAY_SIZE(poisoned->pfns))
-		mo_die("more poisoned pages than there is room to note them");
+		mo_die("too many poisoned pages");
 	poisoned->pfns[poisoned->nr] = mo_pfn(page);
 	return poisoned->pfns[poisoned->nr++];
 }
@@ -82,7 +82,10 @@ static __u64 note_poisoned(const void *page)
 void mo_poison(void *page)
 {
 	note_poisoned(page);
-	/* Fails if the page cannot be taken away; but it is poisoned then too. */
+	/*
+	 * The call fails if the page cannot be unmapped, but it is poisoned
+	 * then, too.
+	 */
 	madvise(page, SZ_4K, MADV_HWPOISON);
 }
 
@@ -91,12 +94,15 @@ void mo_poison_isolated(void *page)
 	__u64 flags, pfn = note_poisoned(page);
 	char text[32];
 
-	/* Fails, as nobody can take a page away that is isolated. */
+	/*
+	 * The write fails, because the kernel cannot isolate the page a second
+	 * time.
+	 */
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)pfn);
 	mo_try_write(PATH_POISON, text);
 	mo_page_flags(pfn, 1, &flags);
 	if (!(flags & (1ULL << KPF_HWPOISON)) || mo_pfn(page) != pfn)
-		mo_die("there is no poisoned page that is mapped");
+		mo_die("no poisoned page is mapped");
 }
 
 bool mo_raises_sigbus(const void *page)
@@ -117,19 +123,19 @@ void mo_stay(void)
 	int fd = open("/dev/null", O_RDWR);
 
 	alarm(0);
-	/* Nobody is to wait for the end of what it could write. */
+	/* A reader of our output must not wait for this process. */
 	fflush(stdout);
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
-	/* Nor a child for the next question. */
+	/* A child must not wait for the next question. */
 	close_range(STDERR_FILENO + 1, ~0U, 0);
-	/* As one of those that nobody will wait for it may be sent both. */
+	/* An orphaned stopped process gets SIGHUP and SIGCONT. */
 	signal(SIGHUP, SIG_IGN);
 	for (;;)
 		raise(SIGSTOP);
 }
 
-/* Nothing that a case changed stays. */
+/* Restore all settings that a case may have changed. */
 static void clean_up(void)
 {
 	mo_write(PATH_DEBUG "break_rules", "none");
@@ -137,7 +143,7 @@ static void clean_up(void)
 	mo_reset();
 }
 
-/* The process that had poisoned pages is gone. */
+/* The process that mapped the poisoned pages is gone. */
 static void heal(void)
 {
 	for (; poisoned->nr; poisoned->nr--) {
@@ -153,7 +159,7 @@ static void heal(void)
 	}
 }
 
-/* In a process of its own: its memory may be damaged. */
+/* Use a child: the case may damage its memory. */
 static int run_case(const struct mo_hazard *hazard, const char *rule)
 {
 	int status;
@@ -163,7 +169,7 @@ static int run_case(const struct mo_hazard *hazard, const char *rule)
 	if (!mo_load_test_engine(hazard->posted ? MO_TEST_POSTED : test_mode))
 		return mo_skip("cannot load the module migrate_offload_test");
 	mo_write(PATH_DEBUG "break_rules", rule);
-	/* Several windows, and it does not depend on the time how large. */
+	/* Without this, the sizes of windows would depend on the speed. */
 	mo_set_limit("max_unmapped_us", 0);
 	mo_set_limit("max_batch_pages", 64);
 
@@ -228,7 +234,7 @@ static unsigned int nr_reports(const struct mo_hazard *hazard)
 	return 1 + hazard->hints + (hazard->rule && !keep_rules);
 }
 
-/* @names end with NULL; if there is none, all are wanted. */
+/* @names ends with NULL. No name: run all hazards. */
 static bool wanted(const struct mo_hazard *hazard, char **names)
 {
 	char **name;
@@ -239,7 +245,7 @@ static bool wanted(const struct mo_hazard *hazard, char **names)
 	return !*names;
 }
 
-/* Each with its rule, and whether hints matter. */
+/* List each hazard with its rule, and whether it has hints. */
 static int list(const struct mo_hazard *hazard, const struct mo_hazard *end)
 {
 	for (; hazard < end; hazard++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the hazards have in common; each runs in a process of its own. */
+/* Shared by the hazards.  Each runs in its own process. */
 #ifndef MO_HAZARD_H
 #define MO_HAZARD_H
 
@@ -9,18 +9,18 @@
 #include "mo_area.h"
 #include "mo_util.h"
 
-/* How a case ends; anything else means that it could not be arranged. */
+/* The exit status of a case.  All others mean that the setup failed. */
 enum { RIGHT = 0, SKIPPED = KSFT_SKIP, DAMAGED = 10 };
 
 /**
- * struct mo_hazard - a way to lose data, and the rule against it
- * @name: of the case.
- * @rule: which to switch off, so that the damage shows; NULL if there is none.
- * @run: arranges it, and says how it ended.
- * @posted: wants a test engine that is a struct migrator.
- * @hints: the memory is passed over early already, by what is asked without locks.
- *	So this is not believed when the rule is broken, and once with all rules
- *	kept, when all must be right, too.
+ * struct mo_hazard - a way to lose data, and the rule that prevents it
+ * @name: the name of the case.
+ * @rule: the rule to break, so that the damage shows; NULL if there is none.
+ * @run: sets up the case, and returns its verdict.
+ * @posted: needs a test engine that is a struct migrator.
+ * @hints: a check without locks already skips this memory.  The test ignores
+ *	the result of this check when the rule is broken, and once more with all
+ *	rules on, which must be right, too.
  */
 struct mo_hazard {
 	const char *name;
@@ -44,34 +44,34 @@ static inline int mo_verdict(const struct mo_area *area)
 	return mo_content_ok(area) ? RIGHT : DAMAGED;
 }
 
-/* Say why a case is skipped. */
+/* Print the reason why a case is skipped. */
 int mo_skip(const char *why);
-/* What is written is held until it is used, or until this is closed. */
+/* Write @text to a file.  It holds until the module uses it, or the fd is closed. */
 int mo_hold(const char *file, const char *text);
-/* Wait until the test engine has written to what it held, more often than before. */
+/* Wait until the test engine has written late, more often than @before. */
 void mo_wait_for_late_write(long long before);
 
-/* Have a page of this process poisoned, until the case has ended. */
+/* Poison a page of this process until the case ends. */
 void mo_poison(void *page);
-/* Likewise, while it is isolated: it stays mapped, and is just marked. */
+/* The same for an isolated page.  It stays mapped, and is only marked. */
 void mo_poison_isolated(void *page);
-/* Does it end in SIGBUS to read this page, which one of them was for? */
+/* Does a read of this poisoned page raise SIGBUS? */
 bool mo_raises_sigbus(const void *page);
 
 /*
- * What this process has mapped is damaged so that it must not even be unmapped:
- * stay, which counts as damage, until the machine is switched off.
+ * The mappings of this process are so damaged that the kernel must not unmap
+ * them.  Stay until the machine is switched off.  This counts as damage.
  */
 __noreturn void mo_stay(void);
 
-/* main() of a program that has nothing but hazards, if it can run. */
+/* main() of a program with hazards alone, after a check that it can run. */
 int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
 		    const char *(*cannot_run)(void), int argc, char **argv);
 
 int mo_run_late(void);
 int mo_run_unload(void);
 
-/* hazards_huge.c: of hugetlb folios */
+/* hazards_huge.c: hazards of hugetlb folios */
 int mo_run_huge_pin(void);
 int mo_run_huge_retry(void);
 int mo_run_huge_bad_page(void);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory of hugetlb.  The pools of both nodes get as many pages as it takes to move
- * it there and back, and to have it twice: a child that is born makes its parent
- * copy what it writes to.  Of pages larger than 2M nobody has so many, and those that
- * are there since the machine has booted may be all that there can be.
+ * Memory of hugetlb.  The pools of both nodes grow by enough pages to move the
+ * memory there and back, and to hold a copy: a write after a fork() makes one.
+ * Pools of pages larger than 2M get no spare pages, because some kernels can
+ * reserve such pages only at boot.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ long long mo_huge_pages(int node, size_t page_bytes, const char *which)
 	return mo_read_number(path);
 }
 
-/* Or take some away.  Returns how many there are more. */
+/* Add pages to the pool, or remove some.  Returns how many were added. */
 static long long add_pages(int node, size_t page_bytes, long long nr)
 {
 	long long before;
@@ -49,7 +49,7 @@ static long long add_pages(int node, size_t page_bytes, long long nr)
 	return mo_read_number(path) - before;
 }
 
-/* How many has the pool to grow by? */
+/* Returns the number of pages by which the pool has to grow. */
 static long long missing_pages(const struct mo_area *area, int node)
 {
 	long long nr = area->bytes / area->folio_bytes, free;
@@ -60,7 +60,7 @@ static long long missing_pages(const struct mo_area *area, int node)
 	return free < nr ? nr - free : 0;
 }
 
-/* Does the kernel have pages of this size, and enough memory for so many? */
+/* Check that the kernel has pages of this size, and fill the pools. */
 static const char *fill_pools(struct mo_area *area)
 {
 	size_t page = area->folio_bytes;
@@ -96,7 +96,7 @@ static unsigned int huge_flags(const struct mo_area *area)
 	return (unsigned int)__builtin_ctzl(area->folio_bytes) << MAP_HUGE_SHIFT;
 }
 
-/* Its pages are not those of everybody, but of the file system. */
+/* The size limit of this file system reserves its pages. */
 static const char *open_huge_file(struct mo_area *area)
 {
 	char options[64];

@@ -8,10 +8,10 @@
 #include <sys/types.h>
 
 #define PATH_NOTIFY "/sys/kernel/debug/migrate_notifier_test/"
-/* The device reads, and writes nowhere. */
+/* The device only reads. */
 #define MO_NO_WORD -1
 
-/* What it has seen so far.  The last four are failures. */
+/* Events that the device has seen.  The last four are failures. */
 struct mo_notify {
 	long long ranges;
 	long long dropped;
@@ -23,21 +23,21 @@ struct mo_notify {
 	long long lost;
 };
 
-/* False if there is no such module. */
+/* Returns false if the module does not exist. */
 bool mo_notify_load(void);
 void mo_notify_read(struct mo_notify *now);
-/* How many failures there are since @before; says which. */
+/* Returns the number of failures since @before, and prints each kind. */
 long long mo_notify_failures(const struct mo_notify *before);
 
 /*
- * Have a device use memory of a process (0: this one), and write to one u64 of
- * each page, until the file that is returned is closed.
+ * Have a device use memory of a process (0: this one).  It writes to one u64 of
+ * each page, until the returned file is closed.
  */
 int mo_notify_watch(pid_t pid, const void *mem, size_t bytes, int word);
-/* Let it make no access, or go on. */
+/* Stop the accesses of the device, or resume these. */
 void mo_notify_stop(int fd);
 void mo_notify_go(int fd);
-/* Wait until it has made so many more accesses.  False if it does not. */
+/* Wait for @nr more accesses.  Returns false after a timeout. */
 bool mo_notify_wait(long long nr);
 
 #endif /* MO_NOTIFY_H */

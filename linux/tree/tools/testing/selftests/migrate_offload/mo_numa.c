@@ -10,13 +10,15 @@
 
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
 #define PATH_SCAN "/sys/kernel/debug/sched/numa_balancing/"
-/* Scans begin after a second of CPU time; a busy host makes that many. */
+/* Scans begin after a second of CPU time, which a busy host stretches. */
 #define HINT_TIMEOUT_S 120
 
 #define MPOL_BIND 2
 #define MPOL_F_NUMA_BALANCING 0x2000
 
-/* A scan begins at once, and is over in one go; what is touched after it is hot. */
+/*
+ * One scan starts at once and covers all memory.  A page touched later is hot.
+ */
 static const struct {
 	const char *path, *value;
 } scan_settings[MO_SCAN_SETTINGS] = {
@@ -32,7 +34,10 @@ void mo_scan_at_once(char saved[][MO_SETTING_BYTES])
 	unsigned int i;
 
 	for (i = 0; i < MO_SCAN_SETTINGS; i++) {
-		/* Of CONFIG_SCHED_DEBUG.  Without, all takes seconds longer. */
+		/*
+		 * The files need CONFIG_SCHED_DEBUG.  Without it, all takes
+		 * seconds longer.
+		 */
 		if (!mo_exists(scan_settings[i].path))
 			continue;
 		mo_read(scan_settings[i].path, saved[i], MO_SETTING_BYTES);
@@ -49,7 +54,7 @@ void mo_scan_restore(char saved[][MO_SETTING_BYTES])
 			mo_write(scan_settings[i].path, saved[i]);
 }
 
-/* Touch pages from the nth on.  Returns how many faults NUMA balancing saw. */
+/* Touch all pages from the nth on.  Returns the number of NUMA hint faults. */
 static long long touch(const struct mo_area *area, size_t nth)
 {
 	long long faults = mo_vm_counter("numa_hint_faults");
@@ -60,7 +65,7 @@ static long long touch(const struct mo_area *area, size_t nth)
 	return mo_vm_counter("numa_hint_faults") - faults;
 }
 
-/* NUMA balancing passes over pages on the node of a process with one thread. */
+/* NUMA balancing skips pages on the local node of a single-threaded process. */
 static void *sleep_on(void *arg)
 {
 	pthread_mutex_t *until = arg;
@@ -74,7 +79,7 @@ bool mo_numa_hint(struct mo_area *area, size_t nr_kept)
 {
 	char saved[MO_SCAN_SETTINGS][MO_SETTING_BYTES] = {};
 	unsigned long nodes = 1UL << mo_nodes[0];
-	/* The first fault in a folio makes all of it accessible. */
+	/* The first fault in a folio makes the whole folio accessible. */
 	long long wanted = (area->bytes - nr_kept * SZ_4K) / area->folio_bytes;
 	pthread_mutex_t until = PTHREAD_MUTEX_INITIALIZER;
 	time_t give_up = time(NULL) + HINT_TIMEOUT_S;
@@ -82,7 +87,10 @@ bool mo_numa_hint(struct mo_area *area, size_t nr_kept)
 
 	if (!mo_exists(PATH_BALANCING))
 		return false;
-	/* Pages that another node's CPU touches stay where they are. */
+	/*
+	 * Without this policy, pages move to the node of a CPU that touches
+	 * these.
+	 */
 	if (syscall(SYS_mbind, area->mem, area->bytes,
 		    MPOL_BIND | MPOL_F_NUMA_BALANCING, &nodes,
 		    8 * sizeof(nodes), 0))
@@ -92,11 +100,13 @@ bool mo_numa_hint(struct mo_area *area, size_t nr_kept)
 		mo_die("cannot create a thread");
 	mo_scan_at_once(saved);
 	mo_write(PATH_BALANCING, "1");
-	/* Scans are done by a process that uses a CPU, and see a new VMA late. */
+	/*
+	 * Only a process that uses CPU time is scanned.  A new VMA has to wait.
+	 */
 	do {
 		mo_spin(10000000);
 		if (time(NULL) > give_up)
-			mo_die("NUMA balancing does not look at this memory");
+			mo_die("NUMA balancing does not scan this memory");
 	} while (touch(area, nr_kept) < wanted);
 	mo_write(PATH_BALANCING, "0");
 	mo_scan_restore(saved);

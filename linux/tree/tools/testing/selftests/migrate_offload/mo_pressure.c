@@ -13,7 +13,7 @@ bool mo_pressure(bool on)
 
 	if (!getenv(MO_PRESSURE))
 		return false;
-	/* To write allocates memory, which fails while it is on. */
+	/* A write allocates memory, which fails while failures are on. */
 	do
 		ret = mo_try_write("/proc/thread-self/make-it-fail",
 				   on ? "1" : "0");

@@ -5,10 +5,13 @@
 
 #include <stdbool.h>
 
-/* The environment has it when allocations of threads that ask for it fail. */
+/* This environment variable is set while pressure makes allocations fail. */
 #define MO_PRESSURE "MO_PRESSURE"
 
-/* Let allocations of this thread fail, or no more.  False: they never do. */
+/*
+ * Make allocations of this thread fail, or succeed.  Returns false without
+ * pressure.
+ */
 bool mo_pressure(bool on);
 
 #endif /* MO_PRESSURE_H */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the test of promotions sets and asks: nodes, NUMA balancing, cgroups. */
+/*
+ * Settings and checks of the test of promotions: nodes, NUMA balancing,
+ * cgroups.
+ */
 #ifndef MO_PROMOTE_H
 #define MO_PROMOTE_H
 
@@ -7,23 +10,26 @@
 
 #define PATH_PROMOTION PATH_OFFLOAD "promotion/"
 
-/* A counter of promotions that gather, and one of their reason. */
+/* A counter of gathered promotions, or of their reason. */
 long long promotion(const char *name);
 long long stat_of_reason(const char *name);
-/* What was queued and neither moved nor put back: it waits, or was freed. */
+/*
+ * Queued folios that neither moved nor were put back: they wait, or were freed.
+ */
 long long not_settled(void);
-/* Until nothing is isolated any more.  Returns what is. */
+/* Wait until no page is isolated.  Returns the number that still are. */
 long long wait_for_isolated(void);
 
 /*
- * Have the second of mo_nodes be the one with CPUs, of which @cpu is one, and the
- * first one slower.  NULL, or why not.
+ * Make the node with CPUs the second of mo_nodes, and a slower one the first.
+ * @cpu gets a CPU of the former.  Returns NULL, or the reason.
  */
 const char *mo_find_tiers(int *cpu);
 
 /*
- * Have this process in a cgroup with a setting, if @text is one.  NULL, or why not.
- * @cgroups: where they are then, of MO_SETTING_BYTES; for the way back.
+ * Put this process into a cgroup, with a setting if @text is not NULL.
+ * @cgroups, of MO_SETTING_BYTES, gets the mount point for the way back.
+ * Returns NULL, or the reason.
  */
 const char *mo_cgroup_enter(char *cgroups, const char *controller,
 			    const char *file, const char *text);

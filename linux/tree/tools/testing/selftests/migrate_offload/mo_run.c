@@ -19,7 +19,7 @@
 #define MPOL_MF_MOVE_ALL 4
 #define PATH_BATCH PATH_OFFLOAD "batch_ptes"
 #define PATH_IDLE "/sys/kernel/mm/page_idle/bitmap"
-/* More than it takes to do something meanwhile, which ends it. */
+/* Longer than @act takes.  Its end also ends the copy. */
 #define FLIGHT_US 60000000
 
 /* Bits of /proc/self/pagemap. */
@@ -72,7 +72,10 @@ void mo_run_map(struct mo_area *area, size_t nr_pages)
 
 	mo_map_anon(area, nr_pages * SZ_4K, SZ_4K);
 	area->scattered = true;
-	/* New ones are in some CPU's batch; whoever migrates empties all. */
+	/*
+	 * New pages may be in a CPU's batch.  Migration drains the batches of
+	 * all CPUs.
+	 */
 	first = area->mem;
 	mo_move_pages(&first, 1, mo_nodes[0]);
 	for (i = 0; i < nr_pages; i++) {
@@ -102,7 +105,7 @@ void mo_run_set_idle(const struct mo_area *area)
 		pfn = mo_pfn(area->mem + i);
 		entry = 1ULL << (pfn % 64);
 		len = pwrite(fd, &entry, sizeof(entry), pfn / 64 * sizeof(entry));
-		/* 0: what is left of memory has not as many bits as an entry. */
+		/* 0: the end of memory fills no whole entry. */
 		if (len && len != sizeof(entry))
 			mo_die("cannot write to " PATH_IDLE ": %m");
 	}
@@ -186,7 +189,7 @@ void mo_run_own_some(struct mo_area *area, size_t turn)
 					 __ATOMIC_RELAXED);
 }
 
-/* What it maps may be wrong in a way that it must not even be unmapped. */
+/* The mappings may be so damaged that the kernel must not unmap them. */
 static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 {
 	char question;
@@ -204,7 +207,10 @@ static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 		} else if (question == KIN_OWNS) {
 			mo_run_own_some(area, 1);
 		} else if (question == KIN_EXECS) {
-			/* Its parent sees that it has gone through with it. */
+			/*
+			 * The parent reads end of file when the exec has
+			 * succeeded.
+			 */
 			fcntl(to, F_SETFD, FD_CLOEXEC);
 			execlp("sleep", "sleep", "3600", NULL);
 			_exit(1);
@@ -215,7 +221,7 @@ static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 		if (write(to, &answer, 1) != 1)
 			break;
 	}
-	/* Its parent is gone, and did not say that it may go, too. */
+	/* The parent died without a question that allows the exit. */
 	mo_stay();
 }
 
@@ -266,7 +272,7 @@ void mo_kin_end(struct mo_kin *kin)
 	close(kin->from);
 }
 
-/* This does not look at what an entry is for: to do so would be the BUG(). */
+/* This does not read the content of an entry, which would raise the BUG(). */
 bool mo_run_dangles(pid_t pid, const struct mo_area *area)
 {
 	struct page_region region;
@@ -286,7 +292,7 @@ bool mo_run_dangles(pid_t pid, const struct mo_area *area)
 	fd = open(path, O_RDONLY);
 	nr = fd < 0 ? -1 : ioctl(fd, PAGEMAP_SCAN, &arg);
 	if (nr < 0)
-		mo_die("cannot look at the memory of process %d: %m", pid);
+		mo_die("cannot scan the memory of process %d: %m", pid);
 	close(fd);
 	if (nr)
 		printf("# process %d has entries that nobody will replace\n",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the cases of small pages that migrate in runs have in common. */
+/* Shared by the cases of small pages that migrate in runs. */
 #ifndef MO_RUN_H
 #define MO_RUN_H
 
@@ -11,7 +11,7 @@
 
 #define RUN_PAGES 64
 
-/* A child that has the same memory mapped, and does what it is asked for. */
+/* A child that maps the same memory and answers questions. */
 struct mo_kin {
 	pid_t pid;
 	int to;
@@ -19,49 +19,52 @@ struct mo_kin {
 };
 
 enum mo_kin_question {
-	KIN_WRITES = 'w',	/* content of its own to all pages */
-	KIN_CHECKS = 'c',	/* what it should have; answers with a verdict */
-	KIN_KEEPS = 'k',	/* its own part: see mo_run_keep_some() */
-	KIN_OWNS = 'o',		/* that part alone: see mo_run_own_some() */
-	KIN_EXECS = 'e',	/* another program, which sleeps; see mo_kin_exec() */
+	KIN_WRITES = 'w',	/* write other content to all pages */
+	KIN_CHECKS = 'c',	/* check its content; answers with a verdict */
+	KIN_KEEPS = 'k',	/* keep its part: see mo_run_keep_some() */
+	KIN_OWNS = 'o',		/* own its part: see mo_run_own_some() */
+	KIN_EXECS = 'e',	/* run a sleeping program: see mo_kin_exec() */
 };
 
 /*
- * Of memory that two processes share keep three pages in six, from the first or from
- * the fourth on (turn 0 or 1), and give up the others.
+ * Two processes share memory.  Keep three of six pages, from the first (turn 0)
+ * or the fourth on (turn 1), and unmap all others.
  */
 void mo_run_keep_some(struct mo_area *area, size_t turn);
-/* Write to those: when the other one has given them up, they become exclusive. */
+/*
+ * Write to the kept pages.  They become exclusive after the other process has
+ * unmapped these.
+ */
 void mo_run_own_some(struct mo_area *area, size_t turn);
 
-/* NULL if pages migrate in runs here, else the reason why not. */
+/* Returns NULL if pages migrate in runs here, else the reason. */
 const char *mo_run_cannot(void);
-/* Map small pages in a row that nobody else has. */
+/* Map adjacent small pages that no other process maps. */
 void mo_run_map(struct mo_area *area, size_t nr_pages);
 /*
- * Move them all with an engine, and do something while it is copying.  They are
- * this process's (0), or at the same addresses of another one.
+ * Move all pages with an engine, and call @act while it copies.  The pages are
+ * of this process (@pid 0), or at the same addresses of another one.
  */
 void mo_run_move(struct mo_area *area, pid_t pid,
 		 void (*act)(struct mo_area *area));
 
-/* Let pages go in runs, or each by itself. */
+/* Unmap pages in runs, or one by one. */
 void mo_run_batch(bool on);
 
-/* Mark pages as idle, but for some that the kernel takes no marks for. */
+/* Mark all pages as idle for which the kernel has a mark. */
 void mo_run_set_idle(const struct mo_area *area);
 
 void mo_kin_start(struct mo_kin *kin, struct mo_area *area);
 int mo_kin_ask(const struct mo_kin *kin, enum mo_kin_question question);
-/* Returns when it has become another program, which has to be killed. */
+/* Returns when the child runs another program.  Kill it to end it. */
 void mo_kin_exec(const struct mo_kin *kin);
-/* It must not have any entries that nobody may look at. */
+/* The child must not have migration entries that no task will replace. */
 void mo_kin_end(struct mo_kin *kin);
 
 /*
- * Has a process migration entries, when nothing migrates any more?  To touch
- * such a page, to look at it in pagemap, or to unmap it is a BUG() with the page
- * table locked.
+ * Does a process have migration entries while nothing migrates?  To touch such
+ * a page, to read its pagemap entry, or to unmap it is a BUG() under the page
+ * table lock.
  */
 bool mo_run_dangles(pid_t pid, const struct mo_area *area);
 
@@ -77,7 +80,7 @@ int mo_run_unmapped(void);
 int mo_run_ended(void);
 int mo_large_stale_tlb(void);
 
-/* runs.c: a device writes to a page of the ring's that it pins. */
+/* runs.c: a device writes to a page that its ring has pinned. */
 int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
 			 size_t nth);
 

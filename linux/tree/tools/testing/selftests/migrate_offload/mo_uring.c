@@ -68,7 +68,7 @@ void mo_uring_unregister(struct mo_uring *ring)
 {
 	if (syscall(SYS_io_uring_register, ring->fd, IORING_UNREGISTER_BUFFERS,
 		    NULL, 0))
-		mo_die("cannot give registered buffers back: %m");
+		mo_die("cannot unregister buffers: %m");
 }
 
 int mo_uring_rw(struct mo_uring *ring, bool write, int fd, void *mem,

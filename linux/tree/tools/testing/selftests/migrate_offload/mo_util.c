@@ -15,7 +15,7 @@
 #include "mo_pressure.h"
 #include "mo_util.h"
 
-/* numaif.h is part of libnuma, which this does without. */
+/* numaif.h is part of libnuma, which these tests do not need. */
 #define MPOL_MF_MOVE_ALL 4
 #define PRESSURE_TRIES 8
 
@@ -82,7 +82,7 @@ long long mo_vm_counter(const char *name)
 {
 	char ignored[8];
 
-	/* CPUs keep some to themselves until they are asked. */
+	/* CPUs keep some counts to themselves until this read. */
 	mo_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
 	return mo_read_line("/proc/vmstat", name);
 }
@@ -193,7 +193,7 @@ static const char *const test_engine_modes[] = {
 	[MO_TEST_STREAM] = "stream",
 };
 
-/* As what is the module loaded? */
+/* The mode in which the module is loaded. */
 static enum mo_test_mode test_engine_mode(void)
 {
 	enum mo_test_mode mode;
@@ -233,7 +233,7 @@ bool mo_load_test_engine(enum mo_test_mode mode)
 
 	mo_select("none");
 	if (mo_exists("/sys/module/migrate_offload_test")) {
-		/* A struct migrator becomes active when it is loaded. */
+		/* A struct migrator is active from its registration on. */
 		if (mode != MO_TEST_POSTED && mode == test_engine_mode())
 			return true;
 		if (mo_run(unload))
@@ -393,7 +393,10 @@ long mo_move_pages(void **pages, unsigned long nr, int node)
 		mo_die("no memory");
 	for (i = 0; i < nr; i++)
 		nodes[i] = node;
-	/* While memory is short some stay; what tests expect comes after that. */
+	/*
+	 * Under pressure some pages stay.  Tests expect the later move to
+	 * succeed.
+	 */
 	for (ret = 1, tries = 0; ret && tries < PRESSURE_TRIES; tries++) {
 		if (!mo_pressure(true))
 			break;
@@ -410,7 +413,7 @@ long mo_move_pages(void **pages, unsigned long nr, int node)
 void mo_query(void **pages, unsigned long nr, int *nodes)
 {
 	if (syscall(SYS_move_pages, 0, nr, pages, NULL, nodes, 0))
-		mo_die("cannot ask for the nodes of pages: %m");
+		mo_die("cannot query the nodes of pages: %m");
 }
 
 __u64 mo_mix(__u64 a, __u64 b)
@@ -427,8 +430,8 @@ __u64 mo_seed(void)
 	__u64 seed;
 
 	/*
-	 * Else a destination that was never written may hold the right content
-	 * by chance, left from an earlier move.
+	 * With a fixed seed, a destination that was never written might hold
+	 * the right content from an earlier move.
 	 */
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		mo_die("no random numbers: %m");

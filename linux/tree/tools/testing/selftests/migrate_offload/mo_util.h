@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Nodes, files in sysfs and debugfs, and what the kernel says of a page. */
+/* Nodes, files in sysfs and debugfs, and kernel information about pages. */
 #ifndef MO_UTIL_H
 #define MO_UTIL_H
 
@@ -17,7 +17,7 @@
 #define PATH_KSM "/sys/kernel/mm/ksm/"
 #define PATH_COMPACT "/proc/sys/vm/compact_memory"
 
-/* For what a file of settings says, or a path of one's own below /tmp. */
+/* Enough for the content of a settings file, or for a path below /tmp. */
 #define MO_SETTING_BYTES 32
 
 #define SZ_4K 0x1000UL
@@ -37,63 +37,65 @@
 #define KPF_IDLE 25
 #define KPF_MLOCKED 33
 
-/* Say why, and end the test. */
+/* Print the reason, and end the test. */
 __noreturn __printf(1, 2) void mo_die(const char *fmt, ...);
 
-/* NULL if the tests can run, else the reason why not. */
+/* Returns NULL if the tests can run, else the reason. */
 const char *mo_cannot_run(void);
 
-/* The two nodes that memory moves between. */
+/* Memory moves between these two nodes. */
 extern int mo_nodes[2];
-/* Find them.  NULL, or why not.  mo_cannot_run() does it, too. */
+/* Find these nodes.  Returns NULL, or the reason. mo_cannot_run() calls it. */
 const char *mo_find_nodes(void);
 
 bool mo_exists(const char *path);
 void mo_read(const char *path, char *buf, size_t size);
 long long mo_read_number(const char *path);
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 int mo_try_write(const char *path, const char *text);
 void mo_write(const char *path, const char *text);
 void mo_write_number(const char *path, long long number);
 
-/* Use the CPU for so many turns of a loop. */
+/* Use the CPU for this many loops. */
 static inline void mo_spin(unsigned int turns)
 {
 	while (turns--)
 		__asm__ __volatile__("" : : : "memory");
 }
 
-/* The number behind a name, of which a file has one in each line. */
+/*
+ * Returns the number after @name, in a file with a name and a number per line.
+ */
 long long mo_read_line(const char *path, const char *name);
-/* A number of /proc/vmstat, with what CPUs keep to themselves until asked. */
+/* A number of /proc/vmstat, including counts that CPUs keep. */
 long long mo_vm_counter(const char *name);
 
-/* A counter of the reason that move_pages(2) has. */
+/* A counter of the reason of move_pages(2). */
 long long mo_counter(const char *name);
-/* Have an engine active, for all that it would take. */
+/* Activate an engine for all copies that it can make. */
 void mo_select(const char *engine);
 /* Set the engine of one reason, or of each reason; "default" takes it away. */
 void mo_select_for(const char *reason, const char *engine);
 void mo_select_for_all(const char *engine);
 /*
- * The nth engine to test, from 0: that of the environment variable ENGINE, or
- * all that are available.  NULL when there are no more.
+ * The nth engine to test, from 0: the engine that ENGINE names, or else all
+ * available ones.  Returns NULL after the last.
  */
 const char *mo_engine(unsigned int nth);
-/* How the test engine copies. */
+/* Modes of the test engine. */
 enum mo_test_mode {
-	MO_TEST_PLAIN,	/* a batch at a time, with a result for each folio */
-	MO_TEST_POSTED,	/* a batch at a time, as a struct migrator */
+	MO_TEST_PLAIN,	/* batch by batch, with a result per folio */
+	MO_TEST_POSTED,	/* batch by batch, as a struct migrator */
 	MO_TEST_STREAM,	/* batches side by side */
 };
 
-/* Have the test engine there, and none active.  False if it cannot be. */
+/* Load the test engine without activating it.  Returns false on failure. */
 bool mo_load_test_engine(enum mo_test_mode mode);
-/* Wait, not too long, until the test engine is in the middle of a copy. */
+/* Wait until the test engine copies, with a timeout. */
 void mo_wait_until_copying(void);
 /* Set a number in sysfs or in debugfs, on a kernel that has it. */
 void mo_set_limit(const char *name, long long number);
-/* Settings as after boot, but small batches go to mtcopy too. */
+/* Restore the settings of boot, but give mtcopy small batches, too. */
 void mo_reset(void);
 int mo_run(const char *const argv[]);
 
@@ -101,21 +103,21 @@ int mo_run(const char *const argv[]);
 __u64 mo_pagemap(const void *addr);
 void mo_pagemaps(const void *addr, size_t nr, __u64 *entries);
 __u64 mo_pfn(const void *addr);
-/* Those of @nr pages in a row, which have to be there. */
+/* The frames of @nr adjacent pages, which must be present. */
 void mo_pfns(const void *addr, size_t nr, __u64 *pfns);
 /* Entries of /proc/kpageflags. */
 void mo_page_flags(__u64 pfn, size_t nr, __u64 *flags);
-/* Of the VMA that @mem is in: how much was accessed, says the kernel. */
+/* The kernel's count of accessed KiB in the VMA of @mem. */
 long long mo_referenced_kb(const char *mem);
 bool mo_swapped(const void *addr);
 bool mo_page_flag(const void *addr, unsigned int flag);
 
-/* move_pages(2) of this process; returns what it does, or -errno. */
+/* move_pages(2) of this process.  Returns its result, or -errno. */
 long mo_move_pages(void **pages, unsigned long nr, int node);
-/* The node of each page, or -errno. */
+/* Query the node of each page, or -errno. */
 void mo_query(void **pages, unsigned long nr, int *nodes);
 
-/* Numbers that nobody else has: different in each run, and for each call. */
+/* A random number, different in each call. */
 __u64 mo_seed(void);
 __u64 mo_mix(__u64 a, __u64 b);
 

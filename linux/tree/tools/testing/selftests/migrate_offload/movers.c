@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * No engine may make migration slower: movers, as threads or as processes, move
- * memory of their own to and fro by move_pages(2), for some time with each engine
- * and with none, in turn.  Reports what each gave, and fails if the median of an
- * engine's rounds is below a part of that without any.  All content is checked.
+ * No engine may make migration slower.  Movers, as threads or processes, move
+ * their own memory to and fro by move_pages(2).  Rounds with each engine, and
+ * with none, take turns.  Prints the rates, and fails if an engine's median is
+ * below a part of the median without an engine.  Checks all content.
  *
  *	movers [--movers=N] [--processes] [--mib=M] [--folio=BYTES] [--busy=N]
  *	       [--rounds=N] [--ms=MS] [--warm-ms=MS] [--least=PERCENT] [--always]
  *
- * With --always the engine has everything, also where the CPU is sooner.  On stock
- * Linux, which has no engine, it reports the rate and checks the content.
+ * With --always the engine gets all copies, also where the CPU is faster.  Stock
+ * Linux has no engine: then the program prints the rate and checks the content.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -39,7 +39,7 @@ static struct {
 	.mib = 8, .folio_bytes = SZ_4K,
 };
 
-/* What movers and we share, also where they are processes. */
+/* Shared by the movers and the parent, also where movers are processes. */
 static struct shared {
 	atomic_bool stop, go;
 	atomic_uint nr_ready, nr_moving, nr_bad;
@@ -59,7 +59,7 @@ static void sleep_ms(unsigned int ms)
 	usleep(ms * 1000);
 }
 
-/* The mapping needs settings of the machine: one at a time. */
+/* Mapping changes settings of the whole machine, so only one thread may map. */
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void *move_all_the_time(void *arg)
@@ -118,7 +118,10 @@ static void start(void)
 			start_thread(move_all_the_time, nr);
 			continue;
 		}
-		/* Mapping needs settings of the machine: one at a time. */
+		/*
+		 * Mapping changes settings of the whole machine: one child at a
+		 * time.
+		 */
 		children[nr] = fork();
 		if (children[nr] < 0)
 			mo_die("cannot fork: %m");
@@ -158,7 +161,7 @@ static unsigned long moved(void)
 	return sum;
 }
 
-/* Pages per second with an engine.  What was begun before it was chosen has ended. */
+/* Pages per second with an engine.  Calls from before the choice have ended. */
 static double rate(const char *engine, unsigned int ms)
 {
 	unsigned long before;
@@ -192,7 +195,7 @@ static double median_of(const double *values)
 	return (sorted[(opt.rounds - 1) / 2] + sorted[opt.rounds / 2]) / 2;
 }
 
-/* What the core says of an engine: windows, folios in them, and late ones. */
+/* Print the engine's windows, their folios, and late folios. */
 static void report_counters(const char *engine)
 {
 	static const char *const names[] = {
@@ -217,10 +220,10 @@ static void measure(char **engines, unsigned int nr)
 	double ratios[MAX_ROUNDS];
 	unsigned int i, round;
 
-	/* The first moves are slow, as the host has to find memory. */
+	/* The first moves are slow, because the host has to find memory. */
 	for (i = 0; i < nr; i++)
 		rate(engines[i], opt.warm_ms);
-	/* They take turns at being the first of a round. */
+	/* Each engine is the first of a round in turn. */
 	for (round = 0; round < opt.rounds; round++) {
 		for (i = 0; i < nr; i++) {
 			unsigned int turn = (round + i) % nr;
@@ -287,7 +290,7 @@ static void parse(int argc, char **argv)
 	}
 	if (!opt.movers || opt.movers > MAX_MOVERS || opt.busy > MAX_MOVERS ||
 	    !opt.rounds || opt.rounds > MAX_ROUNDS || !opt.mib)
-		mo_die("too many, or none");
+		mo_die("a number is too large, or 0");
 }
 
 int main(int argc, char **argv)

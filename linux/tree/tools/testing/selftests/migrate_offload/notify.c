@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Those who follow the page table of a process, as virtual machines and devices do,
- * hear of each page that moves before it moves, and of nothing too late.
+ * Users of an mmu_notifier, as virtual machines and devices are, must hear of
+ * each page before it moves.
  *
- * A device of the module migrate_notifier_test uses memory through a shadow of the
- * page table, without a reference to any page, while that memory moves.  Each case
- * is arranged with all rules, when the module has nothing to complain about; and
- * with its own rule switched off, when it must complain.  Where the notifier is
- * called by code that is not ours, the device ignores it once, for the same reason.
+ * A device of the module migrate_notifier_test uses memory through a shadow of
+ * the page table, without references to pages, while this memory moves.  Each
+ * case runs twice.  With all rules the module must report no failure.  With its
+ * own rule off it must report one.  Stock code calls the notifier in some
+ * cases.  There the device ignores the call once, for the same reason.
  *
- * The device stops while pages are under way.  So it never writes to a page that
- * somebody else has, rules or not.  For options see mo_hazard.c.
+ * The device stops while pages migrate.  So it never writes to a page of
+ * another owner, with or without rules.  For options see mo_hazard.c.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -28,15 +28,15 @@
 #include "mo_run.h"
 #include "mo_util.h"
 
-/* The device's, of each page. */
+/* The word of each page that the device writes. */
 #define WORD 511
 #define PAGE_WORDS (SZ_4K / sizeof(__u64))
-/* To be moved there and back beside what else a program does. */
+/* Moves there and back, while the program does other things. */
 #define BESIDE_MOVES 200
 #define BESIDE_PAGES 512
 
 static int watched;
-/* What the device is like. */
+/* Properties of the device. */
 static bool as_tlb, deaf;
 
 static void watch(const struct mo_area *area, int word)
@@ -48,7 +48,7 @@ static void watch(const struct mo_area *area, int word)
 		mo_die("the device does not use its memory");
 }
 
-/* What the device has written is as it should be, if it says so. */
+/* The device checks its own words, so take their content as right. */
 static void forgive(struct mo_area *area)
 {
 	size_t i;
@@ -57,14 +57,16 @@ static void forgive(struct mo_area *area)
 		area->shadow[i] = ((__u64 *)area->mem)[i];
 }
 
-/* While pages are under way: time for the device to do what it must not. */
+/* Give the device time to make wrong accesses while pages migrate. */
 static void let_it_write(struct mo_area *area)
 {
 	usleep(300000);
 	mo_notify_stop(watched);
 }
 
-/* The end of each case: also what the device says when it goes. */
+/*
+ * The verdict of a case.  The device reports failures also when it is closed.
+ */
 static int verdict(struct mo_area *area, const struct mo_notify *before)
 {
 	close(watched);
@@ -87,7 +89,7 @@ static int move_watched(struct mo_area *area, int word)
 	return verdict(area, &before);
 }
 
-/* With whatever rule: of small pages, those go in runs. */
+/* Small pages, which migrate in runs. */
 static int notify_run(void)
 {
 	struct mo_area area;
@@ -96,7 +98,7 @@ static int notify_run(void)
 	return move_watched(&area, WORD);
 }
 
-/* A device that has a TLB, and is told when the CPUs' TLBs are flushed. */
+/* The device has a TLB, and hears when CPUs flush their TLBs. */
 static int tlb_run(void)
 {
 	as_tlb = true;
@@ -117,7 +119,7 @@ static int tlb_ptes(void)
 	return move_watched(&area, WORD);
 }
 
-/* Twice: by the rules, and with a device that does not care. */
+/* Run once with a device that hears all calls, and once with a deaf device. */
 static int with_and_without_ears(void (*map)(struct mo_area *area), int word)
 {
 	struct mo_area area;
@@ -180,7 +182,7 @@ static void map_shared(struct mo_area *area)
 	mo_kin_start(&kin, area);
 }
 
-/* Two processes have each page: a device that only reads leaves it so. */
+/* Two processes map each page.  A device that only reads does not break COW. */
 static int notify_shared(void)
 {
 	struct mo_area area;
@@ -200,7 +202,7 @@ static struct {
 	unsigned long rounds;
 } other;
 
-/* It forks, protects pages, and has others come and go beside them. */
+/* Fork, protect pages, and map and unmap memory next to the moving pages. */
 static void *do_other_things(void *arg)
 {
 	struct mo_area *area = other.area;
@@ -246,14 +248,14 @@ static int beside(struct mo_area *area, int word)
 		mo_die("cannot start a thread");
 	for (i = 1; i <= BESIDE_MOVES; i++)
 		mo_move_once(area, mo_nodes[i % 2]);
-	/* A fork keeps some of them where they are for a moment. */
+	/* A fork keeps some pages in place for a moment. */
 	moved = mo_vm_counter("pgmigrate_success") - moved;
 	if (moved < BESIDE_MOVES * BESIDE_PAGES / 8)
 		mo_die("%lld pages were moved", moved);
 	atomic_store(&other.stop, true);
 	pthread_join(thread, NULL);
 	if (!other.rounds)
-		mo_die("nothing else was done");
+		mo_die("the other thread made no change");
 	mo_notify_stop(watched);
 	return verdict(area, &before);
 }
@@ -266,7 +268,7 @@ static int notify_beside(void)
 	return beside(&area, WORD);
 }
 
-/* If the device wrote to it after a fork, it would get small pages of its own. */
+/* After a fork, a write of the device would replace a folio by small pages. */
 static int notify_beside_ptes(void)
 {
 	struct mo_area area;

@@ -4,13 +4,13 @@
  *
  *	pressure full|slab|pages COMMAND...
  *
- * full:  the node that pages move to is nearly full, and what is free there is
- *        in pieces of one page
- * slab:  in move_pages(2) some allocations of the slab allocator fail
- * pages: in move_pages(2) some allocations of pages fail
+ * full:  the target node of migration is nearly full, and its free memory
+ *        consists of single pages
+ * slab:  some slab allocations in move_pages(2) fail
+ * pages: some page allocations in move_pages(2) fail
  *
- * The exit status is that of the command.  Afterwards no folio may be isolated
- * that was not before.
+ * The exit status is that of the command.  No additional folio may be isolated
+ * afterwards.
  */
 #include <errno.h>
 #include <signal.h>
@@ -29,13 +29,15 @@
 #define PATH_FAULTS "/sys/kernel/debug/"
 #define MPOL_BIND 2
 
-/* The hog stops so far above the high watermarks, else the kernel reclaims for it. */
+/*
+ * Stop this far above the high watermarks, or reclaim frees the hog's memory.
+ */
 #define STOP_KB (8 * 1024)
-/* So much stays free above them: a test moves 4 MiB at once. */
+/* Memory that stays free above the watermarks: tests move 4 MiB at once. */
 #define FREE_KB (24 * 1024)
 #define CHUNK SZ_1M
 
-/* Small: a list ends at the first folio that there is no memory for. */
+/* Keep this low: a list ends at the first folio that finds no memory. */
 #define SLAB_PERCENT 10
 #define PAGES_PERCENT 2
 
@@ -68,7 +70,7 @@ static long long free_kb(void)
 	return node_kb(" MemFree:");
 }
 
-/* The sum of the high watermarks of the node's zones. */
+/* Sum up the high watermarks of the node's zones. */
 static long long high_kb(void)
 {
 	FILE *file = fopen("/proc/zoneinfo", "r");
@@ -99,13 +101,16 @@ static char *map_there(size_t bytes)
 	if (mem == MAP_FAILED || madvise(mem, bytes, MADV_NOHUGEPAGE) ||
 	    syscall(SYS_mbind, mem, bytes, MPOL_BIND, mask, 8 * sizeof(mask), 0))
 		mo_die("cannot map memory: %m");
-	/* Else swap takes it, where a test switches that on. */
+	/*
+	 * Without the lock, reclaim could swap the memory out during a swap
+	 * test.
+	 */
 	if (syscall(SYS_mlock2, mem, bytes, 1 /* MLOCK_ONFAULT */))
 		mo_die("cannot lock memory: %m");
 	return mem;
 }
 
-/* Take all of the node but for a little, and give every other page back. */
+/* Take nearly all memory of the node, then free every other page. */
 static void fill(void)
 {
 	size_t bytes = node_kb(" MemTotal:") * 1024 / CHUNK * CHUNK, used, i;
@@ -120,11 +125,13 @@ static void fill(void)
 			break;
 		munmap(mem + i, SZ_4K);
 	}
-	/* CPUs keep some of these for a while, which count as locked till then. */
+	/*
+	 * Some pages wait on the lists of CPUs, and count as locked till then.
+	 */
 	mo_write("/proc/sys/vm/drop_caches", "1");
 }
 
-/* Returns the process that has the memory. */
+/* Returns the pid of the process that holds the memory. */
 static pid_t start_hog(void)
 {
 	int ready[2];
@@ -159,7 +166,7 @@ static void set_fault(const char *fault, const char *file, const char *text)
 	mo_write(path, text);
 }
 
-/* For tasks that ask for it. */
+/* Let allocations fail for tasks that ask for it. */
 static void set_faults(const char *fault, int percent)
 {
 	char text[16];
@@ -210,8 +217,8 @@ static int run_with_faults(const char *fault, int percent, char *const argv[])
 	}
 	setenv(MO_PRESSURE, fault, 1);
 	/*
-	 * The kernel writes to the memory of rseq(2) on its own.  If that page is
-	 * shared after a fork and there is no memory for a copy, the thread dies.
+	 * The kernel writes to the memory of rseq(2) itself.  If this page is
+	 * shared after a fork and a copy finds no memory, the thread dies.
 	 */
 	setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
 	set_faults(fault, percent);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Promotions gather into batches: memory of a slow node that a thread on the fast one
- * writes to goes there, with an engine, many folios at a time; where it may not, or
- * where it would cost somebody else's CPU time, it does not.  Nothing stays isolated.
+ * Promotions gather into batches.  A thread on the fast node writes to memory
+ * of a slow node.  An engine moves this memory to the fast node, many folios at
+ * a time.  Tests also cover memory that must stay, and cases in which gathering
+ * would use another cgroup's CPU time.  No folio may stay isolated.
  *
- * Needs a node with CPUs and one without that is of a lower tier.
+ * Needs a node with CPUs and one of a lower tier without CPUs.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -24,12 +25,12 @@
 #include "mo_promote.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 #define WAIT_S 120
 #define PATIENCE_S 10
 #define ROUNDS 4
-/* Whoever waits for the worker gives up after that: MIGRATE_PROMOTE_FLUSH_MS. */
+/* A task that waits for the worker gives up then: MIGRATE_PROMOTE_FLUSH_MS. */
 #define FLUSH_MS 2000
 
 #define PATH_ENGINE_OF PATH_OFFLOAD "engine_of/numa_misplaced"
@@ -42,7 +43,7 @@
 #define AREA_PAGES (AREA_BYTES / SZ_4K)
 #define WORDS_OF_PAGE (SZ_4K / sizeof(__u64))
 
-/* Writes to one word of each page after the other, and checks what it wrote. */
+/* Writes one word of each page in turn, and checks its last values. */
 struct writer {
 	struct mo_area *area;
 	pthread_t thread;
@@ -102,13 +103,13 @@ static time_t now_s(void)
 	return now_ms() / 1000;
 }
 
-/* Is another round wanted: so many, and one at least that took no more than it may? */
+/* Do all rounds, and then more until one ended in time. */
 static bool goes_on(unsigned int rounds, unsigned int in_time)
 {
 	return rounds < ROUNDS || (!in_time && rounds < 4 * ROUNDS);
 }
 
-/* Until no more than @left pages are elsewhere.  Returns how many are. */
+/* Wait until at most @left pages are elsewhere.  Returns how many are. */
 static unsigned long wait_for_promotion(const struct mo_area *area,
 					unsigned long left)
 {
@@ -122,7 +123,7 @@ static unsigned long wait_for_promotion(const struct mo_area *area,
 	return nr;
 }
 
-/* Have the kernel look at the memory so often. */
+/* Wait until NUMA balancing has made this many hint faults. */
 static void wait_for_hints(long long nr)
 {
 	long long until = mo_vm_counter("numa_hint_faults") + nr;
@@ -130,7 +131,7 @@ static void wait_for_hints(long long nr)
 
 	while (mo_vm_counter("numa_hint_faults") < until) {
 		if (now_s() > end)
-			mo_die("NUMA balancing does not look at the memory");
+			mo_die("NUMA balancing does not scan the memory");
 		usleep(20000);
 	}
 }
@@ -140,8 +141,8 @@ FIXTURE(promote)
 	struct mo_area area;
 	struct writer writer;
 	char saved[MO_SCAN_SETTINGS][MO_SETTING_BYTES];
-	char cgroups[MO_SETTING_BYTES];	/* empty: in none */
-	long long freed;	/* by then */
+	char cgroups[MO_SETTING_BYTES];	/* empty: the root cgroup */
+	long long freed;	/* unsettled folios at the start */
 	bool mapped;
 };
 
@@ -178,7 +179,7 @@ FIXTURE_SETUP(promote)
 	ASSERT_EQ(mo_map(&self->area, MO_ANON, AREA_BYTES, variant->folio_bytes),
 		  NULL);
 	self->mapped = true;
-	/* From now on it may go where it is used. */
+	/* From now on the kernel may move the memory to its user. */
 	ASSERT_EQ(syscall(SYS_mbind, self->area.mem, AREA_BYTES, MPOL_DEFAULT,
 			  NULL, 0, 0), 0);
 	self->writer.area = &self->area;
@@ -198,7 +199,7 @@ FIXTURE_TEARDOWN(promote)
 	mo_reset();
 }
 
-/* All of it goes, many folios at a time, and each page is counted once. */
+/* All memory moves, many folios at a time, and each page counts once. */
 TEST_F_TIMEOUT(promote, gathers, TIMEOUT)
 {
 	long long folios = AREA_BYTES / variant->folio_bytes;
@@ -228,11 +229,11 @@ TEST_F_TIMEOUT(promote, gathers, TIMEOUT)
 	EXPECT_LE(batches, folios / 4);
 	EXPECT_EQ(promoted, migrated);
 	EXPECT_GE(promoted, AREA_PAGES * 9 / 10);
-	/* A few of others', of programs that this runs. */
+	/* Programs that the test runs may have a few promoted pages. */
 	EXPECT_LE(promoted, AREA_PAGES + AREA_PAGES / 4);
 }
 
-/* The cgroup that has the memory has the same counters. */
+/* The cgroup of the memory has the same counters. */
 TEST_F_TIMEOUT(promote, counts_for_the_cgroup, TIMEOUT)
 {
 	const char *why_not = mo_cgroup_enter(self->cgroups, "+memory",
@@ -243,7 +244,7 @@ TEST_F_TIMEOUT(promote, counts_for_the_cgroup, TIMEOUT)
 
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	/* Charged here, as the other area is not. */
+	/* Memory of this cgroup, unlike the other area. */
 	ASSERT_EQ(mo_map(&area, MO_ANON, AREA_BYTES, variant->folio_bytes), NULL);
 	ASSERT_EQ(syscall(SYS_mbind, area.mem, AREA_BYTES, MPOL_DEFAULT, NULL, 0,
 			  0), 0);
@@ -280,7 +281,7 @@ TEST_F_TIMEOUT(promote, keeps_to_the_cpuset, TIMEOUT)
 	EXPECT_EQ(self->writer.lost, 0);
 }
 
-/* Who may not use all CPUs does all of it itself. */
+/* A task that may not use all CPUs moves its folios itself. */
 TEST_F_TIMEOUT(promote, works_for_itself_without_all_cpus, TIMEOUT)
 {
 	long long queued = promotion("queued_folios");
@@ -288,7 +289,7 @@ TEST_F_TIMEOUT(promote, works_for_itself_without_all_cpus, TIMEOUT)
 	char cpu[16];
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		SKIP(return, "there is but one CPU");
+		SKIP(return, "the machine has one CPU");
 	snprintf(cpu, sizeof(cpu), "%d", self->writer.cpu);
 	why_not = mo_cgroup_enter(self->cgroups, "+cpuset", "cpuset.cpus", cpu);
 	if (why_not)
@@ -301,7 +302,7 @@ TEST_F_TIMEOUT(promote, works_for_itself_without_all_cpus, TIMEOUT)
 	EXPECT_EQ(self->writer.lost, 0);
 }
 
-/* A task whose CPU time is limited does all of it itself. */
+/* A task with limited CPU time moves its folios itself. */
 TEST_F_TIMEOUT(promote, works_for_itself_under_cpu_max, TIMEOUT)
 {
 	const char *why_not = mo_cgroup_enter(self->cgroups, "+cpu", "cpu.max",
@@ -319,8 +320,8 @@ TEST_F_TIMEOUT(promote, works_for_itself_under_cpu_max, TIMEOUT)
 }
 
 /*
- * An engine is switched off, for all or for promotions: nothing waits any more when
- * that has been done.
+ * After an engine is switched off, for all reasons or for promotions, no folio
+ * may wait any more.
  */
 TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
 {
@@ -358,7 +359,7 @@ TEST_F_TIMEOUT(promote, ends_with_its_engine, TIMEOUT)
 	EXPECT_EQ(wait_for_isolated(), 0);
 }
 
-/* So it is for whoever has all CPUs empty their caches of LRU lists. */
+/* A drain of the LRU caches of all CPUs waits for gathered folios. */
 TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
 {
 	unsigned int rounds, in_time = 0;
@@ -380,7 +381,7 @@ TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
 		}
 		in_time++;
 		EXPECT_EQ(not_settled(), self->freed);
-		/* What was on its way has arrived, and can be moved again. */
+		/* Folios in flight have arrived, and can move again. */
 		EXPECT_EQ(mo_move_once(&self->area, mo_nodes[0]), 0);
 		EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[0]), 0);
 	}
@@ -391,7 +392,7 @@ TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
 	mo_unmap(&other);
 }
 
-/* An engine that would not take a batch: nothing waits for one. */
+/* The engine declines all batches: no folio may wait for one. */
 TEST_F_TIMEOUT(promote, does_not_gather_in_vain, TIMEOUT)
 {
 	long long queued = promotion("queued_folios");
@@ -429,7 +430,7 @@ TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 		usleep(500);
 	moved = promotion("moved_folios");
 	EXPECT_EQ(mo_move_once(&other, mo_nodes[1]), 0);
-	/* The worker is at it still; and whoever found no room, by himself. */
+	/* The worker still copies, and so may a task that found the queue full. */
 	EXPECT_GT(mo_read_number(PATH_TEST "in_copy"), 0);
 	EXPECT_EQ(promotion("moved_folios"), moved);
 	mo_write(PATH_TEST "delay_us", "0");
@@ -451,7 +452,9 @@ static void read_on(const struct mo_area *area)
 			(void)__atomic_load_n(area->mem + i, __ATOMIC_RELAXED);
 }
 
-/* A fault of another process that finds its folio waiting is no failed migration. */
+/*
+ * A fault of another process that meets a waiting folio is no failed migration.
+ */
 TEST_F_TIMEOUT(promote, is_met_by_others, TIMEOUT)
 {
 	long long met = promotion("met_folios");
@@ -463,12 +466,12 @@ TEST_F_TIMEOUT(promote, is_met_by_others, TIMEOUT)
 	ASSERT_EQ(mo_map(&shared, MO_SHMEM, AREA_BYTES, SZ_4K), NULL);
 	ASSERT_EQ(syscall(SYS_mbind, shared.mem, AREA_BYTES, MPOL_DEFAULT, NULL,
 			  0, 0), 0);
-	/* What comes meanwhile waits so long. */
+	/* Folios that arrive meanwhile wait this long. */
 	mo_write(PATH_TEST "delay_us", "200000");
 	mo_select("test");
 	self->writer.area = &shared;
 	writer_start(&self->writer);
-	/* The kernel looks at the memory of another process when it thinks fit. */
+	/* The kernel decides when it scans the memory of another process. */
 	while (promotion("met_folios") == met && now_s() < until) {
 		time_t soon = now_s() + PATIENCE_S;
 		pid_t pid = fork();
@@ -493,7 +496,9 @@ TEST_F_TIMEOUT(promote, is_met_by_others, TIMEOUT)
 	mo_unmap(&shared);
 }
 
-/* Its process ends while memory waits.  What was freed was not promoted. */
+/*
+ * The process ends while its folios wait.  Freed folios count as not promoted.
+ */
 TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 {
 	long long promoted = mo_vm_counter("pgpromote_success");
@@ -507,7 +512,7 @@ TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 
 		ASSERT_GE(pid, 0);
 		if (!pid) {
-			/* Its own pages, on the slow node. */
+			/* Memory of the child, on the slow node. */
 			ASSERT_EQ(mo_map(&self->area, MO_ANON, AREA_BYTES,
 					 variant->folio_bytes), NULL);
 			syscall(SYS_mbind, self->area.mem, AREA_BYTES,

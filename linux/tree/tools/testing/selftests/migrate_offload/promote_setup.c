@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the test of promotions sets and asks: nodes, NUMA balancing, cgroups. */
+/*
+ * Settings and checks of the test of promotions: nodes, NUMA balancing,
+ * cgroups.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

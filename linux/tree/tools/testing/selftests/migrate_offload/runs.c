@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What migrating small pages in runs, without a walk of the reverse mapping, has
- * to look at, one by one; and large folios in one step.
+ * Checks of migration in runs, which moves small pages without a walk of the
+ * reverse mapping, one by one.  It also moves large folios in one step.
  *
- * Each is arranged as in hazards.c: with all rules, when all must be right, and
- * with its own rule switched off, when damage must show.  That it does also says
- * that the pages of the case go in runs.  Where a page is passed over early, by
- * what is asked without locks, there is a third time: what counts is what is
- * asked when that was wrong.
+ * Cases are as in hazards.c: with all rules the content must be right, and with
+ * its own rule off the damage must show.  The damage also proves that the pages
+ * of the case go in runs.  Where a check without locks already skips a page,
+ * there is a third time.  It ignores that check, and depends on the check under
+ * the lock.
  *
- * Some rules leave a process with entries that must not even be unmapped when
- * they are switched off.  It stays, and so the machine has to be switched off
- * when this is done.  For options see mo_hazard.c.
+ * Without some rules, a process keeps entries that the kernel must not even
+ * unmap.  This process stays, so the machine has to be switched off afterwards.
+ * For options see mo_hazard.c.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,9 +28,9 @@
 #include "mo_util.h"
 
 /*
- * The parent's pages are its own again after the child has written to all, but
- * the child's VMA is still found where they are looked for.  And first: the
- * parent's begins at a later page.
+ * A write of the child to all pages gives the parent its pages back.  The walk
+ * of the anon_vma still finds the child's VMA. The child's is found first, as
+ * the parent's begins at a later page.
  */
 static int run_foreign(void)
 {
@@ -50,7 +50,9 @@ static int run_foreign(void)
 		mo_die("mprotect: %m");
 
 	mo_move_once(&area, mo_nodes[1]);
-	/* What the parent has mapped is free, and what the child had is not. */
+	/*
+	 * The walk must unmap the parent's pages, and leave the child's mapped.
+	 */
 	if (mo_kin_ask(&kin, KIN_CHECKS))
 		mo_stay();
 	mo_kin_end(&kin);
@@ -60,8 +62,8 @@ static int run_foreign(void)
 }
 
 /*
- * Pages of which two processes have one entry each.  The first one found is not
- * all there is.
+ * Two processes have one entry each for every page.  Migration must not stop at
+ * the first.
  */
 static int run_shared(void)
 {
@@ -85,8 +87,8 @@ static int run_shared(void)
 }
 
 /*
- * Is this page its process's own?  Nothing says so, but it shows when a process
- * writes to it while somebody has a reference: only then is it not copied.
+ * Is this page exclusive?  No file shows this.  But while a pipe holds a
+ * reference, a write keeps only an exclusive page.
  */
 static bool is_exclusive(char *page)
 {
@@ -104,7 +106,7 @@ static bool is_exclusive(char *page)
 	return same;
 }
 
-/* Pages that were shared are mapped once, and not marked as exclusive. */
+/* Pages that were shared have one mapping, but are not marked exclusive. */
 static int run_not_exclusive(void)
 {
 	struct mo_area area;
@@ -141,7 +143,7 @@ int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
 	char *page = area->mem + nth * SZ_4K;
 	int fd = memfd_create("device", 0);
 
-	/* Of a page that is shared this makes a copy. */
+	/* A write to a shared page makes a copy. */
 	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
 	mo_expect_byte(area, nth, 0xa5);
 	if (fd < 0 || pwrite(fd, area->shadow + nth * SZ_4K / sizeof(__u64),
@@ -154,9 +156,9 @@ int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
 }
 
 /*
- * A page that a device writes to.  If there was a migration entry in its place,
- * fork() could not see that it is pinned, and would share it.  Then the parent
- * gets a copy when it writes, and what the device writes is not in it.
+ * A device writes to a pinned page.  With a migration entry in its place,
+ * fork() could not see the pin, and would share the page.  The parent's next
+ * write makes a copy, which lacks the data of the device.
  */
 static int run_pinned(void)
 {
@@ -174,7 +176,7 @@ static int run_pinned(void)
 		mo_die("cannot pin a page: %m");
 	mo_run_move(&area, 0, fork_in_flight);
 	if (mo_elsewhere(&area, mo_nodes[1]) != 1)
-		mo_die("not just the page that is pinned stayed");
+		mo_die("the pinned page alone had to stay");
 
 	result = mo_run_device_writes(&area, ring, PINNED_PAGE);
 	if (!result)
@@ -183,7 +185,7 @@ static int run_pinned(void)
 	return result;
 }
 
-/* In the last of the windows, which is not unmapped before its turn comes. */
+/* A page of the last window, which stays mapped until its turn. */
 #define POISONED_PAGE (2 * RUN_PAGES - 5)
 
 static void poison_in_flight(struct mo_area *area)
@@ -191,7 +193,9 @@ static void poison_in_flight(struct mo_area *area)
 	mo_poison_isolated(area->mem + POISONED_PAGE * SZ_4K);
 }
 
-/* A page is found to be poisoned when it is on the list, and still mapped. */
+/*
+ * The kernel finds the poison while the page is on the list and still mapped.
+ */
 static int run_poisoned(void)
 {
 	struct mo_area area;
@@ -210,12 +214,12 @@ static int run_poisoned(void)
 	return mo_verdict(&area);
 }
 
-/* Of /proc/self/pagemap and /proc/kpageflags: what has to move with a page. */
-static const __u64 map_bits = 1ULL << 55 | 1ULL << 56;	/* soft-dirty, alone */
+/* Bits of /proc/self/pagemap and /proc/kpageflags that move with a page. */
+static const __u64 map_bits = 1ULL << 55 | 1ULL << 56;	/* soft-dirty, exclusive */
 static const __u64 page_bits = 1 << KPF_REFERENCED | 1 << KPF_DIRTY |
 	1 << KPF_ACTIVE | 1 << KPF_SWAPBACKED | 1 << KPF_IDLE;
 
-/* Let pages that are next to each other differ in all that can differ. */
+/* Make adjacent pages differ in all of these bits. */
 static void vary(struct mo_area *area)
 {
 	size_t i;
@@ -233,7 +237,7 @@ static void vary(struct mo_area *area)
 			       SZ_4K);
 	}
 	mo_run_set_idle(area);
-	/* Clears TLBs too, so that CPUs mark entries again. */
+	/* This also flushes TLBs, so that CPUs set accessed bits again. */
 	mo_write("/proc/self/clear_refs", "1");
 	for (i = 0; i < RUN_PAGES; i += 2)
 		__atomic_load_n(area->mem + i * SZ_4K, __ATOMIC_RELAXED);
@@ -252,7 +256,7 @@ static void look(const struct mo_area *area, __u64 *bits)
 	}
 }
 
-/* What a page's entry says comes to its flags when it is moved, if not before. */
+/* Bits of the PTE move to the flags of the page, at migration or before. */
 static size_t count_changed(const char *what, const __u64 *bits,
 			    const __u64 *expected, __u64 mask)
 {
@@ -268,7 +272,7 @@ static size_t count_changed(const char *what, const __u64 *bits,
 	return nr;
 }
 
-/* Pages arrive as they do where each is moved by itself. */
+/* Pages in a run must arrive with the same bits as single pages. */
 static int run_bits(void)
 {
 	__u64 before[RUN_PAGES], alone[RUN_PAGES], in_run[RUN_PAGES];
@@ -293,7 +297,9 @@ static int run_bits(void)
 	if (mo_elsewhere(&second, mo_nodes[1]))
 		mo_die("not all pages were moved");
 
-	/* Not all pages can be idle, so that those need not be the same ones. */
+	/*
+	 * The kernel marks not all pages as idle, so the idle pages may differ.
+	 */
 	nr = count_changed("by itself", in_run, alone, ~(1ULL << KPF_IDLE));
 	nr += count_changed("before", in_run, before,
 			    1ULL << KPF_IDLE | map_bits);

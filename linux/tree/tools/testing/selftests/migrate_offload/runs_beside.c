@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What else changes page tables, or moves or replaces pages, when they migrate: NUMA
- * balancing, userfaultfd, KSM, collapse and exec; and pages of two processes in turn.
+ * Other code that changes page tables, or moves or replaces pages, during
+ * migration: NUMA balancing, userfaultfd, KSM, collapse and exec.  Also
+ * adjacent pages that belong to two processes in turn.
  *
- * Some of these wait for pages that are under way.  They are begun by a thread of
- * their own, which ends when the pages have arrived.
+ * Some of this code waits for migration entries.  It runs in a second thread,
+ * which ends when the pages have arrived.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,9 +45,9 @@ struct uffdio_move {
 };
 #endif
 
-/* Time for a thread to get as far as where it has to wait. */
+/* Time for a thread to reach the point where it waits. */
 #define BEGIN_US 200000
-/* There and back, beside what else is done. */
+/* Moves there and back, beside other changes. */
 #define BESIDE_MOVES 60
 
 static pthread_t waiter;
@@ -65,15 +66,15 @@ static void end_waiter(void)
 	pthread_join(waiter, NULL);
 }
 
-/* userfaultfd moves entries from one place of a process to another. */
+/* userfaultfd moves entries to another address of the process. */
 static struct {
 	int fd;
 	struct mo_area *area;
 	char *places[2];
-	int at;			/* where the pages are */
+	int at;			/* the present place */
 } uffd;
 
-/* Only where they go to, as pages that it watches do not go in runs. */
+/* Register the target only: registered pages do not migrate in runs. */
 static void uffd_watch(char *mem, size_t bytes, bool on)
 {
 	struct uffdio_register reg = {
@@ -136,7 +137,7 @@ static void *uffd_move_on(void *arg)
 {
 	unsigned long nr;
 
-	/* Back to where they were, in the end. */
+	/* End at the first place. */
 	for (nr = 0; !atomic_load(&stop_waiter) || uffd.at; nr++)
 		uffd_move();
 	if (nr < 4)
@@ -175,7 +176,7 @@ int mo_run_uffd_moved(void)
 	return mo_verdict(&area);
 }
 
-/* KSM replaces pages by one of the same content, and writing brings new ones. */
+/* KSM replaces pages of the same content by one.  Writes allocate new pages. */
 int mo_run_merged(void)
 {
 	long long merged = 0;
@@ -191,7 +192,9 @@ int mo_run_merged(void)
 	mo_write(PATH_KSM "sleep_millisecs", "0");
 	mo_write(PATH_KSM "run", "1");
 	for (i = 0; i < BESIDE_MOVES; i++) {
-		/* As it was: so it may be merged again. */
+		/*
+		 * Write the old content, so that KSM can merge the page again.
+		 */
 		for (page = i % 3; page < area.bytes / SZ_4K; page += 3)
 			memcpy(area.mem + page * SZ_4K,
 			       (char *)area.shadow + page * SZ_4K, SZ_4K);
@@ -213,7 +216,7 @@ static void *collapse_on(void *arg)
 {
 	struct mo_area *area = arg;
 
-	/* Once at least, and until it is done or nobody waits for it. */
+	/* Collapse at least once, and until it succeeds or the test ends. */
 	do {
 		if (!madvise(area->mem, area->bytes, MADV_COLLAPSE)) {
 			atomic_fetch_add(&collapses, 1);
@@ -233,14 +236,14 @@ static void collapse_in_flight(struct mo_area *area)
 	usleep(BEGIN_US);
 }
 
-/* Small pages take the place of a large one. */
+/* Replace a large folio by small pages. */
 static void make_small(struct mo_area *area)
 {
 	if (madvise(area->mem, area->bytes, MADV_DONTNEED) ||
 	    madvise(area->mem, area->bytes, MADV_NOHUGEPAGE))
 		mo_die("madvise: %m");
 	mo_fill(area);
-	/* To collapse what may not be large is refused. */
+	/* The kernel refuses to collapse memory under MADV_NOHUGEPAGE. */
 	if (madvise(area->mem, area->bytes, MADV_HUGEPAGE))
 		mo_die("madvise: %m");
 }
@@ -281,7 +284,7 @@ static void exec_in_flight(struct mo_area *area)
 	mo_kin_exec(&runner);
 }
 
-/* A process runs another program while its memory is under way. */
+/* A process runs another program while its memory migrates. */
 int mo_run_executed(void)
 {
 	struct mo_area area;
@@ -297,7 +300,10 @@ int mo_run_executed(void)
 	return RIGHT;
 }
 
-/* Arguments are on a stack that is not in its place yet, for a while. */
+/*
+ * During exec, arguments are on a temporary stack, which the kernel moves
+ * later.
+ */
 #define NR_ARGS 8
 #define ARG_BYTES (16 * SZ_4K)
 #define NR_EXECS 40
@@ -344,7 +350,7 @@ int mo_run_exec_check(int argc, char **argv)
 	return RIGHT;
 }
 
-/* Compaction finds them there, and nobody else does. */
+/* Only compaction finds such pages. */
 int mo_run_arguments(void)
 {
 	long long moved = mo_read_line("/proc/vmstat", "pgmigrate_success");
@@ -371,13 +377,12 @@ int mo_run_arguments(void)
 	return RIGHT;
 }
 
-/* Of these pages entries are hints, and more or fewer of them. */
+/* Up to this many pages have entries that are NUMA hints. */
 #define HINT_PAGES (RUN_PAGES / 2)
 
 /*
- * Entries that NUMA balancing has made inaccessible, alone, in turn with others, and
- * in a row.  They arrive as ordinary ones, as they do where each page is moved by
- * itself.
+ * NUMA balancing has made entries inaccessible: alone, in turn with others, and
+ * in a row.  Pages in a run arrive with ordinary entries, as single pages do.
  */
 int mo_run_hints(void)
 {
@@ -415,7 +420,7 @@ int mo_run_hints(void)
 #define PATH_CONTIG PATH_TEST "alloc_contig"
 #define PATH_SPLIT "/sys/kernel/debug/split_huge_pages"
 
-/* Small pages in a row, in a block of memory where there is nothing else. */
+/* Map adjacent small pages that fill a whole block of memory. */
 static bool map_block(struct mo_area *area)
 {
 	char text[96];
@@ -431,8 +436,8 @@ static bool map_block(struct mo_area *area)
 }
 
 /*
- * Pages in a row, of two processes in turn.  fork() shares them, and each of the two
- * gives up those that the other one keeps.
+ * Adjacent pages belong to two processes in turn. fork() shares all pages, and
+ * each process unmaps those that the other one keeps.
  */
 int mo_run_in_turn(void)
 {
@@ -453,7 +458,10 @@ int mo_run_in_turn(void)
 	mo_run_keep_some(&area, 0);
 	mo_run_own_some(&area, 0);
 	mo_kin_ask(&kin, KIN_OWNS);
-	/* What is in some CPU's batch for the LRU cannot be moved. */
+	/*
+	 * Pages in a CPU's batch for the LRU cannot move.  This drains all
+	 * batches.
+	 */
 	first = area.mem;
 	mo_move_pages(&first, 1, mo_nodes[0]);
 	snprintf(text, sizeof(text), "%llu %lu", pfn, SZ_2M / SZ_4K);
@@ -465,7 +473,9 @@ int mo_run_in_turn(void)
 	result = mo_verdict(&area);
 	if (!result)
 		result = mo_kin_ask(&kin, KIN_CHECKS);
-	/* They are theirs alone still. */
+	/*
+	 * The pages must still be exclusive: the child must not see this write.
+	 */
 	memset(area.mem, 0x77, area.bytes);
 	if (!result)
 		result = mo_kin_ask(&kin, KIN_CHECKS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What may happen to memory while its pages are under way. */
+/* Changes to memory while its pages migrate. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +26,7 @@
 #define FIRST_REWRITTEN 8
 #define LAST_REWRITTEN 47
 
-/* Give some pages back, and write to new ones that take their place. */
+/* Free some pages, and write to their new replacements. */
 static void rewrite(struct mo_area *area)
 {
 	size_t i, bytes = (LAST_REWRITTEN - FIRST_REWRITTEN + 1) * SZ_4K;
@@ -55,7 +55,7 @@ static void fork_kin(struct mo_area *area)
 	mo_kin_start(&kin, area);
 }
 
-/* Each page has two entries then, and both have to be replaced. */
+/* After a fork each page has two migration entries.  Both must be replaced. */
 int mo_run_forked(void)
 {
 	struct mo_area area;
@@ -63,7 +63,9 @@ int mo_run_forked(void)
 
 	mo_run_map(&area, RUN_PAGES);
 	mo_run_move(&area, 0, fork_kin);
-	/* Whoever has such entries must not end, which the child then does not. */
+	/*
+	 * A process with leftover entries must not exit.  The child stays, too.
+	 */
 	if (mo_run_dangles(getpid(), &area))
 		mo_stay();
 	if (mo_run_dangles(kin.pid, &area))
@@ -79,12 +81,12 @@ int mo_run_forked(void)
 
 static void lock_memory(struct mo_area *area)
 {
-	/* Does not wait for pages that are not there. */
+	/* MLOCK_ONFAULT does not wait for absent pages. */
 	if (syscall(SYS_mlock2, area->mem, area->bytes, MLOCK_ONFAULT))
 		mo_die("mlock2: %m");
 }
 
-/* Whoever locks memory finds no pages there: they are locked when they arrive. */
+/* mlock() during migration finds no page.  The pages are locked on arrival. */
 int mo_run_mlocked(void)
 {
 	size_t i, unlocked = 0;
@@ -101,13 +103,13 @@ int mo_run_mlocked(void)
 	return unlocked ? DAMAGED : RIGHT;
 }
 
-/* A thread that writes a number to each page, and knows which was the last. */
+/* A thread writes a number to each page, and notes the last one. */
 static struct {
 	atomic_bool stop;
 	atomic_bool stopped;
 	atomic_ulong rounds;
 	struct mo_area *area;
-	size_t from, to;		/* which pages, with the last one */
+	size_t from, to;		/* the last number, by page */
 	__u64 written[RUN_PAGES];
 } writer;
 
@@ -121,7 +123,7 @@ static void pin_to_cpu(int cpu)
 		mo_die("cannot run on CPU %d: %m", cpu);
 }
 
-/* No system calls here: what is in the TLB is to stay there. */
+/* No system calls here: these might flush the TLB. */
 static void *write_on(void *arg)
 {
 	__u64 number = 0;
@@ -151,9 +153,9 @@ static unsigned long now_ms(void)
 }
 
 /*
- * The engine has copied, and sleeps.  A writer that may still write goes on for
- * some time, and must be done before the pages that it writes to are free.  Else
- * it is asleep by now.  By the clock: each nap may take much longer than it says.
+ * The engine has copied, and sleeps.  A writer that still can write goes on for
+ * some time.  It must stop before the old pages are freed.  Otherwise the
+ * writer sleeps by now.  Measure by the clock: each nap may take much longer.
  */
 static void stop_writer(struct mo_area *area)
 {
@@ -170,7 +172,7 @@ static void stop_writer(struct mo_area *area)
 		usleep(10000);
 }
 
-/* As the TLB of this CPU may be as wrong as that of the other one. */
+/* The TLB of this CPU may be as stale as that of the other CPU. */
 static __u64 read_remotely(int fd, const void *addr)
 {
 	__u64 number;
@@ -180,7 +182,7 @@ static __u64 read_remotely(int fd, const void *addr)
 	return number;
 }
 
-/* Pages of which the last number is lost.  @act runs while they are copied. */
+/* Count pages that lost their last number.  @act runs during the copy. */
 static size_t count_lost(struct mo_area *area, size_t from, size_t to,
 			 void (*act)(struct mo_area *area))
 {
@@ -210,13 +212,13 @@ static size_t count_lost(struct mo_area *area, size_t from, size_t to,
 static int verdict_of_lost(size_t lost)
 {
 	if (lost)
-		printf("# what was written last to %zu pages is lost\n", lost);
+		printf("# %zu pages lost their last write\n", lost);
 	return lost ? DAMAGED : RIGHT;
 }
 
 /*
- * A CPU that has an entry in its TLB writes to the page that was left.  When
- * another process runs there for a moment its TLB may be flushed: try again.
+ * A CPU with a stale TLB entry writes to the old page.  Another process on that
+ * CPU may flush its TLB, so try again.
  */
 static int stale_tlb(size_t folio_bytes)
 {
@@ -225,7 +227,7 @@ static int stale_tlb(size_t folio_bytes)
 	int tries;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		return mo_skip("there is one CPU only");
+		return mo_skip("the machine has one CPU");
 	pin_to_cpu(0);
 	for (tries = 0; tries < 5 && !lost; tries++) {
 		if (folio_bytes == SZ_4K)
@@ -243,21 +245,22 @@ int mo_run_stale_tlb(void)
 	return stale_tlb(SZ_4K);
 }
 
-/* The same of large folios that are mapped by single entries. */
+/* The same for large folios that PTEs map. */
 int mo_large_stale_tlb(void)
 {
 	return stale_tlb(16 * SZ_4K);
 }
 
-/* A thread that is in the middle of a zap nearly always, but never in one for long. */
+/* A thread that is nearly always in a zap, but never in one for long. */
 static atomic_bool zapper_stop;
 
-/* As many page tables as one call walks through, which takes some 100 us. */
+/* One call walks this many page tables, which takes some 100 us. */
 #define ZAPPED_BYTES (16 * SZ_2M)
 
 /*
- * While it walks, mm->tlb_flush_pending is above 0.  It finds no page, so it
- * flushes no TLB: the writer's, on the same CPU, stays as it is.
+ * During the walk, mm->tlb_flush_pending is above 0.  The walk finds no page,
+ * so it flushes no TLB. The TLB of the writer, on the same CPU, stays
+ * unchanged.
  */
 static void *zap_on(void *arg)
 {
@@ -281,10 +284,10 @@ static void stop_zapper_and_writer(struct mo_area *area)
 #define HINTED_PAGES 2
 
 /*
- * The first entry of each run is PROT_NONE, as NUMA balancing leaves it.  Whether
- * a TLB may have such an entry depends on other threads that are changing page
- * tables.  The other entries are in the writer's TLB, and must be flushed all the
- * same.  The first run of a list has one page, the second one all others.
+ * The first entry of each run is PROT_NONE, as NUMA balancing leaves it.
+ * Whether a TLB may hold this entry depends on threads that change page tables.
+ * A TLB does hold the other entries, so these need a flush in any case.  The
+ * first run of a list has one page, the second one all others.
  */
 int mo_run_stale_hint(void)
 {
@@ -296,7 +299,7 @@ int mo_run_stale_hint(void)
 	int tries;
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		return mo_skip("there is one CPU only");
+		return mo_skip("the machine has one CPU");
 	pin_to_cpu(0);
 	zapped = mmap(NULL, ZAPPED_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -324,9 +327,9 @@ int mo_run_stale_hint(void)
 }
 
 /*
- * A row of three pages of which the last one, with the lowest address, is mapped
- * elsewhere by now.  The flush must be of the two that are left.  On one CPU it is
- * of addresses, and not of all.  The first page is a run by itself.
+ * Of three adjacent pages, the one with the lowest address has moved in the
+ * address space.  The flush must cover the other two.  With one CPU, it covers
+ * addresses, not the whole TLB. The first page is a run by itself.
  */
 int mo_run_cut(void)
 {
@@ -336,7 +339,7 @@ int mo_run_cut(void)
 	int result, nodes[2], tries;
 
 	pin_to_cpu(0);
-	/* Something else that runs on this CPU may flush its TLB. */
+	/* Another task on this CPU may flush its TLB, so try again. */
 	for (tries = 0, result = RIGHT; tries < 5 && result == RIGHT; tries++) {
 		mo_run_map(&area, RUN_PAGES);
 		pages[0] = area.mem + PROBE * SZ_4K;
@@ -354,7 +357,7 @@ int mo_run_cut(void)
 		memset(pages[2], 2, SZ_4K);
 		mo_expect_byte(&area, FIRST, 2);
 		mo_expect_byte(&area, SECOND, 2);
-		/* Each changes all entries, and flushes all of them. */
+		/* Each call changes all entries, and flushes all of them. */
 		if (mprotect(area.mem, area.bytes, PROT_NONE) ||
 		    mprotect(area.mem, area.bytes, PROT_READ | PROT_WRITE))
 			mo_die("mprotect: %m");
@@ -368,7 +371,7 @@ int mo_run_cut(void)
 	return result;
 }
 
-/* Somewhere else, in another page table. */
+/* Move the memory to another page table. */
 static void move_memory(struct mo_area *area)
 {
 	char *to = mmap(NULL, area->bytes + SZ_2M, PROT_NONE,
@@ -399,14 +402,14 @@ static void unmap_memory(struct mo_area *area)
 		mo_die("munmap: %m");
 }
 
-/* Nobody but the migration has the anon_vma when the pages arrive. */
+/* Migration holds the last reference to the anon_vma when the pages arrive. */
 int mo_run_unmapped(void)
 {
 	struct mo_area area;
 
 	mo_run_map(&area, RUN_PAGES);
 	mo_run_move(&area, 0, unmap_memory);
-	/* What comes next there has nothing of it. */
+	/* New memory at this address must not have the old content. */
 	if (mmap(area.mem, area.bytes, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		mo_die("cannot map memory: %m");

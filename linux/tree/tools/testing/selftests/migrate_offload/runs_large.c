@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What mm/migrate_run/ptes.c has to look at, which unmaps large folios in one step
- * that are mapped by single page table entries.
+ * Checks of mm/migrate_run/ptes.c, which unmaps a PTE-mapped large folio in one
+ * step.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void fork_in_flight(struct mo_area *area)
 	mo_kin_start(&kin, area);
 }
 
-/* As run_pinned() of runs.c: pages that are pinned must not be shared by fork(). */
+/* As run_pinned() of runs.c: fork() must not share pinned pages. */
 int mo_large_pinned(void)
 {
 	struct mo_uring *ring;
@@ -45,7 +45,7 @@ int mo_large_pinned(void)
 		mo_die("cannot pin a page: %m");
 	mo_run_move(&area, 0, fork_in_flight);
 	if (mo_elsewhere(&area, mo_nodes[1]) != FOLIO_PAGES)
-		mo_die("not just the folio that is pinned stayed");
+		mo_die("the pinned folio alone had to stay");
 	result = mo_run_device_writes(&area, ring, PINNED_PAGE);
 	if (!result)
 		result = mo_kin_ask(&kin, KIN_CHECKS);
@@ -54,8 +54,8 @@ int mo_large_pinned(void)
 }
 
 /*
- * A folio with a poisoned page, that could not be split when it was found: all of it
- * moves, and that page stays out of reach.
+ * A folio has a poisoned page that the kernel could not split off.  The folio
+ * moves, and the poisoned page stays inaccessible.
  */
 int mo_large_poisoned(void)
 {
@@ -74,7 +74,7 @@ int mo_large_poisoned(void)
 	close(fds[1]);
 	if (!mo_page_flag(page, KPF_HWPOISON) ||
 	    !mo_page_flag(area.mem + FOLIO_BYTES, KPF_COMPOUND_HEAD))
-		mo_die("there is no poisoned folio");
+		mo_die("no folio is poisoned");
 	mo_move_once(&area, mo_nodes[1]);
 	if (!mo_raises_sigbus(page))
 		return DAMAGED;

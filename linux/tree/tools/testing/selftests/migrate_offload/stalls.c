@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a migration may have to wait for: a disk, or memory.  Neither keeps an
- * engine, nor folios that are unmapped.  Needs the module migrate_offload_test,
- * and, for want of memory, CONFIG_FAIL_PAGE_ALLOC.
+ * A migration may have to wait for a disk or for memory.  Meanwhile it must
+ * keep neither an engine nor unmapped folios.  Needs the module
+ * migrate_offload_test.  Tests of memory also need CONFIG_FAIL_PAGE_ALLOC.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,14 +19,14 @@
 #include "mo_area.h"
 #include "mo_util.h"
 
-/* Emulated machines, and kernels full of debugging, take their time. */
+/* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 
 #define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
 
-/* For how long a disk does not answer, at least. */
+/* The disk does not answer for at least this long. */
 #define SILENT_MS 2000
-/* What is not done by then never will be. */
+/* After this time the test gives up. */
 #define FOR_EVER_MS 60000
 
 FIXTURE(stalls)
@@ -54,7 +54,7 @@ FIXTURE_VARIANT_ADD(stalls, stream)
 	.mode = MO_TEST_STREAM,
 };
 
-/* Runs of small pages have an allocation of their own. */
+/* Runs of small pages need an allocation of their own. */
 static void set_runs(const char *on)
 {
 	if (mo_exists(PATH_OFFLOAD "batch_ptes"))
@@ -95,13 +95,13 @@ FIXTURE_TEARDOWN(stalls)
 
 struct mover {
 	const struct mo_area *area;
-	unsigned int fail_after;	/* pages; 0: do not */
+	unsigned int fail_after;	/* pages; 0: no failures */
 	pthread_t thread;
 	atomic_int tid;
 	atomic_bool done;
 };
 
-/* Of this thread: let @pages pages be allocated, then fail @times. */
+/* In this thread, let @pages page allocations succeed, and then fail @times. */
 static void fail_allocations(unsigned int pages, int times, bool waiting)
 {
 	mo_write(PATH_FAIL "verbose", "0");
@@ -120,7 +120,10 @@ static void *move_area(void *arg)
 	struct mover *mover = arg;
 
 	mover->tid = syscall(SYS_gettid);
-	/* Once without waiting for memory, and once more. */
+	/*
+	 * The first failing attempt does not wait for memory, the second one
+	 * does.
+	 */
 	if (mover->fail_after)
 		fail_allocations(mover->fail_after, 2, true);
 	mo_move_once(mover->area, mo_nodes[1]);
@@ -128,7 +131,7 @@ static void *move_area(void *arg)
 	return NULL;
 }
 
-/* Does it wait, and for nothing that ends soon? */
+/* Does the thread sleep for long, uninterruptibly? */
 static bool mover_waits(const struct mover *mover)
 {
 	int ms = 0, waited_ms = 0;
@@ -152,7 +155,10 @@ static bool mover_waits(const struct mover *mover)
 	return waited_ms >= 500;
 }
 
-/* Switch the engine off in a process of its own, without @disk.  Does it come back? */
+/*
+ * Switch the engine off in a child without @disk.  Returns whether this ends
+ * soon.
+ */
 static bool engine_can_go(int disk)
 {
 	pid_t pid = fork();
@@ -171,7 +177,7 @@ static bool engine_can_go(int disk)
 	return false;
 }
 
-/* A page is under writeback until what is returned is closed. */
+/* The page is under writeback until the returned file is closed. */
 static int stop_disk(const struct mo_area *area, size_t page)
 {
 	int fd = open(PATH_TEST "writeback", O_WRONLY);
@@ -185,8 +191,8 @@ static int stop_disk(const struct mo_area *area, size_t page)
 }
 
 /*
- * While somebody waits for a disk who has migrated with the engine, the engine can
- * be switched off.  Nor is the folio out of reach that is waited for.
+ * A task that has migrated with the engine waits for a disk.  The engine can
+ * still be switched off, and the folio stays mapped during the wait.
  */
 TEST_F_TIMEOUT(stalls, disk_keeps_no_engine, TIMEOUT)
 {
@@ -212,8 +218,8 @@ TEST_F_TIMEOUT(stalls, disk_keeps_no_engine, TIMEOUT)
 }
 
 /*
- * Where memory is to be had by waiting only, nothing is out of reach meanwhile: no
- * folio is still unmapped when the next one is.
+ * Where an allocation has to wait for memory, no folio may be unmapped.  So
+ * each folio must arrive before the next one is unmapped.
  */
 TEST_F_TIMEOUT(stalls, memory_keeps_nothing_unmapped, TIMEOUT)
 {
@@ -236,9 +242,9 @@ TEST_F_TIMEOUT(stalls, memory_keeps_nothing_unmapped, TIMEOUT)
 }
 
 /*
- * A page that could not be moved with all others is tried again by itself, also if
- * there is no memory for those at the end of a list that is as long as no list is
- * without an engine.
+ * A page that did not move with the others is retried alone.  This must hold
+ * although the end of the list found no memory.  Only with an engine are lists
+ * this long.
  */
 TEST_F_TIMEOUT(stalls, memory_costs_no_retry, TIMEOUT)
 {
@@ -256,7 +262,7 @@ TEST_F_TIMEOUT(stalls, memory_costs_no_retry, TIMEOUT)
 	ASSERT_EQ(pthread_create(&mover.thread, NULL, move_area, &mover), 0);
 	EXPECT_TRUE(mover_waits(&mover));
 	EXPECT_FALSE(mover.done);
-	/* It is not there yet, nor are those for which there was no memory. */
+	/* The page has not moved, and neither have the pages without memory. */
 	EXPECT_GT(mo_elsewhere(&self->area, mo_nodes[1]), (pages - enough) / 2);
 	close(fd);
 	pthread_join(mover.thread, NULL);

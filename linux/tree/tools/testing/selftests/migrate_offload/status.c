@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What move_pages(2) reports for each entry of a list that has everything in it:
- * pages that move, pages that are there already, duplicates, holes, zero pages,
- * huge pages, pages that others map, and addresses that nobody has mapped.
+ * The status that move_pages(2) reports for each entry of a mixed list.  The list
+ * has pages that move, pages already on the node, duplicates, holes, zero pages,
+ * huge pages, pages that other processes map, and unmapped addresses.
  *
- * It prints the result and each status, and where each page is afterwards.  Nothing
- * of it depends on chance: what one kernel prints, every kernel should.  So a test
- * runs it on a kernel without any of our changes, and compares.
+ * Prints the result, each status, and the node of each page afterwards.  No output
+ * depends on chance, so all kernels must print the same.  A test runs this on a
+ * kernel without our changes, too, and compares.
  *
  *	status [SEEDS]
  */
@@ -28,24 +28,24 @@
 #define MPOL_MF_MOVE 2
 #define MPOL_MF_MOVE_ALL 4
 #define MAX_LIST 400
-/* What no kernel stores: the entry was not looked at. */
+/* No kernel stores this value: the kernel did not reach the entry. */
 #define UNTOUCHED -77
 
-/* Of memory, a part for each kind. */
+/* The size of each part of the memory. */
 #define PART_PAGES 512
 #define PART_BYTES (PART_PAGES * SZ_4K)
 
 enum part {
 	SMALL,		/* pages in a row */
-	OTHERS,		/* the same, and small pages of another part of memory */
+	OTHERS,		/* the same, in another part */
 	HOLES,		/* every third page was never touched */
 	ZEROES,		/* every other page was only read */
 	GIVEN_BACK,	/* every fourth page was given back */
 	UNMAPPED,	/* every fifth page is not mapped */
-	GUARDED,	/* nobody may touch every other page */
+	GUARDED,	/* every other page is PROT_NONE */
 	LOCKED,		/* mlocked */
-	SHARED,		/* a child has them, too */
-	MEMFD,		/* of a file in memory */
+	SHARED,		/* a child maps these pages, too */
+	MEMFD,		/* of a memfd */
 	FOLIOS,		/* of 64K */
 	HUGE,		/* of 2M */
 	NR_PARTS,
@@ -165,8 +165,8 @@ static void map_memfd(char *mem)
 }
 
 /*
- * Also again, for new ones: a kernel may split those that have moved before, and ours
- * does not.
+ * Map large folios, or replace those of an earlier round.  A stock kernel may
+ * split folios that have moved, and our kernel does not.
  */
 static void map_large(char *mem, const char *enabled)
 {
@@ -185,7 +185,7 @@ static void map_large(char *mem, const char *enabled)
 		mo_die("no memory for large folios");
 }
 
-/* A process that has what is there by now, and keeps it. */
+/* Fork a child that keeps the present pages. */
 static void share(char *mem)
 {
 	fill(mem, 1);
@@ -236,7 +236,7 @@ static void map_all(void)
 	map_large(parts[HUGE], PATH_THP "hugepages-2048kB/enabled");
 	unshare_but(SHARED);
 	share(parts[SHARED]);
-	/* Last: nobody is to map anything in the gaps. */
+	/* Do this last, so that no later mapping fills the gaps. */
 	fill(parts[UNMAPPED], 1);
 	every(parts[UNMAPPED], 5, unmap);
 }
@@ -260,7 +260,7 @@ static void print(const char *what, const int *values, unsigned long nr)
 	unsigned long i, n;
 
 	printf("%s", what);
-	/* As "VALUE*TIMES", which is shorter. */
+	/* Print repeated values as "VALUE*TIMES". */
 	for (i = 0; i < nr; i += n) {
 		for (n = 1; i + n < nr && values[i + n] == values[i]; n++)
 			;
@@ -284,12 +284,12 @@ static void move(const char *name, int flags)
 	print("  status", list.status, list.nr);
 	if (syscall(SYS_move_pages, 0, list.nr, list.pages, NULL, list.status,
 		    0))
-		mo_die("cannot ask for the nodes of pages: %m");
+		mo_die("cannot query the nodes of pages: %m");
 	print("  nodes", list.status, list.nr);
 	list.nr = 0;
 }
 
-/* Each kind by itself, all of it, between pages that move. */
+/* Move the whole of each part alone, between pages that move. */
 static void move_parts(int node, int flags)
 {
 	enum part p;
@@ -324,7 +324,7 @@ static void move_duplicates(int node)
 	move("nodes in turn", MPOL_MF_MOVE_ALL);
 }
 
-/* The call fails as a whole, and for some entries nothing is known. */
+/* The call fails as a whole, and does not reach some entries. */
 static void move_nonsense(int node)
 {
 	add_run(SMALL, 0, 40, node);
@@ -351,7 +351,7 @@ static void move_mix(int flags)
 	while (list.nr < nr) {
 		enum part part = dice() % NR_PARTS;
 
-		/* Mostly small pages, so that what is not is in their midst. */
+		/* Small pages are the most frequent, with others in between. */
 		if (dice() % 2)
 			part = dice() % 2 ? SMALL : OTHERS;
 		if (dice() % 16 == 0)

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Move the memory of a process for a long time, while it does all that programs
- * do to their memory, and see that no byte is lost and all is accounted for.
+ * do to their memory.  No byte may be lost, and all counts must match.
  *
  *	torture [--seconds N] [--seed N] [--engines LIST] [--movers N] [--break RULE]
  *
- * The time is divided among the engines; "none" is the kernel without any, "test"
- * the one of the test module, which takes its time.  For each there is a new
- * process, which knows what its memory should contain.  Two threads of this one, or
- * --movers, move it by move_pages(2), in order and out of order, and by
- * migrate_pages(2).  Another one has processes of which the kernel kills one after
- * the other for want of memory, while their memory moves.  NUMA balancing makes
- * hints of page table entries all the time.  Two devices use the memory through
- * shadows of the page table, with an mmu_notifier: one reads all of it, the other one
- * writes to a part.
+ * The engines share the time; "none" is the kernel without an engine, "test" is the
+ * slow engine of the test module.  Each gets a new victim process, which knows the
+ * content of its memory.  Two threads of this process, or --movers, move the memory
+ * by move_pages(2), in and out of order, and by migrate_pages(2).  Another thread
+ * starts processes that the kernel kills for lack of memory, while their memory
+ * moves.  NUMA balancing makes page table entries inaccessible all the time.  Two
+ * devices with mmu_notifiers use the memory through shadows of the page table.  One
+ * device reads all memory, the other one writes to a part.
  *
- * Lines that start with # say how it goes.
+ * Lines that start with # report the progress.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -49,14 +48,14 @@
 #define CGROUPS "/tmp/torture.cgroup"
 #define VICTIMS CGROUPS "/torture.victims"
 #define DOOMED CGROUPS "/torture.doomed"
-/* A doomed process has so much, and goes on until it has more than it may. */
+/* A doomed process starts with this much, and allocates until it is killed. */
 #define DOOMED_BYTES (8 * SZ_1M)
 #define DOOMED_LIMIT "16M"
 #define DOOMED_PAUSE_US 2000000
-/* What is freed late has to be freed by then. */
+/* The kernel must have freed all memory after this many tries. */
 #define SETTLE_TRIES 100
 #define SETTLE_US 100000
-/* Devices that never rest would have no page stay swapped out. */
+/* A device that never pauses would fault swapped pages in at once. */
 #define DEVICE_REST_US 20000
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
 
@@ -84,7 +83,9 @@ static time_t now_s(void)
 	return ts.tv_sec;
 }
 
-/* Some of @nr_pages pages at @mem, in a row or not.  Returns how many. */
+/*
+ * Choose some of @nr_pages pages at @mem, in order or not.  Returns how many.
+ */
 static unsigned long choose_pages(struct mover *m, char *mem, size_t nr_pages,
 				  int node)
 {
@@ -108,7 +109,7 @@ static unsigned long choose_pages(struct mover *m, char *mem, size_t nr_pages,
 	return n;
 }
 
-/* Not all can be moved, and not all are there; that is not an error. */
+/* Some pages are absent or cannot move, which is no error. */
 static void move_some(struct mover *m, pid_t pid, char *mem, size_t nr_pages)
 {
 	int node = mo_nodes[roll(&m->dice) % 2];
@@ -119,7 +120,10 @@ static void move_some(struct mover *m, pid_t pid, char *mem, size_t nr_pages)
 		m->status[i] = -ENOENT;
 	ret = syscall(SYS_move_pages, pid, nr, m->pages, m->nodes, m->status,
 		      roll(&m->dice) % 2 ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
-	/* EINVAL: the process is about to end.  EFAULT: no memory for a result. */
+	/*
+	 * EINVAL: the process is about to exit.  EFAULT: no memory for a
+	 * result.
+	 */
 	if (ret < 0 && errno != ESRCH && errno != EINVAL && errno != ENOMEM &&
 	    !(errno == EFAULT && getenv(MO_PRESSURE)))
 		torture_wrong("move_pages: %s", strerror(errno));
@@ -157,7 +161,7 @@ static void *mover_fn(void *arg)
 	return NULL;
 }
 
-/* Join a group in which there is not enough memory, and take more and more. */
+/* Join a cgroup with little memory, and allocate until the kernel kills us. */
 static void be_doomed(char *mem, size_t bytes, atomic_bool *filled)
 {
 	size_t i;
@@ -233,7 +237,7 @@ static void report_progress(const char *engine, time_t begin)
 	fflush(stdout);
 }
 
-/* Files that have a device each as long as they are open; -1: there are none. */
+/* Each open file has a device; -1: none. */
 static int devices[2] = { -1, -1 };
 
 static void start_devices(void)
@@ -262,7 +266,7 @@ static void end_devices(void)
 	}
 }
 
-/* Until the time is over, or the process is gone.  Returns its exit status. */
+/* Wait for the end of the time or of the victim.  Returns its exit status. */
 static int watch(const char *engine, unsigned int for_s)
 {
 	time_t begin = now_s(), reported = begin;
@@ -279,7 +283,7 @@ static int watch(const char *engine, unsigned int for_s)
 			reported = now_s();
 		}
 	}
-	/* The last look at what they have written, while it is there. */
+	/* End the devices first: their last check needs the victim's memory. */
 	end_devices();
 	atomic_store(&shared->stop, true);
 	if (victim && waitpid(victim, &status, 0) != victim)
@@ -305,7 +309,7 @@ static void start_victim(__u64 its_seed)
 	while (!atomic_load(&shared->mem)) {
 		usleep(10000);
 		if (waitpid(victim, NULL, WNOHANG) == victim)
-			mo_die("the process whose memory it is did not start");
+			mo_die("the victim process did not start");
 	}
 }
 
@@ -352,7 +356,7 @@ static bool run_engine(const char *engine, unsigned int for_s)
 		atomic_load(&shared->moved);
 }
 
-/* The number behind a name in a file of lines of a name and a number, or -1. */
+/* Returns the number after @name in a file of names and numbers, or -1. */
 static long long stat_of(const char *path, const char *name)
 {
 	static char text[65536];
@@ -368,7 +372,7 @@ static long long stat_of(const char *path, const char *name)
 	return -1;
 }
 
-/* Nothing is left of those processes, and nothing is isolated. */
+/* Check that no page of the victims is charged, and none isolated. */
 static bool nothing_left(bool say)
 {
 	static const char *const of_group[] = {
@@ -402,10 +406,10 @@ static bool counters_right(long long nr_mlock)
 {
 	int tries;
 
-	/* To drop caches is also to empty what CPUs keep for LRU lists. */
+	/* A write to drop_caches also drains the LRU batches of all CPUs. */
 	for (tries = 0; tries < SETTLE_TRIES; tries++) {
 		mo_write("/proc/sys/vm/drop_caches", "1");
-		/* Fails if there is a counter that is less than 0. */
+		/* The read fails if a counter is negative. */
 		mo_write("/proc/sys/vm/stat_refresh", "1");
 		if (nothing_left(false))
 			break;
@@ -423,7 +427,7 @@ static struct mo_notify notified;
 static long long hint_faults;
 static char scan_saved[MO_SCAN_SETTINGS][MO_SETTING_BYTES];
 
-/* Those who come with the torture: devices, and NUMA balancing. */
+/* Load the devices, and start NUMA balancing. */
 static void prepare_company(void)
 {
 	if (mo_notify_load())
@@ -521,7 +525,7 @@ static int run_all(void)
 		mo_write(PATH_DEBUG "break_rules", "none");
 	ksft_test_result(devices_right(), "devices\n");
 	ksft_test_result(hints_right(), "hints\n");
-	/* CPUs keep some of what was swapped at hand, and it is charged till then. */
+	/* CPUs keep some swap entries, which stay charged until then. */
 	mo_swap_off();
 	ksft_test_result(counters_right(nr_mlock), "counters\n");
 	remove_groups();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What programs do to memory that is moved under them, and what it has to
- * contain afterwards.
+ * Operations of programs on memory that is being moved, and the content that
+ * must result.
  *
- * Each operation has a slot for itself: nobody else of this process writes there,
- * or changes how it is mapped.  It ends with the slot mapped as it was before.
- * Nothing here allocates memory or maps any at an address of the kernel's choice:
- * that could be the gap that another operation has made.
+ * Each operation owns a slot: no other thread of this process writes there or
+ * changes its mappings.  At its end the slot is mapped as before.  No operation
+ * allocates memory, or maps memory at an address that the kernel chooses.  This
+ * could be a gap that another operation has made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +26,9 @@
 #include "../kselftest.h"
 #include "mo_torture.h"
 
-/* That have a content. */
+/* Words of a page that have content. */
 #define PAGE_WORDS DEVICE_WORD
-/* What a pipe holds. */
+/* The capacity of a pipe. */
 #define PIPE_PAGES 16
 #define MPOL_DEFAULT 0
 #define MPOL_BIND 2
@@ -39,7 +39,7 @@
 #define MADV_PAGEOUT 21
 #endif
 
-/* Also in children of a process with threads: no stdio. */
+/* Children of a process with threads call this, too: no stdio. */
 void torture_wrong(const char *fmt, ...)
 {
 	char text[256];
@@ -52,7 +52,7 @@ void torture_wrong(const char *fmt, ...)
 	if (len > (int)sizeof(text) - 2)
 		len = sizeof(text) - 2;
 	text[len++] = '\n';
-	/* Some are enough to know what is the matter. */
+	/* The first reports are enough. */
 	if (atomic_fetch_add(&shared->wrong, 1) < 20 &&
 	    (write(STDOUT_FILENO, "# ", 2) < 0 ||
 	     write(STDOUT_FILENO, text, len) < 0))
@@ -66,7 +66,7 @@ __u64 roll(struct worker *w)
 
 __u64 new_version(struct worker *w)
 {
-	/* Never 0, and in no worker what another has. */
+	/* Never 0, and different from all versions of other workers. */
 	return roll(w) << 8 | (w->nr + 1);
 }
 
@@ -75,7 +75,7 @@ static __u64 word_of(__u64 version, size_t i)
 	return version ? mo_mix(version, i) : 0;
 }
 
-/* Each time from memory, which others move. */
+/* Load from memory each time, because the page moves. */
 static __u64 get_word(const char *mem, size_t i)
 {
 	return __atomic_load_n((const __u64 *)mem + i, __ATOMIC_RELAXED);
@@ -120,7 +120,7 @@ void check_slot(const char *what, const struct slot *s)
 			return;
 }
 
-/* Give pages a new content. */
+/* Write new content to pages. */
 void write_pages(struct worker *w, struct slot *s, size_t first, size_t step)
 {
 	size_t i;
@@ -133,7 +133,7 @@ void write_pages(struct worker *w, struct slot *s, size_t first, size_t step)
 
 void slot_is_new(struct slot *s)
 {
-	/* Without, the kernel may take folios of any size. */
+	/* Without this advice, the kernel may allocate folios of any size. */
 	if (madvise(s->mem, SLOT_BYTES,
 		    s->large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) &&
 	    errno != EINVAL)
@@ -148,7 +148,7 @@ static void rest(struct worker *w)
 
 static void advise(struct slot *s, int advice)
 {
-	/* What cannot be isolated now stays as it is. */
+	/* EAGAIN: the kernel could not isolate some pages now. */
 	if (madvise(s->mem, SLOT_BYTES, advice) && errno != EAGAIN &&
 	    errno != EINVAL)
 		mo_die("madvise(%d): %m", advice);
@@ -164,7 +164,7 @@ static void op_words(struct worker *w, struct slot *s)
 	size_t page = roll(w) % SLOT_PAGES, i;
 	__u64 version = new_version(w);
 
-	/* Slowly, so that the page moves in the midst of it. */
+	/* Write slowly, so that the page moves in the middle. */
 	for (i = 0; i < PAGE_WORDS; i++) {
 		put_word(s->mem + page * SZ_4K, i, word_of(version, i));
 		if (i % 64 == 0)
@@ -268,7 +268,7 @@ static void op_dontneed(struct worker *w, struct slot *s)
 	write_pages(w, s, first, 1);
 }
 
-/* Each page may be lost, until something is written to it. */
+/* The kernel may drop each page until the next write to the page. */
 static void op_free(struct worker *w, struct slot *s)
 {
 	size_t last = PAGE_WORDS - 1, i, n;
@@ -321,17 +321,17 @@ static void uffd_unregister(struct slot *s)
 	};
 
 	if (ioctl(torture_uffd(), UFFDIO_UNREGISTER, &range))
-		mo_die("cannot take memory from a userfaultfd: %m");
+		mo_die("cannot unregister memory from a userfaultfd: %m");
 }
 
-/* Whoever serves the userfaultfd knows what pages are to contain. */
+/* The thread that serves the userfaultfd fills each page with its version. */
 static void op_uffd_missing(struct worker *w, struct slot *s)
 {
 	size_t i;
 
 	if (torture_uffd() < 0)
 		return;
-	/* Before anything is asked for: a device may ask for it first. */
+	/* Set versions before the first fault: a device may fault before us. */
 	for (i = 0; i < SLOT_PAGES; i++)
 		s->version[i] = new_version(w);
 	uffd_register(s, UFFDIO_REGISTER_MODE_MISSING);
@@ -352,7 +352,7 @@ static void op_uffd_wp(struct worker *w, struct slot *s)
 
 	if (torture_uffd() < 0)
 		return;
-	/* What is not there cannot be protected. */
+	/* Only present pages can be protected. */
 	write_pages(w, s, 0, 1);
 	uffd_register(s, UFFDIO_REGISTER_MODE_WP);
 	for (i = 0; i < SLOT_PAGES; i++)
@@ -380,7 +380,7 @@ static void op_mlock(struct worker *w, struct slot *s)
 		mo_die("munlock: %m");
 }
 
-/* A pipe has references to pages, and no copies of them. */
+/* A pipe holds references to pages, not copies. */
 static void op_vmsplice(struct worker *w, struct slot *s)
 {
 	size_t first = roll(w) % (SLOT_PAGES - PIPE_PAGES);
@@ -398,13 +398,13 @@ static void op_vmsplice(struct worker *w, struct slot *s)
 	for (done = 0; done < len; done += got) {
 		got = read(w->pipe[0], w->buf + done, len - done);
 		if (got <= 0)
-			mo_die("cannot read what was spliced: %m");
+			mo_die("cannot read a spliced page: %m");
 	}
 	for (i = 0; i < len / SZ_4K; i++)
 		check_page("vmsplice", w->buf + i * SZ_4K, s->version[first + i]);
 }
 
-/* From memory to disk and from disk to memory, with references to its pages. */
+/* Direct I/O from memory to disk and back holds references to pages. */
 static void op_direct(struct worker *w, struct slot *s)
 {
 	size_t i;
@@ -426,7 +426,7 @@ static void op_direct(struct worker *w, struct slot *s)
 	check_slot("read by direct I/O", s);
 }
 
-/* As above, with pages that stay pinned from one to the next. */
+/* The same with buffers that stay pinned between both transfers. */
 static void op_uring(struct worker *w, struct slot *s)
 {
 	size_t i;
@@ -455,7 +455,7 @@ static void op_uring(struct worker *w, struct slot *s)
 	mo_uring_unregister(w->ring);
 }
 
-/* Write to pages of a thread that waits for us. */
+/* Write to the pages of a thread that waits for us. */
 static void trace(const struct slot *s, pid_t tid, size_t first, size_t step)
 {
 	size_t page, i;
@@ -495,7 +495,7 @@ static void op_ptrace(struct worker *w, struct slot *s)
 	protect(s, 0, SLOT_PAGES, PROT_READ | PROT_WRITE);
 }
 
-/* The same by /proc. */
+/* The same through /proc. */
 static void op_proc_mem(struct worker *w, struct slot *s)
 {
 	size_t first = roll(w) % SLOT_PAGES, i;
@@ -517,7 +517,7 @@ static void op_mbind(struct worker *w, struct slot *s)
 	int node = mo_nodes[roll(w) % 2];
 
 	mask[node / 64] = 1UL << (node % 64);
-	/* It may not be had at once. */
+	/* The kernel may lack memory at first. */
 	if (syscall(SYS_mbind, s->mem, SLOT_BYTES, MPOL_BIND, mask,
 		    8 * sizeof(mask), MPOL_MF_MOVE) && errno != EIO)
 		mo_die("mbind: %m");

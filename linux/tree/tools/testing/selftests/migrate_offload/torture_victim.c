@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The process whose memory is moved: workers that do to it what programs do,
- * and a server for its userfaultfd.
+ * The process whose memory moves.  Its workers use memory as programs do, and a
+ * server handles its userfaultfd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,13 +21,13 @@
 #include "mo_torture.h"
 
 static struct slot slots[NR_SLOTS];
-/* Where the first is, but for moments when it is elsewhere. */
+/* The place of the first slot, except while it moves. */
 static char *home;
 static struct worker workers[NR_WORKERS];
 static int uffd = -1;
 static atomic_bool serving;
 
-/* -1: this kernel has none. */
+/* Returns -1 if the kernel has no userfaultfd. */
 int torture_uffd(void)
 {
 	return uffd;
@@ -54,7 +54,7 @@ static void *worker_fn(void *arg)
 	return NULL;
 }
 
-/* A page that is written for the first time since it was protected. */
+/* Handle the first write to a protected page. */
 static void serve_wp(struct slot *s, size_t page)
 {
 	struct uffdio_writeprotect wp = {
@@ -69,7 +69,7 @@ static void serve_wp(struct slot *s, size_t page)
 			mo_die("cannot let a page be written: %m");
 }
 
-/* A page that is not there. */
+/* Fill an absent page. */
 static void serve_missing(struct slot *s, size_t page, char *buf)
 {
 	struct uffdio_copy copy = {
@@ -80,11 +80,11 @@ static void serve_missing(struct slot *s, size_t page, char *buf)
 
 	fill_page(buf, s->version[page]);
 	while (ioctl(uffd, UFFDIO_COPY, &copy)) {
-		/* Another thread asked for it, too; or look again. */
+		/* EEXIST: another thread faulted, too.  EAGAIN: try again. */
 		if (errno == EEXIST)
 			break;
 		if (errno != EAGAIN)
-			mo_die("cannot give a page to a userfaultfd: %m");
+			mo_die("cannot fill a page by a userfaultfd: %m");
 		copy.copy = 0;
 	}
 }
@@ -104,7 +104,7 @@ static void *server_fn(void *arg)
 		offset = msg.arg.pagefault.address - (size_t)home;
 		if (msg.event != UFFD_EVENT_PAGEFAULT ||
 		    offset >= NR_SLOTS * SLOT_BYTES)
-			mo_die("a userfaultfd reports what it should not");
+			mo_die("the userfaultfd reports an unexpected event");
 		if (msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP)
 			serve_wp(&slots[offset / SLOT_BYTES],
 				 offset % SLOT_BYTES / SZ_4K);
@@ -187,7 +187,10 @@ int torture_victim(__u64 seed)
 	unsigned int i;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* From here on nothing may be mapped just anywhere: see torture_ops.c. */
+	/*
+	 * From here on no new mapping may be at an arbitrary address: see
+	 * torture_ops.c.
+	 */
 	mallopt(M_ARENA_MAX, 1);
 	open_uffd();
 	for (i = 0; i < NR_WORKERS; i++)

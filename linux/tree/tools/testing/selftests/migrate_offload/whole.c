@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Large folios stay whole when they migrate, however often, and however they
- * are mapped; and bits of page table entries stay as they were.
+ * are mapped.  Bits of their page table entries stay unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 
 #define PATH_BATCH PATH_OFFLOAD "batch_ptes"
 
-/* There and back, five times. */
+/* Five times there and back. */
 #define MOVES 10
 #define TIMEOUT 600
 
@@ -32,11 +32,11 @@ static const __u64 pm_soft_dirty = 1ULL << 55;
 static const __u64 pm_exclusive = 1ULL << 56;
 static const __u64 pm_uffd_wp = 1ULL << 57;
 
-/* Those of /proc/kpageflags. */
+/* Bits of /proc/kpageflags. */
 static const __u64 kpf_head = 1ULL << KPF_COMPOUND_HEAD;
 static const __u64 kpf_tail = 1ULL << KPF_COMPOUND_TAIL;
 
-/* What the kernel counts of folios of one size. */
+/* The kernel's counters for folios of one size. */
 struct folio_stats {
 	long long partially_mapped;
 	long long split;
@@ -131,7 +131,7 @@ FIXTURE_SETUP(whole)
 			 variant->folio_bytes);
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	/* To protect a part, and no more, is to split the mapping of all. */
+	/* Protecting a part splits the mapping of the whole folio. */
 	for (i = 0; variant->folio_bytes == SZ_2M && i < self->area.bytes;
 	     i += SZ_2M) {
 		ASSERT_EQ(mprotect(self->area.mem + i, SZ_4K, PROT_READ), 0);
@@ -151,7 +151,7 @@ FIXTURE_TEARDOWN(whole)
 		mo_select("none");
 }
 
-/* Is each run of so many pages one folio? */
+/* Count folios that were split. */
 static size_t nr_split(const struct mo_area *area)
 {
 	size_t i, n, pages = area->folio_bytes / SZ_4K, nr = 0;
@@ -174,7 +174,7 @@ static size_t nr_split(const struct mo_area *area)
 	return nr;
 }
 
-/* One move of each folio; nothing may be left behind, and nothing wrong. */
+/* Move each folio once.  No page may stay, and all content must be right. */
 static bool moves(const struct mo_area *area, int node)
 {
 	long ret = mo_move_once(area, node);
@@ -233,7 +233,9 @@ TEST_F_TIMEOUT(whole, stays_so_with_an_engine, TIMEOUT)
 	ASSERT_TRUE(stay_whole(&self->area, &self->before, MOVES));
 }
 
-/* What this is about: as it is without. */
+/*
+ * Without batch_ptes, stock code splits folios.  Proves that the test notices.
+ */
 TEST_F_TIMEOUT(whole, is_split_without, TIMEOUT)
 {
 	mo_write(PATH_BATCH, "false");
@@ -246,7 +248,10 @@ TEST_F_TIMEOUT(whole, is_split_without, TIMEOUT)
 	ASSERT_EQ(nr_split(&self->area), self->area.bytes / variant->folio_bytes);
 }
 
-/* One that looks partially mapped since it moved without stays whole with it. */
+/*
+ * A folio that moved without batch_ptes looks partially mapped.  With
+ * batch_ptes it stays whole.
+ */
 TEST_F_TIMEOUT(whole, stays_so_from_then_on, TIMEOUT)
 {
 	mo_write(PATH_BATCH, "false");
@@ -259,7 +264,7 @@ TEST_F_TIMEOUT(whole, stays_so_from_then_on, TIMEOUT)
 		  self->before.partially_mapped);
 }
 
-/* Mapped by two processes. */
+/* Two processes map the folios. */
 TEST_F_TIMEOUT(whole, stays_so_when_shared, TIMEOUT)
 {
 	struct mo_area *area = &self->area;
@@ -272,7 +277,7 @@ TEST_F_TIMEOUT(whole, stays_so_when_shared, TIMEOUT)
 	ASSERT_GE(child, 0);
 	if (!child) {
 		close(go[1]);
-		/* Until the parent is done, or gone. */
+		/* Wait until the parent is done or dead. */
 		if (read(go[0], &c, 1) < 0)
 			_exit(2);
 		_exit(!mo_content_ok(area) || nr_split(area));
@@ -283,11 +288,11 @@ TEST_F_TIMEOUT(whole, stays_so_when_shared, TIMEOUT)
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	ASSERT_TRUE(WIFEXITED(status));
 	ASSERT_EQ(WEXITSTATUS(status), 0);
-	/* The last one that maps them. */
+	/* Only the parent maps the folios now. */
 	ASSERT_TRUE(stay_whole(area, &self->before, 2));
 }
 
-/* A folio in two page tables. */
+/* Two page tables map one folio. */
 TEST_F_TIMEOUT(whole, stays_so_in_two_tables, TIMEOUT)
 {
 	struct mo_area *area = &self->area, other = *area;
@@ -309,7 +314,7 @@ TEST_F_TIMEOUT(whole, stays_so_in_two_tables, TIMEOUT)
 	munmap(room, 6 * SZ_2M);
 }
 
-/* A folio in several VMAs: every other page of it may not be written. */
+/* Several VMAs map one folio: every other page is read-only. */
 TEST_F_TIMEOUT(whole, stays_so_in_many_vmas, TIMEOUT)
 {
 	struct mo_area *area = &self->area;
@@ -324,8 +329,9 @@ TEST_F_TIMEOUT(whole, stays_so_in_many_vmas, TIMEOUT)
 }
 
 /*
- * NUMA balancing has made half of a folio's entries inaccessible, and all of another's.
- * The halves are in two VMAs, else a fault in one would make both accessible.
+ * NUMA balancing has made half of one folio's entries inaccessible, and all of
+ * another folio's.  The halves are in two VMAs, as one fault makes all of a
+ * VMA's part accessible.
  */
 TEST_F_TIMEOUT(whole, stays_so_with_hints, TIMEOUT)
 {
@@ -345,7 +351,7 @@ TEST_F_TIMEOUT(whole, stays_so_with_hints, TIMEOUT)
 	ASSERT_TRUE(stay_whole(area, &self->before, 2));
 }
 
-/* One of which a part is unmapped is split, as ever, and no other. */
+/* A partly unmapped folio is split, as in stock Linux, and no other. */
 TEST_F_TIMEOUT(whole, is_split_when_it_is_not, TIMEOUT)
 {
 	struct mo_area *area = &self->area, rest = *area;
@@ -359,7 +365,7 @@ TEST_F_TIMEOUT(whole, is_split_when_it_is_not, TIMEOUT)
 	rest.shadow += variant->folio_bytes / sizeof(*rest.shadow);
 	rest.bytes -= variant->folio_bytes;
 
-	/* All but what is not there. */
+	/* All present pages move. */
 	ASSERT_EQ(mo_move(area, mo_nodes[1]), half / SZ_4K);
 	ASSERT_TRUE(mo_content_ok(area));
 	ASSERT_EQ(nr_split(&rest), 0);
@@ -382,8 +388,9 @@ static void *unmap_a_half(void *arg)
 }
 
 /*
- * A part that is unmapped while there are migration entries in its place: whoever
- * does so cannot know, so it has to be found out when the folio is mapped again.
+ * A thread unmaps a part of a folio while migration entries are in its place.
+ * The thread cannot know this, so migration has to notice when it maps the
+ * folio again.
  */
 TEST_F_TIMEOUT(whole, is_seen_to_be_unmapped_meanwhile, TIMEOUT)
 {
@@ -394,7 +401,7 @@ TEST_F_TIMEOUT(whole, is_seen_to_be_unmapped_meanwhile, TIMEOUT)
 		SKIP(return, "no migrate_offload_test");
 	mo_write(PATH_TEST "delay_us", "60000000");
 	mo_select("test");
-	/* All of it in one window. */
+	/* Move all folios in one window. */
 	mo_set_limit("max_unmapped_us", 0);
 	mo_set_limit("max_batch_pages", 4096);
 	ASSERT_EQ(pthread_create(&thread, NULL, unmap_a_half, area), 0);
@@ -423,7 +430,10 @@ static void protect_by_uffd(int fd, char *mem, size_t bytes)
 		mo_die("cannot protect memory by userfaultfd: %m");
 }
 
-/* Pages of one folio whose entries differ stay different, each in its own way. */
+/*
+ * Pages of one folio have different bits in their entries.  Each must keep its
+ * own.
+ */
 TEST_F_TIMEOUT(whole, keeps_the_bits_of_each_page, TIMEOUT)
 {
 	struct uffdio_api api = {
@@ -457,7 +467,10 @@ TEST_F_TIMEOUT(whole, keeps_the_bits_of_each_page, TIMEOUT)
 		bits[i] = bits_of(area->mem + i * SZ_4K);
 	ASSERT_EQ(bits[1] & pm_uffd_wp, pm_uffd_wp);
 	ASSERT_EQ(bits[2] & pm_uffd_wp, 0);
-	/* At least: what a TLB has, the CPU does not mark again. */
+	/*
+	 * A lower bound: the CPU does not mark entries again that its TLB
+	 * holds.
+	 */
 	kb = mo_referenced_kb(area->mem);
 	ASSERT_GT(kb, 0);
 	ASSERT_LT(kb, area->bytes / 1024);
