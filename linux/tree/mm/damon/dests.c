@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The nodes that a scheme migrates to, and which of them a folio belongs on.
+ * The nodes that a scheme migrates to, and the node that each folio belongs on.
  *
- * Folios take turns, as with weighted interleaving: the first destination gets
- * as many as its weight says, then the next one, and after the last one it
- * begins anew.  The turn of a folio is its offset in its file, in units of its
- * own size.  For private memory that is the offset that its area has, which
- * begins with the address at which it was mapped first.
+ * Folios take turns, as with weighted interleaving.  Each destination gets as
+ * many consecutive turns as its weight, and the first follows the last.  The
+ * turn of a folio is its offset in its file, in units of its own size.  Private
+ * memory has the offset of its VMA, which derives from the first mapped
+ * address.
  *
- * So the turn is a property of the folio, not of who maps it, or where: it is
- * the same for all processes that share it, after areas were split, merged or
- * moved, and for schemes that come by way of physical addresses.  A folio that
- * is where it belongs is left there by every scheme with the same weights.
+ * So the turn is a property of the folio, and does not depend on the mapping.
+ * All processes that share the folio see one turn.  Splitting, merging or
+ * moving a VMA does not change the turn, and schemes for physical addresses see
+ * it, too.  Schemes with equal weights leave a folio alone that is on its node.
  */
 
 #include <linux/damon.h>
@@ -52,9 +52,9 @@ u64 damos_dests_total_weight(const struct damos_dests *dests)
 }
 
 /*
- * The index of a folio may only change while nobody has it mapped, or while it
- * is locked.  Where neither keeps it from doing so, the worst is a folio that is
- * on a wrong node until the next time.
+ * The index changes only while the folio is unmapped or locked.  This function
+ * holds neither off.  A wrong turn puts a folio on a wrong node until the next
+ * pass.
  */
 u64 damos_dests_turn(const struct folio *folio)
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Migrating what a scheme finds, in lists that are as long as possible.
+ * Migrate the folios that a scheme finds, in lists that are as long as
+ * possible.
  *
- * A region is walked, and what is not where it belongs is isolated into one list
- * for each destination.  Each list goes to migrate_pages() as a whole: what can
- * be done for many folios at once, flushing TLBs and copying above all, is done
- * for as many as there are.
+ * The walk of a region isolates misplaced folios into one list for each
+ * destination. migrate_pages() gets each list as a whole, so that one TLB flush
+ * or batch copy covers many folios.
  *
- * Whatever is in a list is isolated from the LRU, accounted as such, and holds a
- * reference.  migrate_pages() leaves what it could not move in the list, and
- * that is put back right away.  Between damos_migration_begin() and _end() there
- * is no way out, so nothing is forgotten.
+ * All folios in a list are isolated from the LRU, accounted as isolated, and
+ * referenced. migrate_pages() leaves folios that did not move in the list, and
+ * this code puts them back at once.  No path leaves between
+ * damos_migration_begin() and _end(), so no folio stays isolated.
  */
 
 #include <linux/damon.h>
@@ -32,12 +32,12 @@
 #include "quota.h"
 
 /*
- * Reclaim waits for isolated folios, and so does a request to stop this kdamond.
- * So the lists are migrated when they have as much as this.
+ * Reclaim waits for isolated folios, and a stop of this kdamond waits for the
+ * lists.  So migrate the lists when they reach this size.
  */
 #define DAMOS_MUCH_PAGES (SZ_32M >> PAGE_SHIFT)
 
-/* To bring all folios to the LRU keeps other CPUs from their work. */
+/* Draining the LRU batches of all CPUs disturbs these, so do it rarely. */
 #define DAMOS_DRAIN_JIFFIES (HZ / 10)
 
 static bool damos_can_have(unsigned int nid)
@@ -63,10 +63,12 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 {
 	unsigned int i;
 
-	/* Nobody would put back what was isolated. */
+	/* Without migrate_pages(), nothing would put isolated folios back. */
 	if (!IS_ENABLED(CONFIG_MIGRATION))
 		return false;
-	/* The core goes on to the next region, even when it has to stop. */
+	/*
+	 * The core passes the next region even when this kdamond has to stop.
+	 */
 	if (kthread_should_stop())
 		return false;
 
@@ -77,7 +79,7 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 	if (!m->dests.nr) {
 		m->dests.arr = &m->target;
 		m->dests.nr = 1;
-		/* Do not walk the region for nothing. */
+		/* No folio of the region can move, so skip the walk. */
 		if (!damos_can_have(m->target.nid))
 			return false;
 	}
@@ -110,7 +112,7 @@ int damos_migration_dest(const struct damos_migration *m, struct folio *folio)
 void damos_migration_add(struct damos_migration *m, struct folio *folio,
 			 int dest)
 {
-	/* To isolate, unmap and put back what is pinned only costs time. */
+	/* A pinned folio cannot move, so do not isolate and unmap it. */
 	if (folio_maybe_dma_pinned(folio))
 		return;
 	if (!folio_isolate_lru(folio)) {
@@ -133,7 +135,7 @@ static unsigned int damos_migration_max_order(const struct list_head *folios)
 	return order;
 }
 
-/* Put folios of this order and larger ones back on LRU lists. */
+/* Put folios of at least this order back on the LRU lists. */
 static void damos_migration_put_back(struct list_head *folios,
 				     unsigned int order)
 {
@@ -147,13 +149,13 @@ static void damos_migration_put_back(struct list_head *folios,
 }
 
 /*
- * migrate_pages() ends with the first folio that there is no room for.  A large
- * one stays whole, and there may be room for the smaller ones behind it: the
- * next pass of the scheme would begin with the same large folio.  So each round
- * here leaves out the largest folios of the one before.
+ * migrate_pages() ends at the first folio that finds no memory.  It does not
+ * split a large one, and smaller folios behind it may find memory.  The next
+ * pass of the scheme would begin with the same large folio.  So each round here
+ * leaves out the largest folios of the previous round.
  *
- * alloc_migration_target() is not wrapped: the core knows it, and tells it not to
- * compact while other folios are out of reach.
+ * Do not wrap alloc_migration_target(): the core recognises this function.  It
+ * tells the function not to compact while other folios are unmapped.
  */
 static void damos_migration_flush_list(struct damos_migration *m,
 				       struct list_head *folios,
@@ -161,8 +163,8 @@ static void damos_migration_flush_list(struct damos_migration *m,
 {
 	struct migration_target_control mtc = {
 		/*
-		 * There, or not at all.  This is to make better use of memory,
-		 * not to take it away from others.
+		 * Allocate on this node or not at all.  Better placement does
+		 * not justify reclaim of other memory.
 		 */
 		.gfp_mask = (GFP_HIGHUSER_MOVABLE & ~__GFP_RECLAIM) |
 			GFP_NOWAIT | __GFP_NOWARN | __GFP_NOMEMALLOC |
@@ -188,14 +190,14 @@ static void damos_migration_flush(struct damos_migration *m)
 {
 	unsigned int i, noreclaim_flag;
 
-	/* Huge pages may be compacted for, but nobody's memory is reclaimed. */
+	/* Huge pages may be compacted for, but no memory is reclaimed. */
 	noreclaim_flag = memalloc_noreclaim_save();
 	for (i = 0; i < m->dests.nr; i++)
 		damos_migration_flush_list(m, &m->lists[i],
 					   m->dests.arr[i].nid);
 	memalloc_noreclaim_restore(noreclaim_flag);
 	m->nr_pages = 0;
-	/* What has moved should be found when weights change. */
+	/* Folios that moved must be on the LRU before the weights change. */
 	lru_add_drain();
 }
 
@@ -211,7 +213,7 @@ bool damos_migration_again(struct damos_migration *m)
 	static unsigned long drained = INITIAL_JIFFIES;
 	unsigned long last = READ_ONCE(drained);
 
-	/* It may be in a list already, or never be on the LRU. */
+	/* The folio may be in a list already, or never be on the LRU. */
 	if (!m->missed || m->again ||
 	    time_before(jiffies, last + DAMOS_DRAIN_JIFFIES))
 		return false;

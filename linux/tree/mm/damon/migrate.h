@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Migrating what a scheme finds, in lists that are as long as possible. */
+/*
+ * Migrate the folios that a scheme finds, in lists that are as long as
+ * possible.
+ */
 #ifndef _DAMON_MIGRATE_H
 #define _DAMON_MIGRATE_H
 
@@ -11,14 +14,15 @@ struct mm_struct;
 
 /**
  * struct damos_migration - folios of a region on their way to other nodes
- * @dests: where to; one destination stands for a scheme without any.
- * @target: that one.
- * @total_weight: of all destinations.
- * @lists: for each destination, the folios that were isolated for it.
- * @nr_pages: how much is in the lists.
- * @nr_moved: how many pages moved.
+ * @dests: the destinations; of a scheme without any, @target alone.
+ * @target: the target node of a scheme without destinations.
+ * @total_weight: the sum of all weights.
+ * @lists: the isolated folios for each destination.
+ * @nr_pages: the number of pages in all lists.
+ * @nr_moved: the number of pages that moved.
  * @missed: a folio was not on the LRU.
- * @again: the region is not walked once more: it was, or a filter forbids it.
+ * @again: do not walk the region again: this was the second walk, or a filter
+ *	forbids one.
  */
 struct damos_migration {
 	struct damos_dests dests;
@@ -31,36 +35,36 @@ struct damos_migration {
 	bool again;
 };
 
-/* False if nothing can move; then the others must not be called. */
+/* Returns false if no folio can move; then do not call the other functions. */
 bool damos_migration_begin(struct damos_migration *m, const struct damos *s);
 
 /*
- * Where does a folio have to go?  The number of its destination, or -1 if it can
- * stay, or has to.  The caller has a reference, or the lock of a page table that
- * maps it.
+ * Returns the index of the folio's destination, or -1 if the folio stays.  The
+ * caller has a reference, or the lock of a page table that maps the folio.
  */
 int damos_migration_dest(const struct damos_migration *m, struct folio *folio);
 
-/* Isolate a folio for that destination.  The caller as above. */
+/* Isolate a folio for this destination.  Needs the same reference or lock. */
 void damos_migration_add(struct damos_migration *m, struct folio *folio,
 			 int dest);
 
-/* Migrate what was isolated if it is a lot.  May sleep. */
+/* Migrate the isolated folios if there are many.  May sleep. */
 void damos_migration_flush_much(struct damos_migration *m);
 
 /*
- * Should the region be walked again?  Folios that somebody has just made wait on
- * the CPU where he did, and are not found on the LRU before: up to a few dozen on
- * each CPU, which would else be found when more were made there.  May sleep.
+ * Should the caller walk the region again?  New folios wait in their CPU's
+ * batch, up to a few dozen, and are not on the LRU yet.  This drains the
+ * batches of all CPUs, so that a second walk finds the folios.  May sleep.
  */
 bool damos_migration_again(struct damos_migration *m);
 
-/* Migrate the rest.  Returns how many bytes moved. */
+/* Migrate the rest.  Returns the number of bytes that moved. */
 unsigned long damos_migration_end(struct damos_migration *m);
 
 /*
  * Migrate a region of an address space.  The caller has a reference to the
- * structure, see mmgrab(), and none to the memory.  Returns how many bytes moved.
+ * mm_struct by mmgrab(), but none to the memory.  Returns the number of bytes
+ * that moved.
  */
 #if defined(CONFIG_DAMON_VADDR) && defined(CONFIG_NUMA)
 unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
@@ -75,7 +79,10 @@ static inline unsigned long damos_va_migrate(struct mm_struct *mm,
 #endif
 
 #ifdef CONFIG_DAMON_PADDR
-/* Migrate a region of physical addresses.  Returns how many bytes moved. */
+/*
+ * Migrate a region of physical addresses.  Returns the number of bytes that
+ * moved.
+ */
 unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s);
 
 /* mm/damon/paddr.c */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Finding the folios in a region of physical addresses, to migrate them. */
+/* Find the folios to migrate in a region of physical addresses. */
 
 #include <linux/damon.h>
 #include <linux/kthread.h>
@@ -26,7 +26,9 @@ unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s)
 	if (!damos_migration_begin(&migration, s))
 		return 0;
 
-	/* A region may be all of memory, and this kdamond may have to stop. */
+	/*
+	 * A region may cover all memory, so check for a stop of this kdamond.
+	 */
 	while (addr < r->ar.end && !kthread_should_stop()) {
 		struct folio *folio = damon_get_folio(PHYS_PFN(addr));
 
@@ -35,7 +37,10 @@ unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s)
 			continue;
 		}
 		damos_pa_take(&migration, s, folio);
-		/* A region may begin inside a folio: go on where that ends. */
+		/*
+		 * A region may begin inside a folio: continue at the end of the
+		 * folio.
+		 */
 		addr = PFN_PHYS(folio_pfn(folio)) + folio_size(folio);
 		folio_put(folio);
 		damos_migration_flush_much(&migration);

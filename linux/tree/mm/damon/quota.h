@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* When the charge windows of a quota begin. */
+/* The start of a quota's charge windows. */
 #ifndef _DAMON_QUOTA_H
 #define _DAMON_QUOTA_H
 
@@ -7,16 +7,16 @@
 #include <linux/jiffies.h>
 
 /**
- * damos_next_charge_window - from when on does a new charge window count?
+ * damos_next_charge_window - when does the next charge window start?
  * @quota: The quota.  Its last window has ended, or it had none.
  * @now: The time in jiffies.
  *
- * kdamond looks at a scheme only now and then, so each window begins late.  If
- * it counted from @now, the scheme would always get less than its quota.  So it
- * counts from the end of the last window, but no further back than half an
- * interval.  That bound keeps two full quotas at least that far apart.
+ * kdamond checks a scheme only now and then, so each window begins late.  With
+ * windows that start @now, the scheme would always get less than its quota.  So
+ * a window starts at the end of the last one, but at most half an interval ago.
+ * This bound keeps two full quotas at least half an interval apart.
  *
- * Return: the time in jiffies.
+ * Return: the start in jiffies.
  */
 static inline unsigned long
 damos_next_charge_window(const struct damos_quota *quota, unsigned long now)
@@ -25,7 +25,7 @@ damos_next_charge_window(const struct damos_quota *quota, unsigned long now)
 	unsigned long next = quota->charged_from + interval;
 	unsigned long earliest = now - interval / 2;
 
-	/* There was no quota until now, so no window has ended. */
+	/* The quota is new, so no window has ended. */
 	if (!quota->esz)
 		return now;
 	return time_in_range(next, earliest, now) ? next : earliest;

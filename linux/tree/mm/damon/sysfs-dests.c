@@ -2,12 +2,13 @@
 /*
  * The directory in sysfs with the nodes that a scheme migrates to.
  *
- * dests/nr_dests makes and removes the directories dests/0 and so on, each with
- * a file "id" for the node and one for its weight.  As with all of DAMON's files,
- * nothing happens before the kdamond is started, or told to "commit".
+ * A write to dests/nr_dests makes and removes the directories dests/0 and so
+ * on.  Each has the files "id", for the node, and "weight".  Like all of
+ * DAMON's files, they take effect when the kdamond starts, or executes
+ * "commit".
  *
- * The array changes under damon_sysfs_lock, which is held by whoever makes a
- * scheme of it, too.  An id or a weight may be written at any time.
+ * The array changes under damon_sysfs_lock.  The code that builds a scheme from
+ * the array also holds this lock.  Writes to an id or a weight take no lock.
  */
 
 #include <linux/err.h>
@@ -124,7 +125,7 @@ static int damos_sysfs_dests_add(struct damos_sysfs_dests *dir)
 	return 0;
 }
 
-/* As for all such numbers in DAMON's directories: what was there is gone. */
+/* As with DAMON's other nr_ files, a write drops all former entries. */
 static int damos_sysfs_dests_resize(struct damos_sysfs_dests *dir, int nr)
 {
 	int err = 0;
@@ -158,7 +159,7 @@ static ssize_t nr_dests_store(struct kobject *kobj, struct kobj_attribute *attr,
 		return err;
 	if (nr < 0)
 		return -EINVAL;
-	/* Removing a directory waits for its users, who may hold the lock. */
+	/* Removing a directory waits for its users, which may hold the lock. */
 	if (!mutex_trylock(&damon_sysfs_lock))
 		return -EBUSY;
 	err = damos_sysfs_dests_resize(to_dests(kobj), nr);

@@ -8,11 +8,13 @@
 
 struct damos_sysfs_dests;
 
-/* Make the directory "dests", empty.  Returns it, or an ERR_PTR(). */
+/* Make an empty directory "dests".  Returns it, or an ERR_PTR(). */
 struct damos_sysfs_dests *damos_sysfs_dests_make(struct kobject *parent);
 void damos_sysfs_dests_remove(struct damos_sysfs_dests *dir);
 
-/* Have a new scheme migrate to what the directory says.  0, or -ENOMEM. */
+/*
+ * Give a new scheme the destinations of the directory.  Returns 0 or -ENOMEM.
+ */
 int damos_sysfs_dests_set(struct damos *scheme,
 			  const struct damos_sysfs_dests *dir);
 

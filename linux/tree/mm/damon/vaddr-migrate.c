@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Finding the folios that a region of an address space has, to migrate them.
+ * Find the folios to migrate in a region of an address space.
  *
- * The walk takes huge pages as they are: with no callback for single entries,
- * the walker does not split anything on its way there.
+ * The walk does not split huge pages: the walker splits only for callbacks on
+ * PTEs, and this walk has none.
  */
 
 #include <linux/damon.h>
@@ -23,12 +23,12 @@
 #include "migrate.h"
 #include "ops-common.h"
 
-/* With one node, nothing has to be found. */
+/* With one node, no folio is misplaced. */
 #ifdef CONFIG_NUMA
 
 /*
- * While a piece is walked, nobody can change the address space, and its memory
- * stays if its last process exits.
+ * The walk of one piece holds mmap_lock and a reference to the memory.  So it
+ * delays changes of the address space, and the exit of the process.
  */
 #define DAMOS_VA_PIECE SZ_32M
 
@@ -37,7 +37,7 @@ struct damos_va_walk {
 	const struct damos *scheme;
 };
 
-/* How a page table maps (a part of) a folio: by one entry of @pmd, or @nr of @pte. */
+/* A mapping of a folio, or of a part: one entry of @pmd, or @nr of @pte. */
 struct damos_va_mapping {
 	struct vm_area_struct *vma;
 	unsigned long addr;
@@ -47,7 +47,7 @@ struct damos_va_mapping {
 	bool young;
 };
 
-/* Was it accessed, and not only by way of this mapping? */
+/* Was the folio accessed, by this or any other mapping? */
 static bool damos_va_is_young(const struct damos_va_mapping *map,
 			      struct folio *folio)
 {
@@ -78,7 +78,7 @@ static bool damos_va_in_memcg(struct folio *folio, unsigned short id)
 	return matched;
 }
 
-/* What goes by address or target was left out of the region by the core. */
+/* The core has applied filters for addresses and targets to the region. */
 static bool damos_va_filter_out(const struct damos *s, struct folio *folio,
 				const struct damos_va_mapping *map)
 {
@@ -112,7 +112,7 @@ static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
 {
 	int dest;
 
-	/* Device memory is not the kernel's to place. */
+	/* Its driver places device memory. */
 	if (folio_is_zone_device(folio))
 		return;
 	dest = damos_migration_dest(&w->migration, folio);
@@ -123,7 +123,7 @@ static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
 	damos_migration_add(&w->migration, folio, dest);
 }
 
-/* Called with the lock of the page table. */
+/* The caller holds the page table lock. */
 static void damos_va_take_pmd(struct damos_va_walk *w, pmd_t *pmd,
 			      struct vm_area_struct *vma, unsigned long addr)
 {
@@ -132,7 +132,7 @@ static void damos_va_take_pmd(struct damos_va_walk *w, pmd_t *pmd,
 	pmd_t pmde = pmdp_get(pmd);
 	struct folio *folio;
 
-	/* It may be migrating already. */
+	/* The folio may be migrating already. */
 	if (!pmd_present(pmde))
 		return;
 	folio = vm_normal_folio_pmd(vma, addr, pmde);
@@ -143,11 +143,13 @@ static void damos_va_take_pmd(struct damos_va_walk *w, pmd_t *pmd,
 #endif
 }
 
-/* Is there a huge page, or one on its way?  Then that is all there is. */
+/*
+ * Returns true if the PMD maps a huge page, or has a migration entry for one.
+ */
 static bool damos_va_take_huge(struct mm_walk *walk, pmd_t *pmd,
 			       unsigned long addr)
 {
-	spinlock_t *ptl;	/* of the page table */
+	spinlock_t *ptl;	/* page table lock */
 	bool huge;
 
 	ptl = pmd_lock(walk->mm, pmd);
@@ -165,7 +167,7 @@ static int damos_va_pmd_entry(pmd_t *pmd, unsigned long addr,
 	struct damos_va_mapping map = { .vma = walk->vma };
 	pte_t *start_pte, *pte;
 	struct folio *folio;
-	spinlock_t *ptl;	/* of the page table */
+	spinlock_t *ptl;	/* page table lock */
 	pte_t ptent;
 
 	if (damos_va_take_huge(walk, pmd, addr))
@@ -206,7 +208,7 @@ static const struct mm_walk_ops damos_va_walk_ops = {
 	.walk_lock = PGWALK_RDLOCK,
 };
 
-/* Walk a piece of the next area.  Returns where it ends. */
+/* Walk a piece of the next VMA. Returns the end of the piece. */
 static unsigned long damos_va_walk_piece(struct damos_va_walk *w,
 					 struct mm_struct *mm,
 					 unsigned long start, unsigned long end)
@@ -219,7 +221,7 @@ static unsigned long damos_va_walk_piece(struct damos_va_walk *w,
 		goto out;
 	start = max(start, vma->vm_start);
 	end = min(end, vma->vm_end);
-	/* This knows device memory, too, which the walker would split. */
+	/* Also excludes VMAs of device memory, which the walker would split. */
 	if (!vma_migratable(vma) || is_vm_hugetlb_page(vma))
 		goto out;
 	end = min(end, ALIGN(start + 1, DAMOS_VA_PIECE));
@@ -230,7 +232,7 @@ out:
 }
 
 /*
- * Walk it piece by piece.  False if that has to end: this kdamond is to stop, or
+ * Walk the range piece by piece.  Returns false if this kdamond has to stop, or
  * the process has exited.
  */
 static bool damos_va_walk(struct damos_va_walk *w, struct mm_struct *mm,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * KUnit tests of where folios belong, and of keeping destinations.  Included by
+ * KUnit tests of the choice of destinations, and of commits.  Included by
  * mm/damon/migrate.c.
  */
 #ifdef CONFIG_DAMON_MIGRATE_KUNIT_TEST
@@ -12,7 +12,7 @@
 
 #define DAMOS_TEST_ORDER 4
 
-/* Each destination gets as many turns in a row as its weight says. */
+/* Each destination gets as many consecutive turns as its weight. */
 static void damos_test_shares(struct kunit *test)
 {
 	struct damos_dest arr[] = { { 0, 3 }, { 1, 0 }, { 2, 1 }, { 0, 2 } };
@@ -27,7 +27,7 @@ static void damos_test_shares(struct kunit *test)
 				expected[i % ARRAY_SIZE(expected)]);
 }
 
-/* From 1:1 to 3:1, a quarter moves, and all of it to the first. */
+/* A change from 1:1 to 3:1 moves a quarter of all folios to the first node. */
 static void damos_test_change(struct kunit *test)
 {
 	struct damos_dest even_arr[] = { { 0, 1 }, { 1, 1 } };
@@ -47,7 +47,7 @@ static void damos_test_change(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, moved, 256);
 }
 
-/* Weights may be as large as their files take. */
+/* Weights may have any value that their files accept. */
 static void damos_test_large_weights(struct kunit *test)
 {
 	struct damos_dest arr[] = { { 0, UINT_MAX }, { 1, UINT_MAX }, { 2, 2 } };
@@ -75,7 +75,7 @@ static void damos_test_no_weight(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
 }
 
-/* A folio counts in units of its own size. */
+/* The turn of a folio counts in units of its size. */
 static void damos_test_turn(struct kunit *test)
 {
 	struct folio *folio = folio_alloc(GFP_KERNEL, DAMOS_TEST_ORDER);
@@ -99,7 +99,9 @@ static void damos_test_turn(struct kunit *test)
 		kunit_skip(test, "no memory");
 }
 
-/* What is there already, or has nowhere to go, or is not on the LRU, stays. */
+/*
+ * A folio stays that is on its node, has no destination, or is not on the LRU.
+ */
 static void damos_test_stays(struct kunit *test)
 {
 	struct damos_dest arr[] = { { 0, 1 }, { MAX_NUMNODES, 1 } };
@@ -117,7 +119,7 @@ static void damos_test_stays(struct kunit *test)
 	scheme.target_nid = MAX_NUMNODES;
 	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
 
-	/* Destinations come before that. */
+	/* Destinations override the target node. */
 	arr[0].nid = folio_nid(folio);
 	scheme.dests = (struct damos_dests) { .arr = arr, .nr = 2 };
 	for (i = 0; i < 4; i++) {
@@ -134,7 +136,7 @@ static void damos_test_stays(struct kunit *test)
 	folio_put(folio);
 }
 
-/* A filter that makes pages old must not see them a second time in one pass. */
+/* A filter that ages pages must not see a page twice in one pass. */
 static void damos_test_again(struct kunit *test)
 {
 	static const enum damos_filter_type types[] = {
@@ -162,7 +164,7 @@ static void damos_test_again(struct kunit *test)
 	}
 }
 
-/* Copies are independent, and none and no memory look the same. */
+/* Copies are independent of their source.  An empty copy has no array. */
 static void damos_test_copy(struct kunit *test)
 {
 	struct damos_dest arr[] = { { 0, 3 }, { 1, 1 } };
@@ -199,7 +201,7 @@ static struct damos *damos_test_new_scheme(struct damon_ctx *ctx,
 	return damos_dests_copy(&s->dests, dests) ? NULL : s;
 }
 
-/* To commit is to have what the other has, more or less than before, or none. */
+/* After a commit, a scheme has the new destinations: more, fewer, or none. */
 static void damos_test_commit(struct kunit *test)
 {
 	struct damos_dest arr[] = { { 0, 3 }, { 1, 1 }, { 2, 5 } };
@@ -230,11 +232,11 @@ static void damos_test_commit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, i, ARRAY_SIZE(nrs));
 }
 
-/* A window that begins late is made good, but no more than half of it. */
+/* A late window starts earlier to catch up, but by half an interval at most. */
 static void damos_test_charge_windows(struct kunit *test)
 {
 	unsigned long interval = msecs_to_jiffies(1000);
-	/* The time wraps in the middle of it. */
+	/* Jiffies wrap in the middle of the window. */
 	unsigned long from = -interval / 2, next = from + interval;
 	struct damos_quota quota = {
 		.reset_interval = 1000, .esz = 1, .charged_from = from,
@@ -248,11 +250,14 @@ static void damos_test_charge_windows(struct kunit *test)
 		KUNIT_EXPECT_EQ(test,
 				damos_next_charge_window(&quota, next + late),
 				next + late - interval / 2);
-	/* After so long, the end of the last one seems to lie ahead. */
+	/*
+	 * After this long, the end of the last window seems to be in the
+	 * future.
+	 */
 	KUNIT_EXPECT_EQ(test,
 			damos_next_charge_window(&quota, next + LONG_MAX + 9UL),
 			next + LONG_MAX + 9UL - interval / 2);
-	/* There was no quota. */
+	/* The quota is new. */
 	quota.esz = 0;
 	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next + 1),
 			next + 1);
@@ -267,7 +272,7 @@ static bool damos_test_add_target(struct damon_ctx *ctx)
 	return t;
 }
 
-/* A quota that was used up in a target does not know it when it is gone. */
+/* A quota must forget the target at which it ran out, if this target goes. */
 static void damos_test_forget_target(struct kunit *test)
 {
 	struct damon_ctx *ctx = damon_new_ctx(), *src = damon_new_ctx();
@@ -284,13 +289,13 @@ static void damos_test_forget_target(struct kunit *test)
 		goto out;
 	first = list_first_entry(&ctx->adaptive_targets, struct damon_target,
 				 list);
-	/* The one that stays */
+	/* The first target stays. */
 	s->quota.charge_target_from = first;
 	s->quota.charge_addr_from = PAGE_SIZE;
 	KUNIT_EXPECT_TRUE(test, damos_test_add_target(src));
 	KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
 	KUNIT_EXPECT_PTR_EQ(test, s->quota.charge_target_from, first);
-	/* and the one that goes. */
+	/* The second target goes. */
 	s->quota.charge_target_from = list_next_entry(first, list);
 	damon_destroy_target(list_last_entry(&src->adaptive_targets,
 					     struct damon_target, list));
