@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the choice between the engine and the CPU.  Included by
- * mm/migrate_offload/choice.c, so that static functions are within reach.
+ * KUnit tests of the choice between the engine and the CPU.
+ * mm/migrate_offload/choice.c includes this file, which gives access to static
+ * functions.
  */
 
 #include <kunit/test.h>
 
-/* What a page takes, and how much of the time each side had. */
+/* The time of each side for a page, and the time that it has used. */
 struct mo_trade {
 	unsigned int engine_ns;
 	unsigned int cpu_ns;
@@ -28,7 +29,7 @@ static bool mo_list(struct migrate_choice *choice, struct mo_trade *trade)
 	return !attempt.by_cpu;
 }
 
-/* So many lists.  Returns the share of the time that the engine had, in percent. */
+/* Choose for @nr lists.  Returns the engine's share of the time, in percent. */
 static unsigned int mo_lists(struct migrate_choice *choice,
 			     struct mo_trade *trade, unsigned int nr)
 {
@@ -39,7 +40,7 @@ static unsigned int mo_lists(struct migrate_choice *choice,
 	return div64_u64(100 * trade->engine_total_ns, trade->total_ns);
 }
 
-/* Until both sides are known they take turns, by the time that each has had. */
+/* Until both sides are known, they take turns that even out their time. */
 static void mo_test_learns(struct kunit *test)
 {
 	struct mo_trade trade = { .engine_ns = 40000, .cpu_ns = 1000 };
@@ -54,8 +55,8 @@ static void mo_test_learns(struct kunit *test)
 }
 
 /*
- * Whoever needs more time for a page gets a 64th of the time: an engine that is forty
- * times as slow costs no more than one that is hardly slower.
+ * The slower side gets a 64th of the time.  So an engine that is forty times
+ * slower costs no more than one that is barely slower.
  */
 static void mo_test_loser_is_left_out(struct kunit *test)
 {
@@ -109,7 +110,7 @@ static void mo_test_changes(struct kunit *test)
 	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 5);
 }
 
-/* Times of hours, lists of which nothing was moved, and none at all. */
+/* Times of hours, lists that moved no page, and no list at all. */
 static void mo_test_choice_extremes(struct kunit *test)
 {
 	struct migrate_attempt attempt = {};
@@ -126,13 +127,13 @@ static void mo_test_choice_extremes(struct kunit *test)
 				MIGRATE_CHOICE_MEAN_NS + MIGRATE_CHOICE_MOST_NS);
 		KUNIT_ASSERT_LE(test, choice.credit_ns, 0);
 	}
-	/* A try of an hour does not count for ever, but it is a long one. */
+	/* A try of an hour counts for a limited time only. */
 	KUNIT_EXPECT_EQ(test, choice.credit_ns, -MIGRATE_CHOICE_DEBT_NS);
 	choice.credit_ns = 0;
 	attempt.on_credit = true;
 	migrate_choice_note(&choice, &attempt, 2 * NSEC_PER_SEC, 512);
 	KUNIT_EXPECT_EQ(test, choice.credit_ns, -2 * NSEC_PER_SEC);
-	/* The engine moves nothing. */
+	/* The engine moves no page. */
 	choice = (struct migrate_choice){
 		.engine.ns = MIGRATE_CHOICE_KNOWN_NS,
 		.cpu = { .ns = MIGRATE_CHOICE_KNOWN_NS, .pages = 1 },
@@ -140,7 +141,7 @@ static void mo_test_choice_extremes(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, migrate_choice_pays(&choice));
 }
 
-/* No two kinds of lists share a place, and none is behind the end. */
+/* Each kind of list has its own index, and no index is too large. */
 static void mo_test_kinds(struct kunit *test)
 {
 	static const unsigned int orders[] = { 0, 1, 4, 9, 18 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of how much compaction isolates.  Included by
- * mm/migrate_offload/compact.c, so that static functions are within reach.
+ * KUnit tests of how much compaction isolates. mm/migrate_offload/compact.c
+ * includes this file, which gives access to static functions.
  */
 
 #include <kunit/test.h>
 
-/* Never more than the block that is waited for, never less than ever. */
+/* At most the requested block, and at least the cluster of stock Linux. */
 static void mo_test_cluster_most(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, migrate_cluster_most(0), COMPACT_CLUSTER_MAX);
@@ -19,7 +19,7 @@ static void mo_test_cluster_most(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_cluster_most(-1), pageblock_nr_pages);
 }
 
-/* As many as all windows together, within bounds. */
+/* As much as all windows hold, within bounds. */
 static void mo_test_cluster_pages(struct kunit *test)
 {
 	struct migrate_plan plan = { .folios = 1, .max_windows = 2 };

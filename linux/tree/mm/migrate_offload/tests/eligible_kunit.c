@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of which folios can be copied before they are moved.  Included by
- * mm/migrate_offload/eligible.c.
+ * KUnit tests of which folios may be copied before the move.
+ * mm/migrate_offload/eligible.c includes this file.
  */
 
 #include <kunit/test.h>
@@ -9,9 +9,9 @@
 #include "kunit.h"
 
 /*
- * Eligibility.  A page fresh from the allocator is what an anonymous page is
- * after unmapping: one reference, no mapping.  Each test makes one thing wrong
- * with it, and then right again.
+ * Eligibility.  A page from the allocator looks like an unmapped anonymous
+ * page: it has one reference and no mapping.  Each test changes one property,
+ * and restores it.
  */
 struct mo_pair {
 	struct folio *src, *dst;
@@ -24,7 +24,7 @@ static void mo_pair_init(struct kunit *test, struct mo_pair *pair)
 	KUNIT_ASSERT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
 }
 
-/* Whatever a test did to the pair, it must have undone it. */
+/* Each test must have restored the pair. */
 static void mo_pair_exit(struct kunit *test, struct mo_pair *pair)
 {
 	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair->src, pair->dst));
@@ -45,7 +45,9 @@ static void mo_test_eligible_refcount(struct kunit *test)
 	folio_get(pair.src);
 	mo_expect_not_eligible(test, &pair);
 	folio_put(pair.src);
-	/* Nobody cares about references to the destination: it is ours. */
+	/*
+	 * References to the destination do not matter: only this code uses it.
+	 */
 	folio_get(pair.dst);
 	KUNIT_EXPECT_TRUE(test, migrate_offload_eligible(pair.src, pair.dst));
 	folio_put(pair.dst);
@@ -74,7 +76,7 @@ static void mo_test_eligible_flags(struct kunit *test)
 	ClearPageHWPoison(&pair.src->page);
 #endif
 
-	/* Mapped once. */
+	/* One mapping. */
 	atomic_set(&pair.src->_mapcount, 0);
 	folio_get(pair.src);
 	mo_expect_not_eligible(test, &pair);
@@ -96,7 +98,7 @@ static void mo_test_eligible_size(struct kunit *test)
 	mo_pair_exit(test, &pair);
 }
 
-/* Any callback that the core does not know. */
+/* A callback that the core does not know. */
 static int mo_test_migrate_folio(struct address_space *mapping,
 				 struct folio *dst, struct folio *src,
 				 enum migrate_mode mode)
@@ -143,13 +145,13 @@ static void mo_test_eligible_mapping(struct kunit *test)
 
 	mo_pair_init(test, &pair);
 
-	/* The page cache has a reference. */
+	/* The page cache holds a reference. */
 	pair.src->mapping = mapping;
 	folio_get(pair.src);
 	KUNIT_EXPECT_EQ(test, param->eligible,
 			migrate_offload_eligible(pair.src, pair.dst));
 
-	/* And so has what hangs off folio->private. */
+	/* The data in folio->private holds another one. */
 	folio_set_private(pair.src);
 	folio_get(pair.src);
 	KUNIT_EXPECT_EQ(test, param->eligible_private,
@@ -157,7 +159,7 @@ static void mo_test_eligible_mapping(struct kunit *test)
 	folio_put(pair.src);
 	folio_clear_private(pair.src);
 
-	/* Somebody else has one, too. */
+	/* An additional reference makes the folio ineligible. */
 	folio_get(pair.src);
 	mo_expect_not_eligible(test, &pair);
 	folio_put(pair.src);
@@ -173,7 +175,7 @@ static void mo_test_eligible_movable(struct kunit *test)
 
 	mo_pair_init(test, &pair);
 	pair.src->mapping = (void *)PAGE_MAPPING_MOVABLE;
-	/* As many references as such a page has: that is not what is wrong. */
+	/* The reference count is as expected, so another check must fail. */
 	folio_get(pair.src);
 	KUNIT_ASSERT_EQ(test, folio_ref_count(pair.src),
 			folio_expected_ref_count(pair.src) + 1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the histograms.  Included by mm/migrate_offload/hist.c, so that
- * static functions are within reach.
+ * KUnit tests of the histograms. mm/migrate_offload/hist.c includes this file,
+ * which gives access to static functions.
  */
 
 #include <kunit/test.h>
 
-/* The lower bound of each bucket belongs to it, and what is below does not. */
+/* Each bucket includes its lower bound, and no smaller time. */
 static void mo_test_buckets(struct kunit *test)
 {
 	unsigned int bucket;
@@ -19,14 +19,14 @@ static void mo_test_buckets(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, migrate_hist_bucket(ns), bucket);
 		KUNIT_EXPECT_EQ(test, migrate_hist_bucket(ns - 1), bucket - 1);
 	}
-	/* The last one takes all the rest. */
+	/* The last bucket takes all longer times. */
 	KUNIT_EXPECT_EQ(test, migrate_hist_lower_ns(MIGRATE_HIST_BUCKETS - 1),
 			(u64)MIGRATE_HIST_MIN_NS << MIGRATE_HIST_OCTAVES);
 	KUNIT_EXPECT_EQ(test, migrate_hist_bucket(U64_MAX),
 			MIGRATE_HIST_BUCKETS - 1);
 }
 
-/* No bucket is wider than an eighth of where it begins. */
+/* The width of a bucket is at most an eighth of its lower bound. */
 static void mo_test_bucket_width(struct kunit *test)
 {
 	unsigned int bucket;
@@ -39,7 +39,7 @@ static void mo_test_bucket_width(struct kunit *test)
 	}
 }
 
-/* What a histogram's file says: only buckets that are not empty, in order. */
+/* The file of a histogram lists the buckets that are not empty, in order. */
 static void mo_test_hist_show(struct kunit *test)
 {
 	struct migrate_offload_stats *stats;
@@ -62,13 +62,13 @@ static void mo_test_hist_show(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, buf, "4197\n");
 	migrate_hist_show_max(stats, MIGRATE_HIST_WAITED, buf);
 	KUNIT_EXPECT_STREQ(test, buf, "2049\n");
-	/* The other one is not touched. */
+	/* The other histogram is unchanged. */
 	migrate_hist_show_count(stats, MIGRATE_HIST_UNMAPPED, buf);
 	KUNIT_EXPECT_STREQ(test, buf, "0\n");
 	free_percpu(stats->hists);
 }
 
-/* A folio out of reach is counted for its reason, and for no other. */
+/* The unmapped time of a folio counts for its reason alone. */
 static void mo_test_hist_reason(struct kunit *test)
 {
 	struct migrate_offload_stats *stats =
@@ -85,11 +85,11 @@ static void mo_test_hist_reason(struct kunit *test)
 		nr_after += per_cpu_ptr(stats->hists, cpu)
 			->of[MIGRATE_HIST_UNMAPPED].buckets[1];
 	KUNIT_EXPECT_EQ(test, nr_after, nr + 1);
-	/* This one is never offloaded, and has none. */
+	/* This reason is never offloaded, and has no histogram. */
 	migrate_offload_note_unmapped(MR_MEMORY_FAILURE, MIGRATE_HIST_MIN_NS);
 }
 
-/* Who waits for a folio finds out why, as long as it is out of reach. */
+/* A task that waits for an unmapped folio finds the reason. */
 static void mo_test_wait_reason(struct kunit *test)
 {
 	struct folio *folio = folio_alloc(GFP_KERNEL, 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of what is learned of hugetlb folios.  Included by
- * mm/migrate_offload/hugetlb.c, so that static functions are within reach.
+ * KUnit tests of the times learned from hugetlb folios.
+ * mm/migrate_offload/hugetlb.c includes this file, which gives access to static
+ * functions.
  */
 
 #include <kunit/test.h>
@@ -34,7 +35,9 @@ static void mo_test_own(struct kunit *test)
 			param->own_ns);
 }
 
-/* A list that ends at once, for want of memory, does not make its side look fast. */
+/*
+ * A list that ends early for lack of memory does not make its side look fast.
+ */
 static void mo_test_finish(struct kunit *test)
 {
 	static const unsigned int nrs[] = { 0, 512, 0 };

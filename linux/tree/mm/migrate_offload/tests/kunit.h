@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Folios for the KUnit tests of the batch copy: nobody else knows of them. */
+/* Private folios for the KUnit tests of the batch copy. */
 #ifndef _MM_MIGRATE_OFFLOAD_TESTS_KUNIT_H
 #define _MM_MIGRATE_OFFLOAD_TESTS_KUNIT_H
 

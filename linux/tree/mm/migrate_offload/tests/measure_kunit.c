@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of what is expected, by what was timed.  Included by
- * mm/migrate_offload/measure.c, so that static functions are within reach.
+ * KUnit tests of predictions from measured times. mm/migrate_offload/measure.c
+ * includes this file, which gives access to static functions.
  */
 
 #include <kunit/test.h>
 
-/* What parts of a window took adds up, in whichever order they are over. */
+/* The times of a window's parts add up, in any order. */
 static void mo_test_times(struct kunit *test)
 {
 	const struct migrate_times none = {}, parts[] = {
@@ -37,8 +37,8 @@ static void mo_test_times(struct kunit *test)
 }
 
 /*
- * Ten times slower is noticed with the second window; one slow window in between
- * does not count; ten times faster is believed after some more.
+ * The rate follows a tenfold slowdown at the second slow window.  It ignores a
+ * single slow window.  It follows a tenfold speedup after a few more windows.
  */
 static void mo_test_rates(struct kunit *test)
 {
@@ -64,7 +64,9 @@ static void mo_test_rates(struct kunit *test)
 	KUNIT_EXPECT_LT(test, rate.ns, 1200);
 }
 
-/* A mean follows what is usual, and not one sample that is a thousand times longer. */
+/*
+ * The mean follows usual samples, and not one that is a thousand times longer.
+ */
 static void mo_test_mean(struct kunit *test)
 {
 	u64 mean_ns = 0;
@@ -81,14 +83,14 @@ static void mo_test_mean(struct kunit *test)
 	for (i = 0; i < 100; i++)
 		migrate_mean_note(&mean_ns, 1000000);
 	KUNIT_EXPECT_GE(test, mean_ns, 900000);
-	/* A third of the samples is long: that is a third of the mean. */
+	/* A third of the samples is long, and has to show in the mean. */
 	for (i = 0; i < 300; i++)
 		migrate_mean_note(&mean_ns, i % 3 ? 1000 : 100000);
 	KUNIT_EXPECT_GE(test, mean_ns, 10000);
 	KUNIT_EXPECT_LE(test, mean_ns, 70000);
 }
 
-/* The copy of a 2M folio is timed, whatever memory there is to do it with. */
+/* The measurement yields a time with any amount of free memory. */
 static void mo_test_measure(struct kunit *test)
 {
 	KUNIT_EXPECT_GT(test, migrate_measure_copy_2m_ns(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the batch copy.  Included by mm/migrate_offload/part.c, so that
- * static functions are within reach.
+ * KUnit tests of the batch copy. mm/migrate_offload/part.c includes this file,
+ * which gives access to static functions.
  */
 
 #include <kunit/test.h>
@@ -9,9 +9,9 @@
 #include "kunit.h"
 
 /*
- * Partition.  Ten pairs, of which every third cannot be copied early.  Source i
- * and destination i must be at the same place of their lists, and of the array;
- * ->index tells which they are.
+ * Partition.  Of ten pairs, each third cannot be copied early.  Source i and
+ * destination i must keep the same place in the lists and in the array. ->index
+ * identifies both.
  */
 #define MO_NR_PAIRS 10
 
@@ -64,7 +64,7 @@ static void mo_pairs_exit(struct mo_pairs *pairs)
 	migrate_part_free(pairs->part);
 }
 
-/* Both lists have just these pairs, in this order; -1 ends @want. */
+/* Both lists must have exactly these pairs in this order; -1 ends @want. */
 static void mo_expect_lists(struct kunit *test, struct list_head *src_list,
 			    struct list_head *dst_list, const int *want)
 {
@@ -83,7 +83,7 @@ static void mo_expect_lists(struct kunit *test, struct list_head *src_list,
 	KUNIT_EXPECT_TRUE(test, list_entry_is_head(dst, dst_list, lru));
 }
 
-/* So has the array, from the start; -1 ends @want. */
+/* The array must start with these pairs in this order; -1 ends @want. */
 static void mo_expect_pairs(struct kunit *test, const struct migrate_part *part,
 			    const int *want)
 {
@@ -95,13 +95,13 @@ static void mo_expect_pairs(struct kunit *test, const struct migrate_part *part,
 		KUNIT_EXPECT_EQ(test, want[i], (int)pair->src->index);
 		KUNIT_EXPECT_EQ(test, want[i], (int)pair->dst->index);
 		KUNIT_EXPECT_EQ(test, pair->result, -EINPROGRESS);
-		/* No mark in the folio. */
+		/* The folio must not carry a mark. */
 		KUNIT_EXPECT_NULL(test, pair->dst->private);
 	}
 	KUNIT_EXPECT_EQ(test, want[i], -1);
 }
 
-/* Whose memory it is: nobody's. */
+/* Windows without an owner. */
 static struct migrate_windows mo_windows;
 
 static void mo_test_partition(struct kunit *test)
@@ -128,7 +128,7 @@ static void mo_test_partition(struct kunit *test)
 	mo_pairs_exit(pairs);
 }
 
-/* Folios that somebody waits for come first: in the array and on the lists. */
+/* Folios with waiters come first, in the array and on the lists. */
 static void mo_test_partition_awaited(struct kunit *test)
 {
 	static const int eligible[] = { 5, 8, 4, 1, 7, 2, -1 };
@@ -149,7 +149,10 @@ static void mo_test_partition_awaited(struct kunit *test)
 	mo_pairs_exit(pairs);
 }
 
-/* Whose copy is believed?  The engine forgets pair 2, and fails at pair 7. */
+/*
+ * The core must not trust the copies of pairs 2 and 7.  The engine forgets the
+ * former, and reports a failure for the latter.
+ */
 static void mo_test_judge(struct kunit *test)
 {
 	struct mo_pairs *pairs = mo_pairs_init(test);
@@ -171,8 +174,8 @@ static void mo_test_judge(struct kunit *test)
 }
 
 /*
- * The engine gave up on pair 4, whatever it says of the batch: nobody copies
- * it, and its folios are referenced until the device is done.
+ * The engine gave up on pair 4.  The core copies this pair in no case, and
+ * holds references until the device is done.
  */
 static void mo_test_held(struct kunit *test)
 {
@@ -198,7 +201,7 @@ static void mo_test_held(struct kunit *test)
 	mo_pairs_exit(pairs);
 }
 
-/* Pairs are reported in any order, and that order is what is remembered. */
+/* The core remembers the order in which pairs are reported. */
 static void mo_test_done_order(struct kunit *test)
 {
 	static const unsigned int order[] = { 7, 0, 9, 3 };
@@ -219,9 +222,8 @@ static void mo_test_done_order(struct kunit *test)
 }
 
 /*
- * Splitting: whatever the sizes of the folios, the chunks cover the batch from
- * start to end without gap or overlap, start at whole pages, and have the same
- * size but for the last.
+ * Splitting.  For all folio sizes, the chunks must cover the batch without gap
+ * or overlap, and start at whole pages.  All chunks but the last have one size.
  */
 struct mo_split_case {
 	const char *name;
@@ -251,7 +253,7 @@ static void mo_check_split(struct kunit *test,
 	unsigned int i, nr;
 	int p;
 
-	/* One more than allowed: nothing may be written there. */
+	/* The additional entry must stay unwritten. */
 	starts = kunit_kcalloc(test, param->max_chunks + 1, sizeof(*starts),
 			       GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, starts);
@@ -299,7 +301,7 @@ static void mo_test_split(struct kunit *test)
 	migrate_part_free(part);
 }
 
-/* Copying a batch chunk by chunk, last chunk first, copies all of it. */
+/* Copying a batch in chunks, from last to first, copies all of it. */
 static void mo_test_copy_range(struct kunit *test)
 {
 	static const unsigned int orders[] = { 0, 3, 0, 2 };
@@ -340,7 +342,7 @@ static void mo_test_copy_range(struct kunit *test)
 	migrate_part_free(part);
 }
 
-/* Before there is any room for windows, nothing is in windows. */
+/* Without a pool of windows, lists have no windows. */
 static void mo_test_no_pool(struct kunit *test)
 {
 	mempool_t *pool = migrate_windows_pool;
@@ -348,7 +350,7 @@ static void mo_test_no_pool(struct kunit *test)
 	struct migrate_windows *w = NULL;
 	LIST_HEAD(none);
 
-	/* While an engine is active, other tasks may need the pool. */
+	/* An active engine means that other tasks may need the pool. */
 	if (!static_key_enabled(&migrate_offload_key)) {
 		migrate_windows_pool = NULL;
 		KUNIT_EXPECT_EQ(test,
@@ -367,7 +369,7 @@ static void mo_test_no_pool(struct kunit *test)
 	migrate_offload_end(w);
 }
 
-/* The clock of the task stands while it waits for a CPU, and never goes back. */
+/* The task clock stops while the task waits for a CPU, and never goes back. */
 static void mo_test_task_clock(struct kunit *test)
 {
 	struct migrate_windows *w;
@@ -385,7 +387,7 @@ static void mo_test_task_clock(struct kunit *test)
 	migrate_part_begin(part, w);
 	migrate_windows_clock_is(w, 5600, 1000);
 	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 600), 600);
-	/* It waited, and for longer than passed by the other clock. */
+	/* The reported wait is longer than the elapsed time. */
 	migrate_windows_clock_is(w, 9600, 5010);
 	KUNIT_EXPECT_EQ(test, w->now_ns, 9600);
 	KUNIT_EXPECT_EQ(test, w->task_ns, 4600);
@@ -397,11 +399,11 @@ static void mo_test_task_clock(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 110), 0);
 	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 110), 90);
 	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 4700), 690);
-	/* More than there was: of before a clock was set. */
+	/* The reported wait exceeds all time since the clock was first set. */
 	migrate_windows_clock_is(w, 9800, 10000);
 	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
 
-	/* The one that is read is made of the scheduler's. */
+	/* The clock subtracts the scheduler's wait time. */
 	w->task_ns = 0;
 	waited_ns = migrate_task_waited_ns();
 	migrate_windows_clock(w);

@@ -8,7 +8,7 @@
 #include <linux/completion.h>
 #include <linux/kthread.h>
 
-/* Registering. */
+/* Registration. */
 static DECLARE_COMPLETION(mo_copy_entered);
 static DECLARE_COMPLETION(mo_copy_may_leave);
 static DECLARE_COMPLETION(mo_leave_started);
@@ -19,7 +19,10 @@ static int mo_test_offload_copy(struct list_head *dst_list,
 				struct list_head *src_list,
 				unsigned int folio_cnt)
 {
-	/* Not the test's own batch, but somebody's who really migrates. */
+	/*
+	 * Decline batches of tasks that really migrate.  The test's batch is
+	 * empty.
+	 */
 	if (folio_cnt)
 		return -EOPNOTSUPP;
 	complete(&mo_copy_entered);
@@ -44,7 +47,7 @@ static struct migrator mo_test_migrator_2 = {
 	.offload_copy = mo_test_offload_copy,
 };
 
-/* The engine that a folio would find that migrates for this reason. */
+/* The engine for folios that migrate for this reason. */
 static const char *mo_engine_for(int reason)
 {
 	struct migrate_engine *engine;
@@ -57,7 +60,7 @@ static const char *mo_engine_for(int reason)
 	return name;
 }
 
-/* These tests need the places of active engines for themselves. */
+/* These tests need all places for active engines. */
 static void mo_require_no_engine(struct kunit *test)
 {
 	int reason;
@@ -89,10 +92,13 @@ static void mo_test_register(struct kunit *test)
 			migrate_offload_register(&mo_test_migrator));
 	KUNIT_EXPECT_EQ(test, -EBUSY,
 			migrate_offload_register(&mo_test_migrator_2));
-	/* Only who is in may leave. */
+	/* Only a registered migrator can unregister. */
 	KUNIT_EXPECT_EQ(test, -EINVAL,
 			migrate_offload_unregister(&mo_test_migrator_2));
-	/* A driver's migrator is not displaced, but can be switched off. */
+	/*
+	 * Another engine cannot replace a driver's migrator, but "none"
+	 * switches it off.
+	 */
 	KUNIT_EXPECT_EQ(test, -EBUSY, migrate_engine_select("cpu"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
@@ -124,13 +130,13 @@ static void mo_test_register_engine(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EEXIST, migrate_engine_register(&bad));
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_unregister(&bad));
 
-	/* Active: a migrator finds the place taken. */
+	/* An engine is active, so a migrator cannot register. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
 	KUNIT_EXPECT_EQ(test, -EBUSY,
 			migrate_offload_register(&mo_test_migrator));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
-	/* A driver's own switch does not overrule anybody. */
+	/* A driver cannot replace the active engine by its own switch. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_activate(&ops));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
 	KUNIT_EXPECT_EQ(test, -EBUSY, migrate_engine_activate(&ops));
@@ -146,7 +152,7 @@ static void mo_test_register_engine(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, migrate_offload_register(&mo_test_migrator));
 	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("kunit-d"));
-	/* What fails changes nothing. */
+	/* A failed write changes nothing. */
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select("no-such-one"));
 	KUNIT_EXPECT_EQ(test, -EINVAL, migrate_engine_select(""));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
@@ -161,14 +167,14 @@ static bool mo_named(int reason, const char *name)
 
 	if (!buf)
 		return false;
-	/* As sysfs has it: a page of its own, with the name and a newline. */
+	/* As in sysfs: the name and a newline in a page. */
 	migrate_engine_name_for(reason, buf);
 	same = sysfs_streq(buf, name);
 	kfree(buf);
 	return same;
 }
 
-/* An engine for one reason, another one or none for all others. */
+/* One reason has its own engine, and all others another one or none. */
 static void mo_test_engine_for_reason(struct kunit *test)
 {
 	struct migrate_engine_ops ops = {
@@ -198,23 +204,25 @@ static void mo_test_engine_for_reason(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0,
 			migrate_engine_select_for(MR_SYSCALL, "default"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "cpu");
-	/* What fails changes nothing. */
+	/* A failed write changes nothing. */
 	KUNIT_EXPECT_EQ(test, -EINVAL,
 			migrate_engine_select_for(MR_DEMOTION, ""));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "kunit-e");
 
-	/* One that goes is gone everywhere. */
+	/* An engine that unregisters is inactive for all reasons. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
 	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "default"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "cpu");
-	/* And none at all means just that. */
+	/* "none" for one reason overrides the general engine. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_DAMON, "cpu"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "none");
 	KUNIT_EXPECT_TRUE(test, mo_named(MR_DAMON, "default"));
 }
 
-/* A list holds its engine when it has something for it, and no other one. */
+/*
+ * A list holds its engine while it has folios for it, and takes no other one.
+ */
 static void mo_test_hold_engine(struct kunit *test)
 {
 	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
@@ -232,11 +240,14 @@ static void mo_test_hold_engine(struct kunit *test)
 	migrate_windows_release(w);
 	KUNIT_EXPECT_FALSE(test, w->held);
 	migrate_windows_release(w);
-	/* Nobody has to be waited for, and the list knows that it is gone. */
+	/*
+	 * The change need not wait, and the list notices that its engine is
+	 * gone.
+	 */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
 	KUNIT_EXPECT_TRUE(test, w->leaving);
-	/* What comes after it is not what the list began with. */
+	/* The list must not take a later engine. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
 	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
@@ -261,7 +272,7 @@ static int mo_test_unregister_it(void)
 	return migrate_offload_unregister(&mo_test_migrator);
 }
 
-/* Of the reason of mo_test_copier(), which uses the one in general. */
+/* Make the reason of mo_test_copier() stop using the general engine. */
 static int mo_test_no_engine_for_reason(void)
 {
 	return migrate_engine_select_for(MR_SYSCALL, "none");
@@ -272,7 +283,7 @@ static int mo_test_other_engine_for_reason(void)
 	return migrate_engine_select_for(MR_SYSCALL, "cpu");
 }
 
-/* Some way to have an engine not used any more. */
+/* Call @arg, which stops the use of an engine. */
 static int mo_test_leaver(void *arg)
 {
 	int (*leave)(void) = arg;
@@ -280,14 +291,14 @@ static int mo_test_leaver(void *arg)
 
 	complete(&mo_leave_started);
 	rc = leave();
-	/* Nobody may be in the engine any more. */
+	/* No copy may still be in the engine. */
 	if (!rc && !atomic_read(&mo_copy_left))
 		rc = -EBUSY;
 	complete(&mo_leave_done);
 	return rc;
 }
 
-/* A thread whose exit code kthread_stop() gets, even when it is long gone. */
+/* Start a thread whose exit code stays readable by kthread_stop(). */
 static struct task_struct *mo_test_thread(struct kunit *test,
 					  int (*fn)(void *arg), void *arg)
 {
@@ -317,9 +328,8 @@ static void mo_test_wants(struct kunit *test)
 }
 
 /*
- * Whoever has an engine not used any more waits for the copy in flight: it must
- * not return while the copier is held up in the engine, and must return once it is
- * let go.
+ * A change of the engine waits for the copy in flight.  It must not return
+ * while the engine still copies, and must return when the copy ends.
  */
 static void mo_test_leave_while_copying(struct kunit *test, int (*leave)(void))
 {
@@ -341,13 +351,15 @@ static void mo_test_leave_while_copying(struct kunit *test, int (*leave)(void))
 	wait_for_completion(&mo_copy_entered);
 	leaver = mo_test_thread(test, mo_test_leaver, leave);
 	wait_for_completion(&mo_leave_started);
-	/* Time enough to return too early, if it were to. */
+	/* A change that does not wait would return within this time. */
 	KUNIT_EXPECT_EQ(test, 0,
 			wait_for_completion_timeout(&mo_leave_done,
 						    msecs_to_jiffies(100)));
 
 	complete(&mo_copy_may_leave);
-	/* kthread_stop() would keep a thread that has not run from running. */
+	/*
+	 * kthread_stop() before the first run would skip the thread function.
+	 */
 	wait_for_completion(&mo_leave_done);
 	KUNIT_EXPECT_EQ(test, 0, kthread_stop(leaver));
 	KUNIT_EXPECT_EQ(test, 0, kthread_stop(copier));
@@ -363,7 +375,7 @@ static void mo_test_unregister_while_copying(struct kunit *test)
 			migrate_offload_unregister(&mo_test_migrator));
 }
 
-/* What a reason has of its own is instead of the one in general. */
+/* A reason's own engine replaces the general one. */
 static void mo_test_engine_for_reason_while_copying(struct kunit *test)
 {
 	mo_test_leave_while_copying(test, mo_test_no_engine_for_reason);
@@ -379,10 +391,10 @@ static void mo_test_engine_for_reason_while_copying(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
 }
 
-/* Engines that stream. */
+/* Streaming engines. */
 #define MO_STREAM_PAIRS 5
 
-/* Registered, but never active: none of these is called. */
+/* The engine is registered, but never active: nothing calls these functions. */
 static int mo_stream_open(struct migrate_copy_stream *stream)
 {
 	return -EOPNOTSUPP;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of how a list is cut into windows.  Included by
- * mm/migrate_offload/window.c, so that static functions are within reach.
+ * KUnit tests of the division of a list into windows.
+ * mm/migrate_offload/window.c includes this file, which gives access to static
+ * functions.
  */
 
 #include <kunit/test.h>
@@ -11,7 +12,7 @@
 #include "../registry.h"
 #include "kunit.h"
 
-/* More than any list has. */
+/* More folios than any list has. */
 #define MO_ALL_FOLIOS 100000U
 
 static int mo_test_stream_submit(struct migrate_copy_stream *stream,
@@ -28,7 +29,7 @@ static struct migrate_engine mo_test_stream_engine = {
 	.ops = &mo_test_stream_ops,
 };
 
-/* A call of compaction with a block of 2 MiB, which one window could take. */
+/* A list of compaction with 2 MiB, which fits into one window. */
 static struct migrate_windows *mo_test_windows(struct kunit *test)
 {
 	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
@@ -83,7 +84,9 @@ static void mo_test_divide(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, w->plan.folios, param->folios);
 }
 
-/* Where nothing is under way meanwhile, or the list is long, it would only cost. */
+/*
+ * Dividing must not happen where windows do not overlap, or the list is long.
+ */
 static void mo_test_divide_not(struct kunit *test)
 {
 	struct migrate_windows *w;
@@ -109,7 +112,7 @@ static void mo_test_divide_not(struct kunit *test)
 	}
 }
 
-/* What is counted for a reason or for an engine. */
+/* Sum up a counter of a reason or of an engine. */
 static u64 mo_test_count(const struct migrate_offload_stats *stats,
 			 enum migrate_offload_counter what)
 {
@@ -121,7 +124,7 @@ static u64 mo_test_count(const struct migrate_offload_stats *stats,
 	return nr;
 }
 
-/* A folio for which there is no memory in any window counts as all others do. */
+/* A folio for which no window has memory must count as other folios do. */
 static void mo_test_move_now(struct kunit *test)
 {
 	struct migrate_windows *w = mo_test_windows(test);
@@ -133,7 +136,7 @@ static void mo_test_move_now(struct kunit *test)
 	stats.counts = alloc_percpu(struct migrate_offload_counts);
 	KUNIT_ASSERT_TRUE(test, stats.counts);
 	w->engine_stats = &stats;
-	/* More than there is in it, which is known to mm/migrate.c. */
+	/* mm/migrate.c defines this type, whose size is below 256 bytes. */
 	w->stats = kunit_kzalloc(test, 256, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, w->stats);
 	w->ret_folios = &ret_folios;
@@ -143,7 +146,7 @@ static void mo_test_move_now(struct kunit *test)
 	migrate_windows_clock(w);
 	migrate_windows_unmapping(w);
 
-	/* It cannot be moved, and comes back. */
+	/* The reference keeps the folio from moving. */
 	folio_get(src);
 	migrate_windows_move_now(w, src, mo_test_folio(test, 2));
 	KUNIT_EXPECT_PTR_EQ(test, ret_folios.next, &src->lru);
@@ -167,7 +170,7 @@ static struct folio *mo_test_new_folio(struct folio *src, unsigned long private)
 	return NULL;
 }
 
-/* Whoever may wait for memory is told not to, for one call. */
+/* One call must not wait for memory, though its mask allows that. */
 static void mo_test_nowait(struct kunit *test)
 {
 	struct migration_target_control mtc = {
@@ -199,7 +202,10 @@ static void mo_test_nowait(struct kunit *test)
 }
 
 #if defined(CONFIG_NUMA) && defined(CONFIG_TRANSPARENT_HUGEPAGE)
-/* Take all free blocks of the size of a huge page that @nid can give without work. */
+/*
+ * Take all free blocks of huge page size on @nid, without reclaim or
+ * compaction.
+ */
 static void mo_test_fill(int nid, struct list_head *blocks)
 {
 	gfp_t gfp = (GFP_TRANSHUGE_LIGHT & ~__GFP_COMP) | __GFP_THISNODE;
@@ -217,12 +223,13 @@ static void mo_test_free_blocks(struct list_head *blocks)
 		__free_pages(page, HPAGE_PMD_ORDER);
 }
 
-/* The test takes all of a node for a moment, which a machine in use must not notice. */
+/* The test takes a whole node for a moment, so it skips large nodes. */
 #define MO_TEST_MOST_PAGES (SZ_4G >> PAGE_SHIFT)
 
 /*
- * Demotion asks its target, and a lower tier if the target has nothing.  A target
- * that lacks a huge page has to be compacted first, which takes a caller that waits.
+ * Demotion allocates on its target, then on lower tiers.  Before it does so, a
+ * target without a free huge page must be compacted, for which the caller has
+ * to wait.
  */
 static void mo_test_demote_spills(struct kunit *test)
 {
@@ -246,7 +253,7 @@ static void mo_test_demote_spills(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, dst);
 	if (dst)
 		folio_put(dst);
-	/* Another node could have given one. */
+	/* Without __GFP_THISNODE, another node can provide the page. */
 	mtc.gfp_mask &= ~__GFP_THISNODE;
 	dst = migrate_new_folio_nowait(alloc_migration_target, src,
 				       (unsigned long)&mtc);
@@ -263,7 +270,7 @@ static void mo_test_demote_spills(struct kunit *test)
 }
 #endif
 
-/* A folio is to be tried again: is that done before all of the others are copied? */
+/* A folio has to be retried.  Must the core wait for all copies first? */
 static void mo_test_must_wait(struct kunit *test)
 {
 	struct migrate_windows *w = mo_test_windows(test);
@@ -283,7 +290,7 @@ static void mo_test_must_wait(struct kunit *test)
 	flying->copy.nr_pairs = 1;
 
 	KUNIT_EXPECT_FALSE(test, migrate_windows_must_wait(w));
-	/* Windows that go back as a whole leave nothing to do but to wait. */
+	/* Without streaming, the core can only wait for the whole window. */
 	w->plan.streaming = false;
 	KUNIT_EXPECT_TRUE(test, migrate_windows_must_wait(w));
 	flying->copy.nr_done = 1;

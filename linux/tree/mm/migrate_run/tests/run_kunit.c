@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of which entries are taken together.  Included by
- * mm/migrate_run/run.c, so that static functions are within reach.
+ * KUnit tests of which entries form a run. mm/migrate_run/run.c includes this
+ * file, which gives access to static functions.
  */
 
 #include <kunit/test.h>
 
 #define MO_ROW_MAX 5
 
-/* A VMA that begins within a page table, and ends within the one after the next. */
+/* A VMA that begins inside one page table, and ends inside the next but one. */
 #define MO_VMA_START (4 * PMD_SIZE + 3 * PAGE_SIZE)
 #define MO_VMA_END (6 * PMD_SIZE + 3 * PAGE_SIZE)
 #define MO_VMA_PGOFF 1000
 
-/* Folios that are so many pages behind @addr, in a row that begins there. */
+/* Make a row at @addr, with folios at these distances in pages. */
 static struct migrate_row mo_row(struct kunit *test, unsigned long addr,
 				 const long (*at)[MO_ROW_MAX])
 {
@@ -38,7 +38,7 @@ static struct migrate_row mo_row(struct kunit *test, unsigned long addr,
 	return row;
 }
 
-/* So many, and from the first of them to the last, in pages from its address. */
+/* Expect @nr folios, from @first to @last in pages from the row's address. */
 static void mo_expect_row(struct kunit *test, const struct migrate_row *row,
 			  unsigned int nr, long first, long last)
 {
@@ -47,7 +47,7 @@ static void mo_expect_row(struct kunit *test, const struct migrate_row *row,
 	KUNIT_EXPECT_EQ(test, row->end, row->addr + (last + 1) * (long)PAGE_SIZE);
 }
 
-/* In whatever order they are in the list, and with gaps. */
+/* The list may have any order, and gaps. */
 static void mo_test_row_order(struct kunit *test)
 {
 	const long forth[] = { 0, 1, 2, 3, 4 }, back[] = { 0, -1, -2, -3, -4 };
@@ -67,7 +67,7 @@ static void mo_test_row_order(struct kunit *test)
 				addr + mixed[i] * (long)PAGE_SIZE);
 }
 
-/* No farther from each other than what is flushed as one. */
+/* All folios must lie within the span of one flush. */
 static void mo_test_row_span(struct kunit *test)
 {
 	const long just[] = { 0, -30, 1, -15, 1 }, too_far[] = { 0, -30, 2, 1, 1 };
@@ -82,8 +82,8 @@ static void mo_test_row_span(struct kunit *test)
 }
 
 /*
- * In one page table and in one VMA.  The anon_vma may also lead to folios that are
- * far from what the VMA has.
+ * All folios must lie in one page table and one VMA. The anon_vma may also lead
+ * to folios far outside the VMA.
  */
 static void mo_test_row_bounds(struct kunit *test)
 {
@@ -106,7 +106,7 @@ static void mo_test_row_bounds(struct kunit *test)
 	mo_expect_row(test, &row, 1, 0, 0);
 }
 
-/* One flush covers @nr entries from the @nth on, the first of which is at @at. */
+/* One flush covers @nr entries from the @nth on.  The lowest is at @at. */
 static void mo_expect_piece(struct kunit *test, const struct migrate_row *row,
 			    unsigned int nth, unsigned int nr, long at)
 {
@@ -116,7 +116,7 @@ static void mo_expect_piece(struct kunit *test, const struct migrate_row *row,
 	KUNIT_EXPECT_EQ(test, addr, row->addr + at * (long)PAGE_SIZE);
 }
 
-/* Gaps are not flushed; entries in a row are one piece, in whichever order. */
+/* A flush skips gaps.  Adjacent entries in any order form one piece. */
 static void mo_test_row_pieces(struct kunit *test)
 {
 	const long back[] = { 0, -1, -2, -3, -4 }, gaps[] = { 0, 31, 1, 2, 8 };
@@ -134,8 +134,8 @@ static void mo_test_row_pieces(struct kunit *test)
 }
 
 /*
- * Entries that are not cleared are cut off, and what is flushed is that of the
- * others, also where the lowest address was that of one that is cut off.
+ * Entries that were not cleared are cut off, and the flush covers only the
+ * others.  This also holds if the lowest address was cut off.
  */
 static void mo_test_row_cut(struct kunit *test)
 {
@@ -159,8 +159,8 @@ static void mo_test_row_cut(struct kunit *test)
 }
 
 /*
- * A PROT_NONE entry counts while another thread changes page tables; that this
- * thread is done by the time of the flush must not matter to the others.
+ * A PROT_NONE entry needs a flush while another thread changes page tables.
+ * The flush stays due if that thread ends before it.
  */
 static void mo_test_cleared(struct kunit *test)
 {
@@ -182,7 +182,7 @@ static void mo_test_cleared(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, cleared.flush);
 	KUNIT_EXPECT_TRUE(test, cleared.dirty);
 
-	/* A flush is due by what was found, with no further question. */
+	/* The flush does not check again whether it is due. */
 	cpumask_copy(mm_cpumask(mm), cpu_online_mask);
 	try_to_unmap_flush();
 	if (IS_ENABLED(CONFIG_X86) && num_online_cpus() > 1) {
@@ -196,7 +196,7 @@ static void mo_test_cleared(struct kunit *test)
 	mmput(mm);
 }
 
-/* A task that waits for one of a run's folios gets it soon. */
+/* A task that waits for one folio of a run gets the folio soon. */
 static void mo_test_awaited(struct kunit *test)
 {
 	struct migrate_run *run;
@@ -238,7 +238,7 @@ static void mo_put_folio(struct folio *dst, unsigned long private)
 	folio_put(dst);
 }
 
-/* Gather a run, and give all of it up.  Returns how many folios it had. */
+/* Gather a run, and give it up.  Returns the number of its folios. */
 static unsigned int mo_gather(struct migrate_run *run, struct list_head *from)
 {
 	unsigned int i, nr;
@@ -254,7 +254,7 @@ static unsigned int mo_gather(struct migrate_run *run, struct list_head *from)
 	return nr;
 }
 
-/* The first run of a list locks and allocates no more than one folio. */
+/* The first run of a list locks and allocates one folio at most. */
 static void mo_test_probe(struct kunit *test)
 {
 	struct migrate_run *run;
