@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Allocates large blocks of one node from the slow path, and times that: what a
- * benchmark of compaction needs and cannot get from user space, where a page
- * fault may fall back to small pages and always touches what it got.
+ * Allocates large blocks of one node in the slow path, and measures the time.
+ * The benchmark of compaction cannot do this from user space: a page fault may
+ * fall back to small pages, and always clears its memory.
  *
  * Documentation/ABI/testing/debugfs-migrate-compact-test describes the files in
  * /sys/kernel/debug/migrate_compact_test/.
  *
- * It cannot take the machine down.  Neither reserves nor the OOM killer are ever
- * asked for, part of the node stays free whatever is asked for, it stops at a
- * signal, and gives back everything at the latest when the module goes.
+ * The module is safe for the machine.  It uses neither reserves nor the OOM
+ * killer, and a part of the node stays free.  It stops at a signal, and frees
+ * all pages at the latest when it is unloaded.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -26,20 +26,20 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 
-/* As page faults do for huge pages: once round, and never for long. */
+/* As page faults for huge pages: one attempt, without long waits. */
 #define COMPACT_TEST_GFP \
 	(GFP_TRANSHUGE | __GFP_THISNODE | __GFP_NORETRY | __GFP_NOWARN)
 
-/* Only what is there. */
+/* Take only free blocks. */
 #define COMPACT_TEST_GFP_FREE (COMPACT_TEST_GFP & ~__GFP_RECLAIM)
 
-/* Of the node, as 1/32: at least so much stays free. */
+/* This part of the node stays free: 1/32. */
 #define COMPACT_TEST_KEEP_SHIFT 5
 
-/* As in mm/compaction.c: when this has been reached, it looks at all again. */
+/* As in mm/compaction.c: at this limit compaction scans all blocks again. */
 #define COMPACT_TEST_DEFER_SHIFT 6
 
-/* In a row without success: compaction ends early when its locks are contended. */
+/* Attempts in a row, as compaction ends early when its locks are contended. */
 #define COMPACT_TEST_TRIES 16
 
 enum compact_test_end {
@@ -58,7 +58,7 @@ static const char * const compact_test_ends[] = {
 	[COMPACT_TEST_SIGNAL] = "signal",
 };
 
-/* Protects all below. */
+/* Protects all variables below. */
 static DEFINE_MUTEX(test_lock);
 
 static LIST_HEAD(held_pages);
@@ -87,7 +87,7 @@ static unsigned long node_free_pages(int nid)
 	return sum;
 }
 
-/* With less than this free, kswapd would be at work soon. */
+/* With less free memory than this, kswapd would start soon. */
 static unsigned long node_reserve_pages(int nid)
 {
 	unsigned long managed = 0, marks = 0;
@@ -103,10 +103,9 @@ static unsigned long node_reserve_pages(int nid)
 }
 
 /*
- * What compaction remembers of earlier runs would decide how this one goes: where
- * it had got to, and which blocks it need not look at again.  Have it forget that,
- * as it does by itself when it failed often.  Plain fields, without any lock there,
- * too.
+ * Compaction remembers its position and the blocks to skip, which would
+ * influence this run.  Reset both, as compaction does after many failures.  It
+ * changes these plain fields without a lock, too.
  */
 static void test_forget(int nid)
 {
@@ -128,10 +127,10 @@ static void test_forget(int nid)
 }
 
 /*
- * Compaction that has just forgotten looks for its start from both ends of a zone
- * towards the middle, and stays there when one half has nothing for it.  As long as
- * it takes itself to be restarting, it does so each time, and never begins where the
- * zone does.
+ * After a reset, compaction searches its start from both ends of a zone towards
+ * the middle.  It stays there if one half has nothing to offer.  While
+ * compaction believes that it is restarting, it repeats this search, and never
+ * begins at the ends.  So end this state.
  */
 static void test_begin(int nid)
 {
@@ -146,8 +145,7 @@ static void test_begin(int nid)
 }
 
 /*
- * When compaction has gone through the node, it begins anew, as kswapd would have
- * it do in the end.
+ * When compaction has scanned the whole node, start it again, as kswapd would.
  */
 static struct page *test_compact(int nid, bool *forgot)
 {
@@ -173,7 +171,7 @@ static struct page *test_compact(int nid, bool *forgot)
 static u64 test_allocate(int nid, bool compact, u64 count)
 {
 	unsigned long reserve = node_reserve_pages(nid);
-	bool forgot = compact;	/* By the caller. */
+	bool forgot = compact;	/* by the caller */
 	struct page *page;
 	u64 nr = 0;
 
@@ -219,7 +217,7 @@ static void test_free(void)
 	nr_drained = 0;
 }
 
-/* All pages that are held are of one order. */
+/* All held pages have one order. */
 static int test_prepare(void)
 {
 	lockdep_assert_held(&test_lock);
@@ -255,7 +253,7 @@ static int run_set(void *data, u64 value)
 
 DEFINE_DEBUGFS_ATTRIBUTE(run_fops, NULL, run_set, "%llu\n");
 
-/* Take what is there already, so that the next run has to have it made. */
+/* Take all free blocks, so that the next run has to compact. */
 static int drain_set(void *data, u64 value)
 {
 	int ret;
@@ -364,7 +362,7 @@ module_init(migrate_compact_test_init);
 
 static void __exit migrate_compact_test_exit(void)
 {
-	/* Waits for those who are in one of its files. */
+	/* Waits for tasks that use one of its files. */
 	debugfs_remove(test_dir);
 	mutex_lock(&test_lock);
 	test_free();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Somebody who wants certain physical memory in one piece, as CMA, virtio-mem and
- * huge pages of 1 GiB do:
+ * A caller that needs physical memory in one piece, as CMA, virtio-mem and huge
+ * pages of 1 GiB do:
  *
- *   alloc_contig	"PFN NR": allocate these page frames, from which everything is
- *			migrated, and give them back at once.  -EBUSY if something
- *			cannot be, -EINVAL if they are not all of one zone
+ *   alloc_contig	"PFN NR": allocate these page frames, which migrates their
+ *		content, and free them at once.  -EBUSY if a page cannot move,
+ *		-EINVAL if the frames are not all of one zone
  */
 
 #include <linux/debugfs.h>
@@ -16,7 +16,7 @@
 
 #include "test_engine.h"
 
-/* Memory may be removed meanwhile: then the test is to blame. */
+/* The test must not remove memory during this check. */
 static bool contig_in_one_zone(unsigned long pfn, unsigned long nr)
 {
 	struct page *page, *first = pfn_to_online_page(pfn);

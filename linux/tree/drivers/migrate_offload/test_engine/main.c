@@ -1,56 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A copy engine that misbehaves, and holders of references that turn up at the
- * worst moment: what the tests of the batch copy need and cannot get from user
- * space.
+ * A copy engine that misbehaves, and holders of references at the worst moment.
+ * Tests of the batch copy need both, and user space cannot provide them.
  *
  * The engine is called "test".  It copies in the caller's context, and follows
  * the switches in /sys/kernel/debug/migrate_offload_test/:
  *
- *   decline	refuse every batch
- *   unwilling	say beforehand that no batch is wanted; not with the parameters
- *		below
- *   delay_us	sleep this long after copying a batch, or until this is less
+ *   decline	decline every batch
+ *   unwilling	tell the core beforehand that no batch is wanted; not with the
+ *		module parameters below
+ *   delay_us	sleep this long after a copy; a smaller value ends the sleep
  *   fail_nth	fail the nth folio from now on with -EIO
- *   lie_nth	say that the nth folio from now on was copied, but do not copy
- *   hold_nth	give up on the nth folio from now on, as on a device that cannot
- *		be stopped: late_ms after that, or when something is written to
- *		late_now, its destination is overwritten, and then both folios
- *		are let go.  One at a time
+ *   lie_nth	report the nth folio from now on as copied, without a copy
+ *   hold_nth	give up on the nth folio from now on, as for a device that cannot
+ *		be stopped.  After late_ms, or at a write to late_now, overwrite
+ *		the destination and release both folios.  One folio at a time
  *
- * and counts there what it was given: batches, seen_folios, seen_poisoned,
- * and seen_secret, folios that the kernel itself must not read; and late_writes.
- * in_copy is not zero while a batch is being copied.
+ * The directory also has counters: batches, seen_folios, seen_poisoned, late_writes,
+ * and seen_secret, for folios that the kernel must not read.  in_copy is not zero
+ * during a copy.
  *
- * With the module parameter posted=1 the engine is a struct migrator, which
- * has one result for the whole batch.  With stream=1 it copies batches side by
- * side, in a context of its own: stream.c has what is different then.
+ * With the module parameter posted=1 the engine is a struct migrator, with one
+ * result for the whole batch.  With stream=1 the engine copies batches side by
+ * side, in its own context; stream.c describes the differences.
  *
- * While the module is loaded it listens to a tracepoint of the batch copy, so
- * batches are followed also when no engine is active.
+ * The loaded module uses a tracepoint of the batch copy, so the core traces all
+ * migration, also without an active engine.
  *
- * The holders are files too.  What is written to them is taken at once, given
- * back when the time has come, and at the latest when the file is closed:
+ * The holders are files, too.  A write takes the reference at once.  It is dropped
+ * as described below, or when the file is closed:
  *
- *   pin		"ADDRESS BYTE": a reference to the page of the writing
- *		process at ADDRESS.  Right after the next batch was copied the
- *		page is filled with BYTE and the reference dropped, as by a
- *		device whose I/O ends just then.
- *   grab	"BYTE": a reference to the first folio of the next batch, taken
- *		after the copy.  So the first attempt to move it fails.  When
- *		the next folio has been moved, the first page of the one held
- *		is filled with BYTE and the reference dropped.  With a hugetlb
- *		folio, when that is in reach again.
- *   hold_bh	"PATH BLOCK BYTE": a buffer head for a block of a block device.
- *		Right after the next batch was copied the block is filled with
- *		BYTE, marked dirty and let go, as a file system would do with
- *		its metadata.
+ *   pin		"ADDRESS BYTE": hold the page at ADDRESS of the writing process.
+ *		After the copy of the next batch, fill the page with BYTE and
+ *		drop the reference, as a device does at the end of its I/O.
+ *   grab	"BYTE": after its copy, hold the first folio of the next batch.
+ *		So the first attempt to move this folio fails.  When the next
+ *		folio has moved, fill the first page of the held one with BYTE
+ *		and drop the reference.  A hugetlb folio is released when it is
+ *		mapped again.
+ *   hold_bh	"PATH BLOCK BYTE": hold a buffer head of a block device.  After the
+ *		copy of the next batch, fill the block with BYTE, mark it dirty
+ *		and release it, as a file system does with metadata.
  *
- * contig.c has one more file, for somebody who wants physical memory in one piece,
- * and writeback.c one for a disk that does not answer.
+ * contig.c has a file to allocate physical memory in one piece, and writeback.c
+ * one for a disk that does not answer.
  *
- * BYTE is written without the folio lock by intention: the point is what
- * happens to somebody who is not kept out by it.
+ * BYTE is written without the folio lock on purpose: the lock does not exclude
+ * the writers that the tests imitate.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -82,7 +78,7 @@ static bool stream;
 module_param(stream, bool, 0444);
 MODULE_PARM_DESC(stream, "copy batches side by side, and later");
 
-/* How soon a delay is seen to be less. */
+/* The interval between two looks at delay_us. */
 #define TEST_DELAY_STEP_US 1000
 
 static struct dentry *test_dir;
@@ -103,8 +99,8 @@ static atomic_t late_writes;
 atomic_t test_in_copy;
 
 /*
- * What is held.  Whoever takes a pointer out, with xchg(), gives back what it
- * points to; the byte that goes with it is written before the pointer is set.
+ * The held objects.  A thread that clears a pointer by xchg() owns the reference
+ * and drops it.  The byte is set before its pointer.
  */
 static struct page *pinned_page;
 static struct folio *grabbed_folio;
@@ -147,8 +143,8 @@ static void finish_grab(void *data, const char *reason, const char *engine,
 }
 
 /*
- * There has to be another folio, with which the reference is given back; one of
- * hugetlb counts as moved each time it is tried.
+ * The move of another folio releases the reference, so the batch needs one more.
+ * A hugetlb folio alone suffices, because each attempt counts as a move.
  */
 static void test_grab(struct folio *first, bool of_many)
 {
@@ -167,8 +163,8 @@ void test_batch_copied(void)
 }
 
 /*
- * Its turn to be moved may come before the rest of the batch was copied.  No
- * holder may still be there then, or the folio cannot be moved at all.
+ * The core may move this folio before the rest of the batch is copied.  So drop
+ * its references now, or it cannot move.
  */
 void test_pair_copied(struct folio *src, bool first, bool of_many)
 {
@@ -223,7 +219,7 @@ int test_look_at(struct folio *src)
 	return atomic_dec_if_positive(&lie_nth) != 0;
 }
 
-/* What a device that is slow, but not dead, does in the end. */
+/* A slow device writes this to the destination in the end. */
 #define TEST_LATE_BYTE 0xee
 
 static struct folio *late_src, *late_dst;
@@ -241,7 +237,7 @@ static void test_write_late(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(late_work, test_write_late);
 
-/* Do not wait any longer, if that is what is waited for. */
+/* Start the pending late write now. */
 static int late_now_set(void *data, u64 value)
 {
 	if (cancel_delayed_work(&late_work))
@@ -315,7 +311,7 @@ static int test_copy_lists(struct list_head *dst_list,
 	list_for_each_entry(src, src_list, lru) {
 		int rc = test_look_at(src);
 
-		/* Lists that are not parallel must not hurt anybody else. */
+		/* Stop at lists of different lengths, or the copy runs past their end. */
 		if (list_entry_is_head(dst, dst_list, lru) ||
 		    folio_order(src) != folio_order(dst))
 			return -EINVAL;
@@ -351,7 +347,7 @@ static struct migrator test_migrator = {
 	.owner = THIS_MODULE,
 };
 
-/* Holders are written to in one go, and hold one thing at a time. */
+/* A holder takes one line in one write, and holds one object. */
 #define TEST_LINE_MAX 128
 
 static int test_get_line(char *line, const char __user *ubuf, size_t count)
@@ -514,7 +510,7 @@ static void test_create_files(void)
 		test_stream_create_files(test_dir);
 }
 
-/* The event says that a folio was moved. */
+/* The tracepoint of a moved folio. */
 static struct tracepoint *folio_tp;
 
 static void find_folio_tp(struct tracepoint *tp, void *priv)
@@ -578,7 +574,7 @@ module_init(test_init);
 
 static void __exit test_exit(void)
 {
-	/* Closes the door to holders; those who hold a file hold the module. */
+	/* Prevents new holders; an open file keeps the module loaded. */
 	debugfs_remove(test_dir);
 	test_unregister();
 	flush_delayed_work(&late_work);

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine that misbehaves, as a device with a queue: batches are copied by a
- * work item, side by side, and pairs are done one by one.
+ * The streaming mode of the test engine, as a device with a queue.  A work item
+ * copies batches side by side, and reports pairs one by one.
  *
- * What is different, or more, in /sys/kernel/debug/migrate_offload_test/:
+ * Files in /sys/kernel/debug/migrate_offload_test/ that differ, or are new:
  *
  *   decline		refuse every stream
  *   decline_submit	refuse every batch
  *   decline_nth	refuse the nth batch from now on
- *   delay_us		what it takes from the submission of a batch until its
- *			first pair is copied; batches do not wait for each other
- *   submit_delay_us	what it takes to submit a batch, during which the caller waits
- *   pair_delay_us	what each pair takes, one after the other
- *   report_early	when given a batch, wait for those before it, and report
- *			them there and then
- *   order		fifo, reverse or random: the order in which pairs are
- *			done, within a batch and among batches that are ready
+ *   delay_us		time from the submission of a batch to the copy of its
+ *			first pair; batches do not wait for each other
+ *   submit_delay_us	time to submit a batch, during which the caller waits
+ *   pair_delay_us	time for each pair, one after the other
+ *   report_early	in submit(), wait for all earlier batches, and report them
+ *			at once
+ *   order		fifo, reverse or random: the order of pairs within a
+ *			batch, and of batches that are ready
  *   fail_nth, lie_nth, hold_nth
- *			as ever; the folios are counted as they are submitted,
- *			whatever the order in which they are done
- *   report_now		when given a batch, wait for it too
- *   waits_in_vain	how often the core wanted to wait for news, with what was
- *			reported early not looked at, or with nothing in flight
- *   helper_ms		with the next batch, say that others have spent so much CPU
- *			time on it
- *   streams		how many there were
- *   max_in_flight	the most batches that a stream had in flight at once;
- *			can be set
+ *			as in the other modes; folios count at submission,
+ *			whatever the order of their copies
+ *   report_now		in submit(), also wait for the new batch
+ *   waits_in_vain	how often the core wanted to wait without reading early
+ *			reports first, or with nothing in flight
+ *   helper_ms		report this much CPU time of helpers with the next batch
+ *   streams		number of streams so far
+ *   max_in_flight	the largest number of batches that a stream had in
+ *			flight; can be set
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -49,14 +48,14 @@
 
 #include "test_engine.h"
 
-/* The core asks for no more pairs at once. */
+/* The core does not ask for more pairs at once. */
 #define TEST_MAX_PAIRS 512
 
-/* Streams, and batches in flight, for which there is memory in any case. */
+/* Memory is reserved for this many streams and batches in flight. */
 #define TEST_MIN_STREAMS 4
 #define TEST_MIN_JOBS 16
 
-/* Beside what test_look_at() says. */
+/* In addition to the results of test_look_at(). */
 #define TEST_HOLD 2
 
 struct test_pair {
@@ -71,8 +70,8 @@ struct test_job {
 	struct migrate_copy_batch *batch;
 	u64 ready_ns;
 	unsigned int nr_pairs;
-	unsigned int nr_copied;		/* the work item's */
-	unsigned int nr_left;		/* pairs to report; the caller's */
+	unsigned int nr_copied;		/* used by the work item */
+	unsigned int nr_left;		/* pairs to report, for the caller */
 	unsigned short order[TEST_MAX_PAIRS];
 	struct test_pair pairs[TEST_MAX_PAIRS];
 };
@@ -83,7 +82,7 @@ struct test_stream {
 	struct list_head jobs;		/* with pairs to copy, oldest first */
 	struct llist_head done;		/* pairs to report, the latest first */
 	wait_queue_head_t wait;		/* the caller, for @done */
-	unsigned int nr_in_flight;	/* batches; the caller's */
+	unsigned int nr_in_flight;	/* batches; used by the caller */
 	bool reported_early;		/* since the last reap */
 };
 
@@ -116,7 +115,7 @@ static const char * const test_order_names[] = {
 
 static enum test_order test_order;
 
-/* Of the batches that are ready: the first, the last, or any. */
+/* Pick a batch that is ready: the first, the last, or any. */
 static struct test_job *test_pick_job(struct test_stream *stream, u64 *wait_ns)
 {
 	enum test_order order = READ_ONCE(test_order);
@@ -140,7 +139,7 @@ static struct test_job *test_pick_job(struct test_stream *stream, u64 *wait_ns)
 	return picked;
 }
 
-/* After its last pair a job may be gone. */
+/* The job may be freed after its last pair is reported. */
 static void test_copy_next(struct test_stream *stream, struct test_job *job)
 {
 	struct test_pair *pair = &job->pairs[job->order[job->nr_copied]];
@@ -236,7 +235,7 @@ static void test_fill_job(struct test_job *job,
 		pair->index = i;
 		pair->verdict = test_wants_hold() ? TEST_HOLD :
 				test_look_at(batch->pairs[i].src);
-		/* Who is to be held, but is not after all, has failed. */
+		/* The core did not hold this pair, so it fails. */
 		batch->pairs[i].result = pair->verdict == TEST_HOLD ? -EIO :
 					 min(pair->verdict, 0);
 	}
@@ -296,7 +295,7 @@ static int test_stream_submit(struct migrate_copy_stream *copy_stream,
 				  (u64)NSEC_PER_MSEC);
 	atomic_inc(&test_in_copy);
 	test_fill_job(job, batch);
-	/* Raced by other streams, which at worst hide a larger number. */
+	/* Another stream may race.  At worst it hides a larger number. */
 	if (++stream->nr_in_flight > atomic_read(&max_in_flight))
 		atomic_set(&max_in_flight, stream->nr_in_flight);
 	spin_lock(&stream->lock);
@@ -394,7 +393,7 @@ void test_stream_create_files(struct dentry *dir)
 
 int test_stream_init(void)
 {
-	/* As everything that a caller waits for who may be reclaiming. */
+	/* A caller that reclaims memory may wait for this work. */
 	test_wq = alloc_workqueue("migrate_offload_test",
 				  WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
 	if (!test_wq)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of the engine that misbehaves share. */
+/* Shared by the parts of the test engine. */
 #ifndef _MIGRATE_OFFLOAD_TEST_ENGINE_H
 #define _MIGRATE_OFFLOAD_TEST_ENGINE_H
 
@@ -9,33 +9,37 @@
 
 struct dentry;
 
-/* Switches and counters that both modes have, see the files in debugfs. */
+/* Switches and counters of both modes, see the files in debugfs. */
 extern bool test_decline;
 extern u32 test_delay_us;
 extern atomic_t test_batches;
 extern atomic_t test_in_copy;
 
-/* What becomes of a folio: 1 to copy it, 0 to say it was, or an error. */
+/* The fate of a folio: 1: copy it, 0: only claim that, or an error. */
 int test_look_at(struct folio *src);
-/* Give up on this one, as on a device that cannot be stopped? */
+/*
+ * Should the engine give up on this folio, as if its device cannot be stopped?
+ */
 bool test_wants_hold(void);
 void test_hold(struct migrate_copy_pair *pair);
 
-/* One pair was copied, and nobody knows yet: for the holders of references. */
+/*
+ * Called after a pair is copied, before it is reported, for reference holders.
+ */
 void test_pair_copied(struct folio *src, bool first, bool of_many);
-/* All of a batch was copied. */
+/* Called after the whole batch is copied. */
 void test_batch_copied(void);
 
-/* The mode that streams. */
+/* The streaming mode. */
 extern const struct migrate_engine_ops test_stream_engine;
 void test_stream_create_files(struct dentry *dir);
 int test_stream_init(void);
 void test_stream_exit(void);
 
-/* A disk that does not answer. */
+/* writeback.c: a disk that does not answer. */
 void test_writeback_create_files(struct dentry *dir);
 
-/* Somebody who wants physical memory. */
+/* contig.c: a caller that needs physical memory in one piece. */
 #ifdef CONFIG_CONTIG_ALLOC
 void test_contig_create_files(struct dentry *dir);
 #else

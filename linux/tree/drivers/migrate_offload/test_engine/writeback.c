@@ -39,7 +39,10 @@ static ssize_t writeback_write(struct file *file, const char __user *ubuf,
 	return count;
 }
 
-/* A task that waits for the writeback would find our reference in the way. */
+/*
+ * Drop our reference first: a task that waits for the writeback cannot move the
+ * page with it.
+ */
 static int writeback_release(struct inode *inode, struct file *file)
 {
 	struct folio *folio = file->private_data;
@@ -50,7 +53,7 @@ static int writeback_release(struct inode *inode, struct file *file)
 		folio_put(folio);
 		folio_end_writeback(folio);
 	} else {
-		/* The process has ended. */
+		/* The process has exited. */
 		folio_end_writeback(folio);
 		folio_put(folio);
 	}

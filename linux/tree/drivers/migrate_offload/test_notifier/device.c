@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The device: a thread that goes through the watched pages, round after round, and
- * uses each through the shadow.  It faults pages in as GUP users do, and keeps no
- * reference to any.
+ * The device is a thread that uses the watched pages through the shadow, round
+ * after round.  It faults pages in as GUP users do, and keeps no reference to
+ * pages.
  *
- * It looks for three failures.  An access while a range is open; an entry of the
- * shadow that differs from the page table's; and, when it fills an entry, a page
- * without the number that it wrote there last.
+ * It detects three failures: an access while a range is open, a shadow entry
+ * that differs from the page table, and a lost write.  The thread finds a lost
+ * write when it fills an entry, and the page lacks the last number.
  */
 
 #include <linux/delay.h>
@@ -18,7 +18,7 @@
 
 #include "test_notifier.h"
 
-/* TLBs are flushed by then. */
+/* All TLBs must have been flushed by then. */
 #define NOTIFIER_STALE_TRIES	1000
 
 static unsigned int notifier_gup_flags(const struct notifier_watch *w)
@@ -34,7 +34,7 @@ static unsigned long notifier_addr(const struct notifier_watch *w,
 	return w->start + nth * PAGE_SIZE;
 }
 
-/* Is what the device wrote last in this page?  Zeroes mean that it is a new one. */
+/* Does the page have the last number of the device?  Zeroes mean a new page. */
 static void notifier_look(struct notifier_watch *w, unsigned long nth,
 			  struct page *page)
 {
@@ -54,7 +54,7 @@ static void notifier_look(struct notifier_watch *w, unsigned long nth,
 	w->pages[nth].last = 0;
 }
 
-/* Returns false if there is no page, or it is not for the device. */
+/* Returns false if the page is absent, or the device may not access it. */
 static bool notifier_fill(struct notifier_watch *w, unsigned long nth)
 {
 	unsigned long addr = notifier_addr(w, nth);
@@ -86,7 +86,7 @@ static bool notifier_fill(struct notifier_watch *w, unsigned long nth)
 	return filled;
 }
 
-/* Use one page through the shadow.  Returns false if it is not there. */
+/* Use one page through the shadow.  Returns false if the shadow lacks it. */
 static bool notifier_access(struct notifier_watch *w, unsigned long nth)
 {
 	struct page *page;
@@ -104,7 +104,10 @@ static bool notifier_access(struct notifier_watch *w, unsigned long nth)
 	} else {
 		w->pages[nth].last = ++w->number;
 		WRITE_ONCE(words[w->word], w->number);
-		/* As those do who follow a notifier: the entry may be clean. */
+		/*
+		 * The entry may be clean, so mark the page dirty, as other
+		 * notifier users do.
+		 */
 		if (!PageDirty(page))
 			SetPageDirty(page);
 	}
@@ -117,9 +120,9 @@ static bool notifier_access(struct notifier_watch *w, unsigned long nth)
 }
 
 /*
- * Does the page table have what the shadow has?  Looks with the lock of the page
- * table held, as others may clear an entry for a moment under it.  An entry that was
- * dropped meanwhile says nothing.
+ * Does the page table have the same page as the shadow?  Check under the page
+ * table lock, as other code clears entries for a moment under it.  The result
+ * is void if the shadow entry was dropped meanwhile.
  */
 static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 			    struct page **found)
@@ -147,9 +150,9 @@ static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 }
 
 /*
- * By ranges, an entry is dropped before the page table changes.  A TLB is flushed
- * soon after that: then an entry is wrong if it stays so.  After the first such
- * entry the test has failed, and others are not waited for.
+ * With ranges, an entry is dropped before the page table changes.  A TLB is
+ * flushed soon after the change, so only an entry that stays wrong is a
+ * failure.  After the first failure, the checks no longer wait.
  */
 static void notifier_check(struct notifier_watch *w, unsigned long nth)
 {
@@ -184,7 +187,7 @@ static void notifier_round(struct notifier_watch *w, bool check)
 	}
 }
 
-/* At the end: what is wrong now, and is every write in its page? */
+/* At the end, check all entries, and find each last write in its page. */
 static void notifier_final(struct notifier_watch *w)
 {
 	unsigned long i;
@@ -200,8 +203,8 @@ static void notifier_final(struct notifier_watch *w)
 }
 
 /*
- * Do something with the memory of the process, if that is there.  A reference to
- * it would keep it from going when the process ends.
+ * Use the memory of the process, if it still exists.  A permanent reference
+ * would keep the memory after the exit of the process.
  */
 static bool notifier_use(struct notifier_watch *w,
 			 void (*use)(struct notifier_watch *w, bool check),
@@ -227,7 +230,10 @@ int notifier_device(void *data)
 	unsigned long nr_rounds = 0;
 
 	while (!kthread_should_stop()) {
-		/* To look at the page table takes longer than an access. */
+		/*
+		 * Looking at the page table takes longer than an access, so do
+		 * it rarely.
+		 */
 		if (READ_ONCE(w->stopped) ||
 		    !notifier_use(w, notifier_round, nr_rounds++ % 8 == 0))
 			schedule_timeout_idle(1);

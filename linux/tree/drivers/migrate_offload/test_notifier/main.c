@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Watches the memory of a process as a device does that shares its page table: by
- * an mmu_notifier, with a shadow of the page table, and without a reference to any
- * page.  It counts where the kernel breaks the promises that such devices rely on.
+ * Watches the memory of a process as a device does that shares its page table.
+ * It has an mmu_notifier and a shadow of the page table, but no reference to
+ * pages.  It counts how often the kernel breaks the rules of mmu_notifiers.
  *
- * Documentation/ABI/testing/debugfs-migrate-notifier-test describes the files in
- * /sys/kernel/debug/migrate_notifier_test/.
+ * Documentation/ABI/testing/debugfs-migrate-notifier-test describes the files
+ * in /sys/kernel/debug/migrate_notifier_test/.
  *
- * Whoever opens the file watch has a device, until that file is closed: device.c.
- * What the notifier tells is in shadow.c.
+ * Each open of the file watch has a device until that file is closed: device.c.
+ * The callbacks of the notifier are in shadow.c.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -47,9 +47,9 @@ static bool deaf;
 static u32 rest_us = 100;
 static struct dentry *test_dir;
 
-/* Of one open file: its device, if it has one already. */
+/* The state of an open file: its device, if it has one already. */
 struct notifier_file {
-	struct mutex lock;		/* of those who write to it at once */
+	struct mutex lock;		/* serialises writers of the file */
 	struct notifier_watch *watch;
 };
 
@@ -58,7 +58,7 @@ void notifier_count(enum notifier_count which, unsigned long nr)
 	atomic64_add(nr, &counts[which]);
 }
 
-/* Break the rule of the notifier itself, to show that it would be noticed. */
+/* Break the notifier's rule, to prove that the checks notice it. */
 bool notifier_is_deaf(void)
 {
 	return READ_ONCE(deaf);
@@ -150,7 +150,7 @@ static int notifier_begin(struct notifier_file *f, const char *text)
 	return 0;
 }
 
-/* From when this returns on, the device makes no access. */
+/* After this returns, the device makes no access. */
 static int notifier_stop(struct notifier_file *f, bool stop)
 {
 	struct notifier_watch *w = f->watch;
@@ -246,7 +246,7 @@ module_init(migrate_notifier_test_init);
 static void __exit migrate_notifier_test_exit(void)
 {
 	debugfs_remove(test_dir);
-	/* Notifiers that have been unregistered may still be looked at. */
+	/* Unregistered notifiers may still be in use under SRCU. */
 	mmu_notifier_synchronize();
 }
 module_exit(migrate_notifier_test_exit);

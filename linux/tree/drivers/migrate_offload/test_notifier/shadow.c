@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The shadow of page table entries, and the rules by which it follows them.
+ * The shadow of page table entries, and the rules that it follows.
  *
- * A range: from its start on no entry of it is in the shadow, and none comes back
- * before its end.  The start takes the lock that every access of the device takes.
- * So no access is under way when the start returns.
+ * Ranges: from the start of a range to its end, the shadow has no entry of it.
+ * The start takes the lock that each access of the device takes.  So no access
+ * is under way when the start returns.
  *
- * As a TLB: an entry goes when the CPU's TLBs are flushed.  Nothing forbids to fill
- * it again: whoever changes an entry of the page table does so before the flush.
+ * TLB: an entry is dropped when the CPU's TLBs are flushed.  The device may
+ * fill it again at any time, because the page table entry changes before the
+ * flush.
  */
 
 #include <linux/kernel.h>
@@ -19,7 +20,10 @@
 
 #include "test_notifier.h"
 
-/* Ranges that others have opened when the watch ends are over by then. */
+/*
+ * Ranges of other tasks that are open when the watch ends must be closed by
+ * then.
+ */
 #define NOTIFIER_END_TRIES	1000
 
 static struct notifier_watch *notifier_of(struct mmu_notifier *mn)
@@ -52,7 +56,7 @@ static void notifier_drop(struct notifier_watch *w, unsigned long start,
 	notifier_count(NOTIFIER_DROPPED, nr);
 }
 
-/* Is a range open that @addr is in? */
+/* Is @addr in an open range? */
 bool notifier_is_covered(struct notifier_watch *w, unsigned long addr)
 {
 	unsigned int i;
@@ -65,7 +69,7 @@ bool notifier_is_covered(struct notifier_watch *w, unsigned long addr)
 	return false;
 }
 
-/* The entry of a range that this task has opened; with no task, a free one. */
+/* The slot of a range that @task has opened, or with NULL, a free slot. */
 static struct notifier_open *
 notifier_find_open(struct notifier_watch *w, const struct task_struct *task,
 		   unsigned long start, unsigned long end)
@@ -124,14 +128,17 @@ static void notifier_flush(struct mmu_notifier *mn, struct mm_struct *mm,
 {
 	struct notifier_watch *w = notifier_of(mn);
 
-	/* Mostly with a page table's lock held, which the device never takes. */
+	/*
+	 * The caller often holds a page table lock, which the device never
+	 * takes.
+	 */
 	spin_lock(&w->lock);
 	if (!notifier_is_deaf())
 		notifier_drop(w, start, end);
 	spin_unlock(&w->lock);
 }
 
-/* Also when the watch ends before the process: then nobody needs the shadow. */
+/* Also called when the watch ends first.  The shadow is unused then. */
 static void notifier_release(struct mmu_notifier *mn, struct mm_struct *mm)
 {
 	struct notifier_watch *w = notifier_of(mn);
@@ -153,7 +160,7 @@ static const struct mmu_notifier_ops notifier_tlb_ops = {
 	.arch_invalidate_secondary_tlbs = notifier_flush,
 };
 
-/* No range is open then: to register takes all locks that ranges are held under. */
+/* No range is open here: registering takes all locks under which ranges are. */
 int notifier_register(struct notifier_watch *w)
 {
 	w->mn.ops = w->as_tlb ? &notifier_tlb_ops : &notifier_range_ops;
@@ -171,8 +178,8 @@ static unsigned int notifier_nr_open(struct notifier_watch *w)
 }
 
 /*
- * New ranges may begin all the time.  So see for each that is open now whether it
- * ends.
+ * Other tasks may open ranges all the time.  So wait for each range that is
+ * open now.
  */
 void notifier_unregister(struct notifier_watch *w)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Types that the parts of migrate_notifier_test share. */
+/* Shared by the parts of migrate_notifier_test. */
 #ifndef _MIGRATE_OFFLOAD_TEST_NOTIFIER_H
 #define _MIGRATE_OFFLOAD_TEST_NOTIFIER_H
 
@@ -11,17 +11,17 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
-/* So many pages at most are watched by one opener of the file. */
+/* The most pages that one open file can watch. */
 #define NOTIFIER_MAX_PAGES	16384UL
 
 /* A task has one range open, or two when it splits a huge page inside it. */
 #define NOTIFIER_MAX_OPEN	128
 
-/* The device reads, and writes nowhere. */
+/* The device only reads. */
 #define NOTIFIER_NO_WORD	UINT_MAX
 
 enum notifier_count {
-	/* What happened: */
+	/* Events: */
 	NOTIFIER_RANGES,	/* ranges that began and touched watched pages */
 	NOTIFIER_DROPPED,	/* entries of the shadow that were dropped */
 	NOTIFIER_FILLED,	/* entries of the shadow that were filled */
@@ -40,7 +40,9 @@ struct notifier_open {
 	unsigned long start, end;
 };
 
-/* The device's copy of a page table entry, and what it wrote there last. */
+/*
+ * The device's copy of a page table entry, and the last number written there.
+ */
 struct notifier_page {
 	struct page *page;		/* NULL: not in the shadow */
 	u64 last;			/* 0: nothing so far */
@@ -49,20 +51,20 @@ struct notifier_page {
 
 /**
  * struct notifier_watch - a device that uses the memory of a process
- * @mn: tells what happens to that memory.
- * @mm: of the process; the device keeps the struct, but not the memory.
- * @thread: is the device.
- * @start: the first address that is watched.
- * @nr_pages: how many pages from there on are watched.
- * @word: the u64 of each page that is the device's, or NOTIFIER_NO_WORD.
+ * @mn: receives the changes of this memory.
+ * @mm: the process; the device keeps the struct, but not the memory.
+ * @thread: runs the device.
+ * @start: the first watched address.
+ * @nr_pages: the number of watched pages.
+ * @word: the u64 of each page that the device writes, or NOTIFIER_NO_WORD.
  * @as_tlb: the shadow is a TLB that follows the CPU's flushes.
- * @lock: protects all below.
+ * @lock: protects all members below.
  * @stopped: the device makes no access.
  * @dead: the memory is gone.
- * @nr_open: how many of @open are in use.
- * @open: the ranges that have begun and not ended.
- * @number: is written next.
- * @pages: one for each page.
+ * @nr_open: the number of used slots in @open.
+ * @open: ranges that have begun and not ended.
+ * @number: the next number to write.
+ * @pages: one entry for each page.
  */
 struct notifier_watch {
 	struct mmu_notifier mn;
@@ -76,7 +78,7 @@ struct notifier_watch {
 	spinlock_t lock;		/* taken by callbacks of the notifier */
 	bool stopped;
 	bool dead;
-	bool stale;			/* an entry was, for as long as a look waits */
+	bool stale;			/* an entry stayed stale too long */
 	unsigned int nr_open;
 	struct notifier_open open[NOTIFIER_MAX_OPEN];
 	u64 number;
@@ -88,12 +90,12 @@ void notifier_count(enum notifier_count which, unsigned long nr);
 bool notifier_is_deaf(void);
 unsigned int notifier_rest_us(void);
 
-/* shadow.c: what the notifier tells */
+/* shadow.c: the callbacks of the notifier */
 int notifier_register(struct notifier_watch *w);
 void notifier_unregister(struct notifier_watch *w);
 bool notifier_is_covered(struct notifier_watch *w, unsigned long addr);
 
-/* device.c: what the device does */
+/* device.c: the device */
 int notifier_device(void *data);
 
 #endif /* _MIGRATE_OFFLOAD_TEST_NOTIFIER_H */
