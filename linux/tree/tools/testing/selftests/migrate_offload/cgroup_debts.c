@@ -216,7 +216,7 @@ void test_owed_is_paid(void)
 	mo_load_test_engine(MO_TEST_PLAIN);
 	printf("# a folio was unmapped for %lld us, and %lld us were owed\n",
 	       unmapped_us, OWED_US);
-	printf("# %lld us of CPU time took %lld us after the debt was paid, and %lld us after it was lifted\n",
+	printf("# %lld us of CPU time took %lld us with the debt paid, %lld us with it lifted\n",
 	       BURN_NS / 1000, paid_us, lifted_us);
 	expect(unmapped_us < OWED_US / 10);
 	expect(paid_us < OWED_US / 2);
