@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of planning windows.  Included by mm/migrate_offload/limit.c, so
- * that static functions are within reach.
+ * KUnit tests of the sizes of windows. mm/migrate_offload/limit.c includes this
+ * file, which gives access to static functions.
  */
 
 #include <kunit/test.h>
@@ -12,7 +12,10 @@ static const struct migrate_plan mo_plan = {
 	.streaming = true,
 };
 
-/* One window after the other, of folios that take so long each, and together. */
+/*
+ * Run @nr_windows windows.  A copy takes @fixed_ns, and @folio_ns for each
+ * folio.
+ */
 static unsigned int mo_run_windows(struct kunit *test,
 				   struct migrate_pace *paces,
 				   const struct migrate_plan *plan,
@@ -24,11 +27,11 @@ static unsigned int mo_run_windows(struct kunit *test,
 	while (nr_windows--) {
 		u64 copy_ns = fixed_ns + nr * folio_ns;
 
-		/* To unmap and to move takes a quarter as long. */
+		/* Unmapping and moving take a quarter of the copy's time. */
 		migrate_note_window(paces, 0, plan, nr, copy_ns * 5 / 4,
 				    copy_ns);
 		KUNIT_ASSERT_LE(test, paces[0].folios, 2 * nr);
-		/* 0: nothing had to be written yet. */
+		/* 0: the pace has not been written yet. */
 		nr = max(paces[0].folios, 1U);
 	}
 	return nr;
@@ -38,11 +41,11 @@ static u64 mo_window_ns(unsigned int nr, u64 fixed_ns, u64 folio_ns)
 {
 	u64 copy_ns = fixed_ns + nr * folio_ns;
 
-	/* Behind another one of the same size. */
+	/* The window waits for the copy of another one of its size. */
 	return copy_ns + copy_ns * 5 / 4;
 }
 
-/* From one folio on, windows grow until the limit is used, and no further. */
+/* Windows grow from one folio until they use the limit. */
 static void mo_test_pace_grows(struct kunit *test)
 {
 	static const u64 fixed_ns[] = { 0, 20000, 100000 };
@@ -59,7 +62,10 @@ static void mo_test_pace_grows(struct kunit *test)
 	}
 }
 
-/* The engine becomes ten times slower: a few windows later, all is well. */
+/*
+ * The engine becomes ten times slower.  After a few windows they keep the
+ * limit.
+ */
 static void mo_test_pace_shrinks(struct kunit *test)
 {
 	struct migrate_pace pace = {};
@@ -73,7 +79,7 @@ static void mo_test_pace_shrinks(struct kunit *test)
 	KUNIT_EXPECT_GT(test, nr, 10);
 }
 
-/* What is expected of a window follows the engine, also while sizes change. */
+/* The expected time follows the engine, also while window sizes change. */
 static void mo_test_pace_own(struct kunit *test)
 {
 	struct migrate_pace pace = {};
@@ -82,7 +88,7 @@ static void mo_test_pace_own(struct kunit *test)
 
 	for (i = 0; i < 30; i++) {
 		nr = max(pace.folios, 1U);
-		/* No two windows are the same. */
+		/* Each window has another size. */
 		migrate_note_window(&pace, 0, &mo_plan, nr,
 				    nr * (2500 + 10 * (i % 3)), nr * 2000);
 	}
@@ -95,7 +101,7 @@ static void mo_test_pace_own(struct kunit *test)
 	KUNIT_EXPECT_LE(test, pace.own.ns, pace.folios * 26000);
 }
 
-/* One folio is the least; that it takes too long can be told. */
+/* A window has at least one folio.  The pace tells if even this is too late. */
 static void mo_test_pace_least(struct kunit *test)
 {
 	struct migrate_plan plan = mo_plan;
@@ -108,12 +114,12 @@ static void mo_test_pace_least(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 700), 2500 - 300);
 	plan.limit_ns = 2500;
 	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, 0), 0);
-	/* Without a limit it is never too late. */
+	/* Without a limit no window is late. */
 	plan.limit_ns = 0;
 	KUNIT_EXPECT_EQ(test, migrate_plan_late_ns(&plan, U64_MAX / 2), 0);
 }
 
-/* Whatever the times and the limit, nothing overflows, and no time becomes 0. */
+/* For all times and limits, nothing overflows, and no time becomes 0. */
 static void mo_test_pace_extremes(struct kunit *test)
 {
 	static const u64 times_ns[] = { 0, 1, 1000, 3600ULL * NSEC_PER_SEC };
@@ -134,7 +140,9 @@ static void mo_test_pace_extremes(struct kunit *test)
 				KUNIT_ASSERT_GE(test, pace.own.ns, 1);
 				KUNIT_ASSERT_LE(test, pace.folios, 2 * nr);
 			}
-			/* All that the limit allows, or as little as there is. */
+			/*
+			 * Windows use the whole limit, or consist of one folio.
+			 */
 			if (times_ns[t] * 4 > plan.limit_ns)
 				KUNIT_EXPECT_LE(test, pace.folios, 1);
 			else
@@ -143,7 +151,7 @@ static void mo_test_pace_extremes(struct kunit *test)
 	}
 }
 
-/* Of an engine that nothing is known of. */
+/* Windows of an engine without known times. */
 static struct migrate_windows *mo_windows(struct kunit *test)
 {
 	struct migrate_windows *w;
@@ -156,7 +164,7 @@ static struct migrate_windows *mo_windows(struct kunit *test)
 	return w;
 }
 
-/* Have a limit that somebody set.  Returns the one before it. */
+/* Set a limit as the administrator does.  Returns the limit before. */
 static u64 mo_set_limit(u64 limit_ns)
 {
 	u64 was_ns = limit_is_fixed ? (u64)max_unmapped_us * NSEC_PER_USEC :
@@ -178,7 +186,7 @@ static struct migrate_pace mo_small_pace(u64 fixed_ns)
 	};
 }
 
-/* A window is never smaller than makes the fixed part half of it. */
+/* The fixed part takes half of the smallest window's time, or less. */
 static void mo_test_least(struct kunit *test)
 {
 	const u64 copy_2m_ns = usual_copy_ns;
@@ -191,12 +199,12 @@ static void mo_test_least(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
 	pace = mo_small_pace(250000);
 	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
-	/* A helper that does not run makes a copy no longer than by the CPU. */
+	/* A slow copy by a busy helper counts as a copy by the CPU. */
 	pace.copy.ns = 10 * NSEC_PER_MSEC;
 	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
-	/* A large folio takes more by itself. */
+	/* A large folio takes more time of its own. */
 	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, get_order(SZ_2M)), 1);
-	/* Nothing is known yet: no division by 0, and nothing is beyond all limits. */
+	/* Without known times, no division by 0 and no huge result occur. */
 	usual_copy_ns = 0;
 	pace = (struct migrate_pace){ .since = nr_limits_set };
 	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
@@ -207,8 +215,8 @@ static void mo_test_least(struct kunit *test)
 }
 
 /*
- * A flush that alone takes ten times the limit: windows do not shrink to one folio, are
- * counted, and overlap as ever, as it is of no use to wait.
+ * A flush takes ten times the limit.  Windows must not shrink to one folio.
+ * They count as over the limit, and overlap, as waiting does not help.
  */
 static void mo_test_limit_cannot_be_met(struct kunit *test)
 {
@@ -236,7 +244,7 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, migrate_plan_is_over(&w->plan));
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan,
 						   w->plan.early_ns), 0);
-	/* The flush becomes short: the limit is kept, and nothing is counted. */
+	/* The flush becomes short: windows keep the limit, and none counts. */
 	for (i = 0; i < 200; i++) {
 		migrate_plan_init(&w->plan, w->paces, 0);
 		nr = w->plan.folios;
@@ -253,7 +261,9 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 	mo_set_limit(limit_ns);
 }
 
-/* A window of so many folios is ready, which took so long.  For how long next? */
+/*
+ * Note a window with @folios that took @prep_ns.  Returns the next lead time.
+ */
 static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
 		       u64 prep_ns, bool held_back, bool idle)
 {
@@ -266,8 +276,9 @@ static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
 }
 
 /*
- * Windows are begun so early that the engine seldom waits, and not much earlier:
- * but never so early that they break the limit, and without one at once.
+ * The core starts windows so early that the engine seldom waits, and not much
+ * earlier.  It never breaks the limit for this, and starts at once without a
+ * limit.
  */
 static void mo_test_early(struct kunit *test)
 {
@@ -277,7 +288,7 @@ static void mo_test_early(struct kunit *test)
 
 	w = mo_windows(test);
 
-	/* Nothing is known yet: as early as the limit allows. */
+	/* Without known times, start as early as the limit allows. */
 	migrate_plan_init(&w->plan, w->paces, 0);
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 1000000), 0);
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, false, false), 20000);
@@ -285,16 +296,16 @@ static void mo_test_early(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 50000), 30000);
 	w->plan.own_ns = 990000;
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 15000), 5000);
-	/* In a larger window, each folio adds to it. */
+	/* In a larger window, each folio adds to the lead time. */
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 8, 80000, false, true), 160000);
 
-	/* The engine had nothing to do. */
+	/* The engine was idle. */
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 30000);
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 45000);
 	for (i = 0; i < 20; i++)
 		last_ns = mo_early_ns(w, 1, 10000, true, true);
 	KUNIT_EXPECT_EQ(test, last_ns, 320000);
-	/* It had, all the time: to where to be on time is all but luck. */
+	/* The engine was busy all the time, so the lead time shrinks slowly. */
 	for (i = 0; i < 10; i++) {
 		u64 ns = mo_early_ns(w, 1, 10000, true, false);
 
@@ -305,12 +316,12 @@ static void mo_test_early(struct kunit *test)
 	for (i = 0; i < 200; i++)
 		last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 10000);
-	/* But not less than a part of its copy. */
+	/* The lead time is at least a part of the copy's time. */
 	w->paces[0].copy.ns = 100000;
 	last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 33333);
 
-	/* The time to flush comes first. */
+	/* The time of the flush adds to the lead time. */
 	w->paces[0].fixed_ns = 5000;
 	last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 38333);
@@ -321,7 +332,7 @@ static void mo_test_early(struct kunit *test)
 	mo_set_limit(limit_ns);
 }
 
-/* A window that was not filled says nothing about those that are. */
+/* A window that was not full says nothing about full windows. */
 static void mo_test_pace_partial(struct kunit *test)
 {
 	struct migrate_pace pace = {};
@@ -334,8 +345,8 @@ static void mo_test_pace_partial(struct kunit *test)
 }
 
 /*
- * Windows that are all well alone, and late when one meets another: after one that was
- * late, many smaller ones come before the next of its size.
+ * Windows are in time alone, and late when one overlaps another.  After a late
+ * window, many smaller ones come before the next of its size.
  */
 static void mo_test_pace_careful(struct kunit *test)
 {
@@ -354,15 +365,15 @@ static void mo_test_pace_careful(struct kunit *test)
 		took.nr = nr;
 		took.nr_by_engine = nr;
 		took.copied_ns = took.backlog_ns + nr * 2000;
-		/* By itself it takes no more than 80 %. */
+		/* Alone, the window takes at most 80% of the limit. */
 		took.worst_ns = took.backlog_ns + nr * 2500;
 		nr_late += took.worst_ns > plan.limit_ns;
 		migrate_times_learn(w, 0, &took);
 	}
 	KUNIT_EXPECT_GE(test, nr_late, 1);
-	/* Two each time, as an eighth less was still too many. */
+	/* Two late windows each time, as an eighth less is still too many. */
 	KUNIT_EXPECT_LE(test, nr_late, 2 * (1 + 1000 / MIGRATE_CAREFUL_WINDOWS));
-	/* But as large as they can be. */
+	/* But windows are as large as possible. */
 	most = (plan.limit_ns - 250000) / 2500;
 	KUNIT_EXPECT_GE(test, nr, most * 3 / 4);
 }
@@ -383,7 +394,7 @@ static void mo_test_pace_stood(struct kunit *test)
 	struct migrate_windows *w;
 	int i;
 
-	/* Without a limit: with one, windows would have to become larger. */
+	/* There is no limit here: a limit would let windows grow. */
 	w = mo_windows(test);
 	migrate_times_learn(w, 0, &took);
 	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
@@ -395,7 +406,7 @@ static void mo_test_pace_stood(struct kunit *test)
 	for (i = 0; i < 20; i++)
 		migrate_times_learn(w, 0, &took);
 	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
-	/* A little is as good as not at all. */
+	/* A short wait does not matter. */
 	took.stood_ns = 100;
 	for (i = 0; i < 20; i++)
 		migrate_times_learn(w, 0, &took);
