@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* bandwidth: how fast all CPUs together can read the memory of one node. */
+/*
+ * bandwidth: the rate at which all CPUs together read the memory of one node.
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -47,7 +49,7 @@ static void *reader(void *arg)
 	r->sum = read_once(from, bytes_per_thread);
 	pthread_barrier_wait(&ready);
 	while (!over) {
-		/* Small pieces, so that the end of time is soon noticed. */
+		/* Small pieces, so that the thread soon notices the end. */
 		for (size_t off = 0; off < bytes_per_thread && !over;
 		     off += PMD_BYTES) {
 			r->sum += read_once(from + off, PMD_BYTES);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Measures the cost of huge pages in fragmented memory, and the CPU time that it
- * leaves to others on the same CPU.
+ * Measures the cost of huge pages in fragmented memory, and the CPU time that
+ * compaction leaves to other tasks on its CPU.
  *
- * A node is fragmented: memory is mapped there, and every other page of it freed.
- * The program takes the large blocks that are left.  Then a kernel module allocates huge
- * pages on one CPU, for each of which Linux has to compact, and the clock runs until
- * it has them: with that CPU idle but for this, and with a hog on it that counts.
+ * The program fragments a node: it maps memory there and frees every other
+ * page.  Then it takes the large blocks that are left.  A kernel module
+ * allocates huge pages on one CPU, and Linux has to compact for each.  The
+ * program measures the time, once with that CPU idle otherwise, and once with a
+ * counting hog on it.
  *
- * The variants take turns within each round, each with memory that is fragmented
- * anew, as compaction undoes that.  The memory that stayed is verified afterwards.
+ * The variants take turns within each round.  Compaction undoes the
+ * fragmentation, so each variant starts with newly fragmented memory.  The
+ * program verifies the remaining memory afterwards.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,25 +27,25 @@
 #define PROACTIVENESS "/proc/sys/vm/compaction_proactiveness"
 #define WATERMARK_BOOST "/proc/sys/vm/watermark_boost_factor"
 #define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
-/* The largest: each CPU keeps as few pages for itself as it may. */
+/* The largest value: each CPU keeps as few free pages as possible. */
 #define PCP_FRACTION_MAX "2147483647"
 
 /* Compaction could win half of the blocks, but slowly.  We ask for this part. */
 #define COUNT_PARTS 8
 #define MAX_COUNT (1ULL << 32)
-/* A measurement that got fewer pages than it asked for is repeated so often. */
+/* A measurement that got too few pages is repeated at most this often. */
 #define MAX_REPEATS 3
 
-/* A simulated channel is no faster than this; far more than any CPU copies. */
+/* The fastest simulated channel, far above the rate of any CPU. */
 #define MAX_PERCENT 100000
 
-/* Many turns of the scheduler, and short next to what is measured. */
+/* Many turns of the scheduler, but short compared to the measurement. */
 static const struct timespec hog_alone_time = { .tv_nsec = 100000000 };
 
 struct options {
 	struct run run;
-	uint64_t count;		/* 0: by total_bytes */
-	uint64_t channel_percent;	/* 0: the rate of channels is what it is */
+	uint64_t count;		/* 0: follows from total_bytes */
+	uint64_t channel_percent;	/* 0: leave the channels' rate alone */
 	struct word_list states;
 };
 
@@ -102,7 +104,7 @@ static void check_options(struct options *o)
 			  "--total-bytes must be a multiple of 2M");
 }
 
-/* Half of what is free, unless something was asked for. */
+/* Use half of the free memory, unless an option gives the size. */
 static void choose_size(struct options *o)
 {
 	uint64_t free;
@@ -142,7 +144,7 @@ static uint64_t test_read(const char *name)
 	return value;
 }
 
-/* Async-signal-safe: also at the end, and at an interrupt. */
+/* Async-signal-safe: called at exit and by signal handlers. */
 static void let_go(void)
 {
 	file_write(TEST_DIR "/free", "1");
@@ -153,24 +155,24 @@ static void let_go(void)
 struct sample {
 	const struct variant *variant;
 	bool busy;
-	unsigned int round;	/* 0 warms up and does not count */
-	unsigned int repeated;	/* so often before, with too little */
+	unsigned int round;	/* 0: a warm-up, which does not count */
+	unsigned int repeated;	/* repetitions for lack of pages */
 	uint64_t wall_ns, thread_ns, hog_iterations;
-	uint64_t alone_ns, alone_iterations;	/* of the hog, afterwards */
+	uint64_t alone_ns, alone_iterations;	/* of the hog alone */
 	struct cpu_ticks before, after;
 	struct counters counted;
 	struct offloaded offloaded_before, offloaded_after;
 };
 
-/* In all measurements of stock so far, and the rate that follows from it. */
+/* The sum of all measurements of stock so far, and the rate that follows. */
 static struct {
 	uint64_t pages, thread_ns, channel_mbps;
 } migrated;
 
 /*
- * How fast a CPU is changes with what else its host has to do.  Channels whose rate
- * is to be compared with it follow that, by what stock, which is always the first in
- * the first round, has shown so far.
+ * The speed of a CPU changes with the load of its host.  The channels' rate
+ * follows it, so that both stay comparable.  It is a percentage of the rate of
+ * stock so far, which is always first in the first round.
  */
 static void channels_follow(const struct options *o, const struct sample *s)
 {
@@ -206,7 +208,7 @@ static void hog_alone(struct sample *s)
 	s->alone_ns = bench_now_ns() - start;
 }
 
-/* The clock runs here. */
+/* The timed part. */
 static void allocate(const struct options *o, struct sample *s)
 {
 	uint64_t start, thread, hog;
@@ -299,7 +301,10 @@ static void check_content(const struct options *o, const struct sample *s,
 			  s->round, offset);
 }
 
-/* Once.  Returns whether all that was asked for is there; the last one counts. */
+/*
+ * Measure once.  Returns true if all requested pages were allocated.  The last
+ * measurement counts.
+ */
 static bool measure_once(const struct options *o, struct sample *s, bool last)
 {
 	uint64_t allocated, drained, seed = run_seed();
@@ -329,8 +334,8 @@ static bool measure_once(const struct options *o, struct sample *s, bool last)
 }
 
 /*
- * Where memory is that nobody can move depends on chance, and there may be too much
- * of it in the way.  Then the time is that of another experiment.
+ * Unmovable memory lies at random places, and may block too much.  Then the
+ * time belongs to another experiment, so measure again.
  */
 static void measure(const struct options *o, struct sample *s)
 {
@@ -392,7 +397,7 @@ int main(int argc, char **argv)
 		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
 	report_environment(&opts);
 	run_prepare(r);
-	/* Left by one that was killed. */
+	/* A killed run may have left pages. */
 	test_write("free", 1);
 	quieten();
 	pin_to_cpu(r->cpu);

@@ -4,15 +4,15 @@
  *
  * In a QEMU guest with "-accel tcg -icount shift=0,sleep=off" and one CPU, a
  * nanosecond of guest time is one instruction.  This program moves a list of
- * folios back and forth with move_pages(2) and reports the time of each pass;
- * as /init of an initramfs nothing else runs, and the same image gives the
- * same digits every time.  Elsewhere the figures are plain nanoseconds.
+ * folios back and forth with move_pages(2) and reports the time of each pass.
+ * As /init of an initramfs it runs alone, and the same image gives the same
+ * digits every time.  Elsewhere the figures are plain nanoseconds.
  *
- * Others that migrate folios can be asked for by name: see common/paths.c.
+ * An option selects other callers that migrate folios: see common/paths.c.
  *
- * Base pages and PMD folios are the same on every pass.  Folios in between are
- * not on stock Linux, which splits them on their second migration: for these,
- * every move counts from the first one of fresh memory on.
+ * Base pages and PMD folios are the same on every pass.  Stock Linux splits
+ * folios of other sizes on their second migration.  For these sizes, every move
+ * counts, beginning with the first one of fresh memory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@
 
 #define MAX_PASSES 64
 #define SCATTER_BYTES (48UL << 20)
-/* The first trip there and back fills caches and free lists. */
+/* The first two passes fill caches and free lists. */
 #define WARM_UP_PASSES 2
 /* Folios between 4K and 2M go there and back five times. */
 #define MIDDLE_PASSES 10
@@ -127,7 +127,7 @@ static void mount_or_die(const char *type, const char *dir)
 			  strerror(errno));
 }
 
-/* As init, mount what the rest needs, and switch the machine off at the end. */
+/* As init, mount the file systems, and switch the machine off at the end. */
 static void become_init(void)
 {
 	if (atexit(power_off))
@@ -139,7 +139,10 @@ static void become_init(void)
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 }
 
-/* Only where it is needed: with it memory looks a little different. */
+/*
+ * Do this only for other paths, because it changes the layout of memory a
+ * little.
+ */
 static void become_init_of_paths(void)
 {
 	mount_or_die("cgroup2", "/sys/fs/cgroup");
@@ -151,9 +154,9 @@ static bool other_paths(const struct options *o)
 }
 
 /*
- * Where free pages lie decides how often the buddy allocator splits and merges
- * blocks: takes memory and gives three of four pages back, in an order that
- * the seed decides.  What is kept is never freed.
+ * The places of free pages decide how often the buddy allocator splits and
+ * merges blocks.  So take memory, and free three of four pages in an order that
+ * the seed decides.  The others are never freed.
  */
 static void scatter(const struct options *o, int node)
 {
@@ -164,12 +167,15 @@ static void scatter(const struct options *o, int node)
 	region_map(&r, SCATTER_BYTES, page, node);
 	region_fill(&r, seed);
 	for (size_t i = 0; i < SCATTER_BYTES / page; i++) {
-		/* Numerical Recipes' generator; its high bits are the good ones. */
+		/*
+		 * The generator of "Numerical Recipes"; its high bits are the
+		 * good ones.
+		 */
 		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
 		if (seed >> 62)
 			madvise(r.base + i * page, page, MADV_DONTNEED);
 	}
-	/* Those who move all that they have are children. */
+	/* Paths that move all memory of a process run in children. */
 	if (other_paths(o))
 		madvise(r.map, r.map_bytes, MADV_DONTFORK);
 }
@@ -209,7 +215,7 @@ static uint64_t folio_stat(size_t folio_bytes, const char *name)
 	return file_read_u64(path, &value) ? value : 0;
 }
 
-/* The work of an engine so far. */
+/* The work of an engine since boot. */
 struct engine_counts {
 	bool known;
 	uint64_t bytes;
@@ -224,7 +230,10 @@ static struct engine_counts count_engine(const struct variant *v)
 	return c;
 }
 
-/* Opens a line of @nr folios in @passes, with what an engine has done since @before. */
+/*
+ * Open a line of @nr folios in @passes, with the work of the engine since
+ * @before.
+ */
 static void cost_begin(const struct options *o, size_t folio_bytes, uint64_t nr,
 		       const uint64_t *ns, unsigned int passes,
 		       const struct engine_counts *before)
@@ -237,7 +246,9 @@ static void cost_begin(const struct options *o, size_t folio_bytes, uint64_t nr,
 	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios", nr);
 	json_u64_array("pass_ns", ns, passes);
-	/* The one engine that copies as the kernel does without any. */
+	/*
+	 * Only this engine copies exactly as the kernel does without an engine.
+	 */
 	if (before->known && bytes && !strcmp(engine_of(o)->engine, "cpu"))
 		json_u64("copy_instructions", (after.ns - before->ns) /
 						      (bytes / folio_bytes));
@@ -246,7 +257,7 @@ static void cost_begin(const struct options *o, size_t folio_bytes, uint64_t nr,
 	json_u64_or_null("engine_bytes", before->known, bytes);
 }
 
-/* Every pass is the same but for the first ones, which do not count. */
+/* All passes are equal but the first two, which do not count. */
 static void measure(const struct options *o, const struct region *r,
 		    const char *pages)
 {
@@ -290,7 +301,7 @@ static void measure_huge(const struct options *o)
 	region_unmap(&r);
 }
 
-/* Memory that is moved once and given back: free lists are as in later passes. */
+/* Move and free memory once, so that free lists are as in later passes. */
 static void warm_up(size_t folio_bytes, uint64_t bytes)
 {
 	uint64_t elapsed_ns;
@@ -302,7 +313,7 @@ static void warm_up(size_t folio_bytes, uint64_t bytes)
 	region_unmap(&r);
 }
 
-/* Each pass may differ from the one before: the folios may. */
+/* Each pass may differ from the previous one, because folios may be split. */
 static void measure_middle(const struct options *o, size_t folio_bytes)
 {
 	static const char *const stats[] = { "nr_anon_partially_mapped", "split",
@@ -321,7 +332,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 		was[i] = folio_stat(folio_bytes, stats[i]);
 	before = count_engine(engine_of(o));
 	for (unsigned int pass = 0; pass < MIDDLE_PASSES; pass++) {
-		/* An entry of the list for each folio, as they are by now. */
+		/* One entry for each folio as it is now. */
 		struct region now = r;
 
 		if (!region_count_split(&r, &nr_split) || nr_split)

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How fast does memory go to a slower node?
+ * Measures how fast memory moves to a slower node.
  *
- * Two questions.  What does it give to hand the kernel more at a time: one page
- * in each call of move_pages(2), a list of 512, or one huge page?  And how fast
- * does reclaim itself demote cold memory of a cgroup, with each engine?
+ * The first part compares sizes of a request: one page in each call of
+ * move_pages(2), a list of 512, or one huge page.  The second part has reclaim
+ * demote cold memory of a cgroup, with each engine.
  *
- * Linux 6.12 demotes for memory.reclaim, memory.high, memory.max and where the
- * node runs short alike.  A demoted page stays charged, so that only the first
- * of them is satisfied by demotion: a limit goes on until nothing is left on the
- * node, and memory.max then kills.  Here that is a child that was made for it.
- * Nobody is said to stall who writes the files, only who needs memory: the child.
- * Work of a limit after the last page has moved is no demotion, and is told apart.
+ * Linux 6.12 demotes for memory.reclaim, memory.high and memory.max, and when a
+ * node runs short.  A demoted page stays charged, so demotion only satisfies
+ * memory.reclaim.  A limit continues until the node is empty, and then
+ * memory.max kills a child, which this program starts for that.  PSI reports
+ * stalls only of tasks that need memory, here the child, and not of writers of
+ * the files.  Work of a limit after the last page has moved is no demotion, and
+ * is told apart.
  *
- * Everything takes turns within each round.  The nodes of all pages are counted
- * afterwards and every byte is compared.
+ * All measurements take turns within each round.  The program then counts the
+ * nodes of all pages and compares every byte.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -37,7 +38,10 @@
 #define PANIC_ON_OOM "/proc/sys/vm/panic_on_oom"
 #define PRINTK "/proc/sys/kernel/printk"
 
-/* The child allocates so much.  Its limit leaves so much room above what is there. */
+/*
+ * The child allocates this much.  Its limit leaves this much room above the
+ * memory.
+ */
 #define BEYOND_BYTES (4UL << 20)
 #define SLACK_BYTES (256L << 10)
 
@@ -108,7 +112,10 @@ static const struct program program = {
 	.options = rows,
 };
 
-/* The whole region in calls of @per_call entries, one for each folio; timed. */
+/*
+ * Move the region in calls of @per_call entries, one per folio.  Returns the
+ * time.
+ */
 static void move_in_calls(const struct region *r, int node,
 			  unsigned int per_call, uint64_t *elapsed_ns)
 {
@@ -168,12 +175,12 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 struct sample {
 	const struct variant *variant;
 	size_t folio_bytes;
-	unsigned int round;	/* 0 warms up and does not count */
+	unsigned int round;	/* 0: a warm-up, which does not count */
 	uint64_t start_ns;
-	uint64_t elapsed_ns;	/* of all that was done for it */
-	uint64_t moving_ns;	/* until the last of it had moved */
+	uint64_t elapsed_ns;	/* of all work for the request */
+	uint64_t moving_ns;	/* until the last folio had moved */
 	bool moving_known;
-	bool complete;		/* the kernel did all that it was asked for */
+	bool complete;		/* the kernel met the whole request */
 	bool stall_known, split_known;
 	struct stall stall;
 	struct counters demoted;
@@ -183,8 +190,8 @@ struct sample {
 };
 
 /*
- * Nobody needs this memory for now.  Reclaim would find that out by itself, by
- * looking at it twice; that is not what is measured.
+ * No program needs this memory now.  Reclaim would need two scans to find this
+ * out, which is not to be measured.
  */
 static void make_cold(const struct region *r)
 {
@@ -193,10 +200,10 @@ static void make_cold(const struct region *r)
 			  strerror(errno));
 }
 
-/* The child, for who is interrupted: its cgroup is in use as long as it lives. */
+/* The child, for signal handlers: it keeps its cgroup in use. */
 static volatile pid_t victim;
 
-/* A child that waits for a byte, and then wants more than there may be. */
+/* Start a child that waits for a byte, and then exceeds the limit. */
 static pid_t victim_start(const struct region *r, int *go)
 {
 	sigset_t all, old;
@@ -205,13 +212,16 @@ static pid_t victim_start(const struct region *r, int *go)
 	char *area;
 	char byte;
 
-	/* The child must not map these pages, too: pages with two mappings cost more. */
+	/*
+	 * The child must not map these pages: a second mapping makes migration
+	 * slower.
+	 */
 	if (madvise(r->base, r->bytes, MADV_DONTFORK))
 		bench_die(BENCH_FAILED, "madvise(MADV_DONTFORK): %s",
 			  strerror(errno));
 	if (pipe(ends))
 		bench_die(BENCH_FAILED, "pipe: %s", strerror(errno));
-	/* No interrupt may find a child that is not known yet. */
+	/* A signal handler must know the child before any signal arrives. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
 	pid = fork();
@@ -240,7 +250,7 @@ static pid_t victim_start(const struct region *r, int *go)
 	_exit(BENCH_OK);
 }
 
-/* With no limit in force: who is above it is made to sleep. */
+/* Call this without a limit: a limit makes tasks above it sleep. */
 static void moving_read(struct sample *s)
 {
 	uint64_t at_ns;
@@ -251,8 +261,8 @@ static void moving_read(struct sample *s)
 }
 
 /*
- * In one of its page faults the child demotes all that can be, as none of that is
- * uncharged, and is killed when nothing is left.  True when it was.
+ * A page fault of the child demotes all memory, which stays charged.  The
+ * kernel kills the child when no page is left.  Returns true if it did.
  */
 static bool demote_by_max(const struct region *r, struct sample *s)
 {
@@ -273,7 +283,7 @@ static bool demote_by_max(const struct region *r, struct sample *s)
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-/* The child is to be killed, without ado, and nobody else. */
+/* The kernel must kill the child alone, and at once. */
 static void prepare_to_kill(void)
 {
 	uint64_t panics;
@@ -284,11 +294,13 @@ static void prepare_to_kill(void)
 	if (!file_write(OOM_SCORE_ADJ, "-1000"))
 		bench_die(BENCH_LACKING, "cannot write -1000 to " OOM_SCORE_ADJ ": %s",
 			  strerror(errno));
-	/* The kernel says much about it; on a console that takes its time. */
+	/*
+	 * The kernel logs much about the kill, which takes time on a console.
+	 */
 	setting_must_pin(PRINTK, "1");
 }
 
-/* True when the kernel did all that it was asked for. */
+/* Returns true if the kernel met the whole request. */
 static bool demote(const struct options *o)
 {
 	uint64_t bytes = o->run.total_bytes;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hold: a program that has memory, for others to move, and knows what is in it.
+ * hold: holds memory that others move, and verifies its content.
  *
- * It says "ready" and then does what it reads on stdin, a word per line:
+ * The program prints "ready" and then executes words from stdin, one per line:
  *   verify  compares every byte, and counts folios that are no longer whole
- *   touch   reads every page, which is how DAMON sees that memory is in use
+ *   touch   reads every page, so that DAMON sees the memory in use
  *   nodes   counts the pages on each node
- *   move N  moves all of it to a node with one move_pages(2), and times that
- * With -w it writes to all of its pages all the time, one counter in each.
+ *   move N  moves all memory to a node with one move_pages(2), and times this
+ * With -w it increments one counter in each page all the time.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -32,11 +32,11 @@ static const char usage[] =
 	"usage: hold [-b BYTES] [-s FOLIO] [-n NODE] [-w]\n";
 
 static struct region memory;
-static uint64_t *counters;	/* what -w has written, by page */
+static uint64_t *counters;	/* counters that -w has written, by page */
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t nr_writes;
 
-/* The last word of each page is the counter, or the pattern's when 0. */
+/* The last word of each page is the counter, or with 0 the pattern's word. */
 static uint64_t *counter_of(size_t index)
 {
 	size_t page = page_bytes();
@@ -45,15 +45,16 @@ static uint64_t *counter_of(size_t index)
 }
 
 /*
- * Makes this CPU forget its translations: the pages of @scratch are more than
- * the kernel would flush one by one.
+ * Make this CPU forget its translations: @scratch has more pages than the
+ * kernel flushes one by one.
  *
- * A page whose translation is kept is not marked as accessed again, and an
- * emulator's CPU can keep those of all the memory, for as long as nothing else
- * runs on it. DAMON would see nobody use it. A real one has to make room.
+ * The CPU does not mark a page as accessed again while it keeps the
+ * translation.  An emulated CPU can keep the translations of all the memory, as
+ * long as it runs no other task.  DAMON would then see no access.  A real CPU
+ * has to make room.
  *
- * They are read, which maps the zero page: pages of its own would come and go on
- * this CPU's node, whatever this program's memory was just asked to be.
+ * Reading maps the zero page.  Written pages would be allocated on this CPU's
+ * node, which might be the node that the memory has just left.
  */
 static void forget_translations(const volatile char *scratch)
 {
@@ -86,7 +87,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-/* Looks at the counters, and puts the pattern's words back for a moment. */
+/* Check the counters, and restore the pattern's words for a moment. */
 static bool verify(size_t *offset)
 {
 	size_t nr = memory.bytes / page_bytes(), page = page_bytes();
@@ -148,7 +149,7 @@ static void say_nodes(void)
 	json_end();
 }
 
-/* One address for each folio, as for the kernel the whole folio moves. */
+/* One address per folio, because the kernel moves whole folios. */
 static void move(int node)
 {
 	size_t nr = memory.bytes / memory.folio_bytes;

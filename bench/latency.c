@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long is memory out of reach while move_pages(2) moves it?
+ * Measures how long memory is unmapped while move_pages(2) moves it.
  *
  * Each case is an engine with its limits, a folio size and a total.  All cases
- * take turns within each round, so that whatever slows the machine down for a
- * while slows all of them.  Memory is fresh each time.  The kernel's histograms
- * are read before and after each call; if asked to, a thread keeps touching the
- * memory meanwhile.  After each call the node of every page is asked from the
- * kernel and every byte is compared: a wrong one ends the program with status 1.
+ * take turns within each round, so that a slow phase of the machine slows all
+ * of them.  Memory is fresh each time.  The program reads the kernel's
+ * histograms before and after each call.  On request a thread touches the
+ * memory meanwhile.  After each call the program asks for the node of each
+ * page, and compares every byte.  A wrong one ends the program with status 1.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ struct options {
 struct sample {
 	size_t index;
 	const struct test_case *test;
-	unsigned int round;	/* 0 warms up and does not count */
+	unsigned int round;	/* 0: a warm-up, which does not count */
 	uint64_t elapsed_ns;
 	size_t nr_split;
 	bool split_known;
@@ -149,7 +149,7 @@ static void learn_default_limit(struct options *o)
 
 #define SHARE_PARAM "/sys/module/dcbm/parameters/cpu_share"
 
-/* A channel that gets slow is not one that has died. */
+/* A channel that becomes slow must not count as dead. */
 static void allow_slowness(const struct test_case *t)
 {
 	static const char path[] = "/sys/module/dcbm/parameters/timeout_ms";
@@ -182,7 +182,7 @@ static void apply(const struct options *o, const struct test_case *t)
 	pin(OFFLOAD_DEBUG_DIR, "streaming", t->streaming ? "1" : "0");
 }
 
-/* The call itself, and all that looks on. */
+/* The call itself, and all observers. */
 static long move(const struct options *o, struct sample *s, struct region *r)
 {
 	struct unmapped_stats before;
@@ -307,7 +307,10 @@ static void run_rounds(const struct options *o)
 {
 	for (unsigned int round = 0; round <= o->run.rounds; round++) {
 		for (size_t i = 0; i < o->nr_cases; i++) {
-			/* Nobody is always first, or after the same one. */
+			/*
+			 * Rotate, so that each case is first at times, and
+			 * follows different cases.
+			 */
 			size_t turn = (i + round) % o->nr_cases;
 
 			if (!o->left_out[turn])
@@ -330,7 +333,7 @@ static void drop_unsupported_sizes(struct options *o)
 			  "this kernel has no anonymous folios of any of the sizes asked for");
 }
 
-/* Those who look on run elsewhere: the last CPU that is not the caller's. */
+/* Observers run on another CPU: the last one that is not the caller's. */
 static void choose_other_cpu(struct options *o)
 {
 	bool needed = false;
@@ -340,7 +343,7 @@ static void choose_other_cpu(struct options *o)
 	o->other_cpu = run_other_cpu(&o->run);
 	if (needed && o->other_cpu < 0)
 		bench_die(BENCH_LACKING, "touching needs a second CPU");
-	/* To slow channels down, while we wait for them, takes hardly any time. */
+	/* Slowing channels down takes hardly any CPU time. */
 	if (o->other_cpu < 0)
 		o->other_cpu = o->run.cpu;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How fast does move_pages(2) move memory from one node to another?
+ * Measures how fast move_pages(2) moves memory from one node to another.
  *
- * For every folio size and engine, one call moves a fixed total that was
- * freshly allocated on the source node.  All variants, and plain memcpy as
- * the limit, take turns within each round, so that whatever slows the machine
- * down for a while slows all of them.  After each call the node of every page
- * is asked from the kernel and every byte is compared: a wrong one ends the
- * program with status 1.
+ * For each folio size and engine, one call moves a fixed total of fresh memory
+ * on the source node.  All variants, and plain memcpy as the limit, take turns
+ * within each round, so that a slow phase of the machine slows all of them.
+ * After each call the program asks for the node of each page, and compares
+ * every byte.  A wrong one ends the program with status 1.
  */
 #include <string.h>
 
@@ -59,7 +58,7 @@ struct sample {
 	const struct variant *variant;
 	size_t folio_bytes;
 	bool busy;
-	unsigned int round;	/* 0 warms up and does not count */
+	unsigned int round;	/* 0: a warm-up, which does not count */
 	uint64_t elapsed_ns;
 	uint64_t hog_iterations;
 	size_t nr_split;
@@ -68,7 +67,7 @@ struct sample {
 	bool engine_bytes_known;
 };
 
-/* They take turns with the variants. */
+/* The limits take turns with the variants. */
 static void add_limits(struct options *o)
 {
 	struct run *r = &o->run;
@@ -229,7 +228,7 @@ static void run_rounds(const struct options *o)
 	}
 }
 
-/* So much on both nodes: what moves, and what it moves to. */
+/* Reserve this much on both nodes, for sources and destinations. */
 static void reserve_pools(const struct options *o)
 {
 	for (size_t i = 0; i < o->run.nr_sizes; i++) {
@@ -264,7 +263,7 @@ int main(int argc, char **argv)
 			engine_allow_large();
 	if (opts.busy != BUSY_NO)
 		hogs_create();
-	/* After the hogs, which take their CPUs from the same mask. */
+	/* Do this after the hogs, which take their CPUs from the same mask. */
 	run_on_cpu(r, r->cpu);
 	run_rounds(&opts);
 	hogs_kill();

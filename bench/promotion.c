@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How fast does hot memory come back from a slower node, and what does the
- * program that needs it lose meanwhile?
+ * Measures how fast hot memory returns from a slower node, and the time that the
+ * program loses meanwhile.
  *
  * A thread on a CPU of the fast node touches memory of the slow one.  With
- * kernel.numa_balancing=2 Linux takes away its access to that memory from time to
- * time and moves each folio in the page fault of the next touch, unless that comes
- * too late.  So it is the thread itself that migrates, folio by folio, and that
- * loses the time; with an engine, folios of less than 2M wait for each other, and
- * the kernel migrates them in batches.
+ * kernel.numa_balancing=2 Linux makes this memory inaccessible from time to time.
+ * The next touch of each folio faults, and moves the folio unless it is too late.
+ * So the thread itself migrates each folio, and loses this time.  With an engine,
+ * folios of less than 2M gather, and the kernel migrates them in batches.
  *
- * The clock runs from the first promoted folio that is seen: when the kernel looks
- * at the memory is not what is measured.  The variants take turns within each
- * round.  The nodes of all pages are counted afterwards and every byte is compared,
- * the writes of the thread taken back.
+ * The clock starts at the first promoted folio, because the time until the scan
+ * is not to be measured.  The variants take turns within each round.  Afterwards
+ * the program counts the nodes of all pages, undoes the writes of the thread and
+ * compares every byte.
  */
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -31,20 +30,20 @@
 #define TIERING_MODE "2"
 #define QUEUE "/sys/kernel/mm/migrate_offload/promotion"
 #define POLL_NS 500000L
-/* So long without a promotion, and it is taken to be over. */
+/* After this time without a promotion, the measurement ends. */
 #define STILL_NS 3000000000ULL
 
 struct options {
 	struct run run;
 	enum touch_mode touch;
-	uint64_t wait_s;	/* for the first folio */
-	uint64_t percent;	/* of all pages; then the clock stops */
+	uint64_t wait_s;	/* limit for the first folio */
+	uint64_t percent;	/* of all pages, after which the clock stops */
 	int other_cpu;
 };
 
 /*
- * Files of CONFIG_SCHED_DEBUG.  As they are by default a scan begins after a second
- * of CPU time, and a page that is touched a second later is not hot any more.
+ * Files of CONFIG_SCHED_DEBUG.  By default a scan begins after a second of CPU
+ * time, and a page that is touched a second after the scan is not hot.
  */
 static const struct scan_setting {
 	const char *key, *path, *value;
@@ -85,7 +84,7 @@ static const struct program program = {
 struct sample {
 	const struct variant *variant;
 	size_t folio_bytes;
-	unsigned int round;	/* 0 warms up and does not count */
+	unsigned int round;	/* 0: a warm-up, which does not count */
 	uint64_t waited_ns, elapsed_ns, promoted_pages;
 	struct offloaded before, after;
 	struct placement placement;
@@ -109,7 +108,7 @@ static uint64_t promoted_pages(const struct options *o)
 	return pages;
 }
 
-/* The memory may go where its policy would not let it: it has none from now on. */
+/* Remove the memory policy, which would keep the memory on its node. */
 static void let_go(const struct region *r)
 {
 	if (syscall(SYS_mbind, r->base, r->bytes, MPOL_DEFAULT, NULL, 0UL, 0))
@@ -118,8 +117,8 @@ static void let_go(const struct region *r)
 }
 
 /*
- * From before the first folio until enough of them, or no more, are there.  Before
- * anybody touched them @first had been promoted.
+ * Measure from before the first promotion until enough folios, or no more, have
+ * moved.  @first is the number of promoted pages before the first touch.
  */
 static void watch(const struct options *o, struct sample *s, uint64_t first)
 {
@@ -165,14 +164,14 @@ static uint64_t queue_folios(const char *what)
 	char path[96];
 
 	snprintf(path, sizeof(path), QUEUE "/%s_folios", what);
-	/* Where promotions do not gather there is none. */
+	/* Kernels without gathering promotions lack this file. */
 	file_read_u64(path, &nr);
 	return nr;
 }
 
 /*
- * Folios that wait when the engine is switched off would be moved without it.
- * Nothing is put on the queue any more.
+ * Without the engine, the kernel would move the queued folios differently.  So
+ * wait here until the queue is empty.  New folios are not queued any more.
  */
 static void let_queue_drain(void)
 {
@@ -186,8 +185,8 @@ static void let_queue_drain(void)
 }
 
 /*
- * While the clock ran.  The counter is that of the node: pages of others, and of
- * this program's stacks, are among them.
+ * Bytes promoted while the clock ran.  The counter is that of the node, so it
+ * includes pages of other programs and this program's stacks.
  */
 static uint64_t promoted_bytes(const struct sample *s)
 {
@@ -215,7 +214,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 static void measure(const struct run *t, const struct variant *v,
 		    size_t folio_bytes, unsigned int round)
 {
-	/* Switching engines off waits for all that waits to be promoted. */
+	/* Switching the engine off waits for all queued promotions. */
 	static const struct variant off = { .engine = "off" };
 	struct sample sample = {
 		.variant = v,
@@ -235,8 +234,8 @@ static void measure(const struct run *t, const struct variant *v,
 	s->toucher.cpu = t->cpu;
 	offloaded_read("numa_misplaced", &s->before);
 	/*
-	 * Linux changes its code for this.  Nobody is to be in the middle of
-	 * that code: emulators are known to get it wrong.
+	 * Linux patches its code for this write.  No task may execute this code
+	 * now, because emulators are known to get that wrong.
 	 */
 	setting_must_pin(BALANCING, TIERING_MODE);
 	counters_flush();
@@ -262,8 +261,8 @@ static void measure(const struct run *t, const struct variant *v,
 }
 
 /*
- * The thread touches from the fast node.  Who looks on runs elsewhere, so that
- * its time is not taken for time that was lost.
+ * The thread touches memory from the fast node.  Observers run on other CPUs,
+ * so that their time does not count as lost.
  */
 static void choose_cpus(struct options *o)
 {
@@ -280,7 +279,7 @@ static void choose_cpus(struct options *o)
 		bench_die(BENCH_LACKING, "touching needs a second CPU");
 }
 
-/* In the environment line what was found; pinned so that it takes seconds. */
+/* Report the present settings in the environment line, then pin faster ones. */
 static void prepare_scan(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(scan_settings); i++) {

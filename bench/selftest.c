@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests of what the benchmarks rely on, in KTAP: a check that cannot fail
- * proves nothing, so each one is shown something wrong.
+ * KTAP tests of the code that all benchmarks use.  A check that cannot fail
+ * proves nothing, so each test includes a case that must fail.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -178,7 +178,7 @@ static void test_histograms(void)
 	check(tight, "histogram: buckets are an eighth of an octave");
 }
 
-/* While the thread runs, too: its counts and its slowest touch only grow. */
+/* Safe while the thread runs: its counts and its slowest touch only grow. */
 static bool touches_timed(const struct toucher *t)
 {
 	return __atomic_load_n(&t->touches, __ATOMIC_RELAXED) > 0 &&
@@ -202,7 +202,7 @@ static void test_touching(void)
 	t.region = &r;
 	toucher_start(&t);
 	toucher_moving(&t);
-	/* Other processes may have the CPU of the thread for any time. */
+	/* Other processes may use the thread's CPU for any time. */
 	for (int i = 0; i < 5000 && !touches_timed(&t); i++)
 		usleep(1000);
 	check(!region_verify(&r, 3, &offset), "touch: memory is written to");
@@ -267,7 +267,7 @@ static void test_threads(void)
 	check(main_does, "thread: signals still end up in the main thread");
 }
 
-/* Works on one node as well: the limit copies whatever it is given. */
+/* One node suffices: the limit copies any memory. */
 static void test_limit(void)
 {
 	bool both_copy = true, all_found = true;
@@ -284,7 +284,7 @@ static void test_limit(void)
 	check(limit_copy_ns(&src, &dst, 3, &cpus, 0) > 0,
 	      "limit: three threads take some time");
 	both_copy &= region_verify(&dst, 5, &offset);
-	/* Whichever is chosen here, it has to copy everything too. */
+	/* The chosen copy function must also copy everything. */
 	limit_choose_copy();
 	region_fill(&dst, 6);
 	limit_copy_ns(&src, &dst, 1, &cpus, 0);
@@ -293,7 +293,7 @@ static void test_limit(void)
 	dst.base[dst.bytes - 1] ^= 1;
 	check(!region_verify(&dst, 5, &offset) && offset == dst.bytes - 1,
 	      "region: the last byte is looked at");
-	/* The last byte of each worker's share, and of what is left over. */
+	/* The last byte of each worker's share, and of the remainder. */
 	parallel_setup(&cpus, -1);
 	region_fill(&src, 9);
 	for (size_t end = PMD_BYTES; end <= src.bytes; end += PMD_BYTES) {
@@ -375,7 +375,7 @@ static void test_fragments(void)
 	struct fragments f;
 	size_t offset, nr_kept = 0, spoilt;
 
-	/* Which are free is decided by what only root may see. */
+	/* Only root may see which pages are free. */
 	if (!fragments_make(&f, 4 * PMD_BYTES, 0, 3)) {
 		fragments_free(&f);
 		return;
@@ -398,7 +398,7 @@ static void test_fragments(void)
 
 int main(void)
 {
-	/* Also when stdout is a pipe: in the order in which things happen. */
+	/* Keep the order of events, also if stdout is a pipe. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("KTAP version 1\n");
 	test_pattern();

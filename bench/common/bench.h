@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Code that every benchmark program shares.
+ * Code that all benchmark programs share.
  *
- * Each program answers one question, writes one JSON object per line to
- * stdout, says what went wrong in one line on stderr, and verifies what it
- * measured.  Nothing here needs a library beyond libc, so that the programs
- * link statically and run in an initramfs.
+ * Each program answers one question, and writes one JSON object per line to
+ * stdout.  It reports an error in one line on stderr, and verifies the memory
+ * that it measured.  This code needs no library but libc, so the programs link
+ * statically and run in an initramfs.
  */
 #ifndef PF_BENCH_H
 #define PF_BENCH_H
@@ -23,7 +23,7 @@ enum bench_exit {
 	BENCH_OK = 0,		/* measured and verified */
 	BENCH_FAILED = 1,	/* ran, but a page or a byte was wrong */
 	BENCH_USAGE = 2,
-	BENCH_LACKING = 3,	/* this kernel or machine lacks something */
+	BENCH_LACKING = 3,	/* the kernel or machine lacks a feature */
 };
 
 /* report.c: talking to the reader */
@@ -40,22 +40,22 @@ void json_u64_or_null(const char *key, bool known, uint64_t value);
 void json_u64_array(const char *key, const uint64_t *values, size_t nr);
 void json_end(void);
 
-/* parse.c: strict parsing, no value is ever guessed */
+/* parse.c: strict parsing, without guesses */
 bool parse_u64(const char *text, uint64_t *value);
 bool parse_bytes(const char *text, uint64_t *bytes);
 size_t parse_list(const char *text, char (*words)[64], size_t max);
 int parse_word(const char *text, const char *const *words);
-/* A number as text, for the expression that it is written in. */
+/* A number as text, valid in the expression that creates it. */
 struct decimal {
 	char text[24];
 } decimal(uint64_t value);
 
-/* pattern.c: content that says which page and which round it belongs to */
+/* pattern.c: content that identifies its page and round */
 void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index);
 size_t pattern_verify(const void *buf, size_t bytes, uint64_t seed,
 		      uint64_t index);
 
-/* files.c: one-value files, and settings that are put back */
+/* files.c: one-value files, and settings that are restored */
 bool file_read(const char *path, char *buf, size_t size);
 bool file_write(const char *path, const char *value);
 bool file_read_u64(const char *path, uint64_t *value);
@@ -72,7 +72,7 @@ void settings_restore_on_exit(void);
 void settings_on_interrupt(void (*cleanup)(void));
 void settings_no_interrupt(void);
 
-/* memory.c: memory of a wanted folio size on a wanted node */
+/* memory.c: memory on a node, in folios of a size */
 #define PMD_BYTES (2UL << 20)
 
 struct region {
@@ -82,10 +82,10 @@ struct region {
 	int node;		/* where first touch puts it */
 	void *map;		/* what munmap() needs */
 	size_t map_bytes;
-	const unsigned char *kept;	/* of each page, whether it counts; NULL: all */
-	bool shuffled;		/* lists of it are in no order */
-	bool all;		/* moves what others map, too */
-	bool hugetlb;		/* whose folios are never split */
+	const unsigned char *kept;	/* pages that count; NULL: all */
+	bool shuffled;		/* lists of it have random order */
+	bool all;		/* moves pages that others map, too */
+	bool hugetlb;		/* its folios are never split */
 };
 
 size_t page_bytes(void);
@@ -105,7 +105,7 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 bool region_count_split(const struct region *r, size_t *nr_split);
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
 
-/* hugetlb.c: memory of hugetlb, and the pools that it comes from */
+/* hugetlb.c: memory of hugetlb, and its pools */
 #define HUGETLB_MAX_BYTES (1UL << 30)
 
 bool hugetlb_supported(size_t folio_bytes);
@@ -128,16 +128,16 @@ void region_drain_lru(const struct region *r);
 void region_sabotage(struct region *r, const char *what, int node);
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);
 
-/* pages.c: small pages that are not those of one program alone, or in order */
+/* pages.c: small pages that two processes share, or that are not in order */
 enum pages_kind {
-	PAGES_RUNS,	/* anonymous, one behind the other */
-	PAGES_RANDOM,	/* the same, in no order */
-	PAGES_SHARED,	/* anonymous, of two processes */
+	PAGES_RUNS,	/* anonymous, in order */
+	PAGES_RANDOM,	/* anonymous, in random order */
+	PAGES_SHARED,	/* anonymous, mapped by two processes */
 	PAGES_SHMEM,
 	PAGES_MLOCKED,
-	PAGES_KSM,	/* merged, and mapped once */
-	PAGES_INHERITED, /* anonymous, from before a child that is gone */
-	PAGES_WATCHED,	/* anonymous, by a userfaultfd */
+	PAGES_KSM,	/* merged by KSM, and mapped once */
+	PAGES_INHERITED, /* anonymous, shared with a former child */
+	PAGES_WATCHED,	/* anonymous, watched by a userfaultfd */
 	NR_PAGES_KINDS,
 };
 
@@ -154,7 +154,7 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		uint64_t seed);
 void pages_free(struct pages *pages);
 
-/* machine.c: nodes, CPUs, and what else may move pages */
+/* machine.c: nodes, CPUs, and settings of everything else that moves pages */
 void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
 bool node_free_bytes(int node, uint64_t *bytes);
@@ -162,7 +162,7 @@ void node_check_free(int node, uint64_t bytes);
 void memory_bind(void *base, size_t bytes, int node);
 void pin_to_cpu(int cpu);
 struct modules {
-	const char *names[8];	/* or 'FILE.ko NAME=VALUE' */
+	const char *names[8];	/* 'FILE.ko' or 'FILE.ko NAME=VALUE' */
 	size_t nr;
 };
 
@@ -170,13 +170,13 @@ void modules_load(const struct modules *modules);
 void machine_report(void);
 void machine_quiet(void);
 
-/* parallel.c: threads, and the work of filling and verifying, on every CPU */
+/* parallel.c: threads, and filling and verifying on each CPU */
 bool thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 void parallel_setup(const cpu_set_t *cpus, int caller_cpu);
 void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 		  void *arg);
 
-/* hogs.c: work that keeps every CPU busy, started and stopped on request */
+/* hogs.c: work that keeps all CPUs busy, started and stopped on request */
 void hogs_create(void);
 void hogs_run(void);
 void hogs_pause(void);

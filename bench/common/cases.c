@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One line of a table of bench latency, as it is written in its options. */
+/* Parse a case of bench latency from an option. */
 #include <string.h>
 
 #include "latency.h"
@@ -45,7 +45,7 @@ static bool parse_limit(const char *text, uint64_t *us)
 	return true;
 }
 
-/* One NAME=VALUE of a case. */
+/* Set one NAME=VALUE of a case. */
 static bool parse_pair(struct test_case *t, const char *name, char *value)
 {
 	uint64_t bytes;
@@ -84,7 +84,7 @@ static bool parse_pair(struct test_case *t, const char *name, char *value)
 	return false;
 }
 
-/* "engine=dcbm:channels=16,cap=8192": false for anything that makes no sense. */
+/* "engine=dcbm:channels=16,cap=8192".  Returns false if a part is invalid. */
 bool case_parse(const char *text, struct test_case *t)
 {
 	char words[MAX_WORDS][64];
@@ -109,7 +109,10 @@ bool case_parse(const char *text, struct test_case *t)
 		if (!value || !parse_pair(t, words[i], value))
 			return false;
 	}
-	/* A whole number of folios; and a rate, where it is to change. */
+	/*
+	 * The total is a whole number of folios.  A change of rate needs a
+	 * rate.
+	 */
 	return t->total_bytes && t->total_bytes % t->folio_bytes == 0 &&
 	       t->total_bytes <= 1ULL << 44 && (!t->slow_factor || t->mbps);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A cgroup (v2) of our own: memory that this process allocates is charged to it,
- * and the kernel is asked to take memory from that and from nothing else.
+ * A new cgroup (v2) for this process.  The cgroup is charged for all memory
+ * that the process allocates, so the kernel can reclaim this memory alone.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static bool home_find(void)
 void cgroup_close(void)
 {
 	if (group[0]) {
-		/* "0": whoever writes it. */
+		/* "0" stands for the process that writes. */
 		file_write(home, "0");
 		rmdir(group);
 		group[0] = '\0';
@@ -92,7 +92,7 @@ void cgroup_open(void)
 		bench_die(BENCH_LACKING,
 			  "cannot write %s: %s (Linux has it since 5.19)", path,
 			  strerror(errno));
-	/* To be moved to another node, not out of memory. */
+	/* Reclaim must move the memory to another node, not to swap. */
 	file_path(path, sizeof(path), "memory.swap.max");
 	if (!access(path, F_OK))
 		file_write(path, "0");
@@ -102,7 +102,7 @@ void cgroup_open(void)
 			  strerror(errno));
 }
 
-/* False with errno as the kernel set it. */
+/* Returns false with the kernel's errno. */
 bool cgroup_write(const char *name, const char *value)
 {
 	char path[160];
@@ -125,7 +125,9 @@ static void write_failed(const char *name, uint64_t bytes)
 		  (unsigned long long)bytes, name, strerror(errno));
 }
 
-/* Has the kernel take so much from the cgroup; false where it found less. */
+/*
+ * Reclaim this much from the cgroup.  Returns false if the kernel found less.
+ */
 bool cgroup_reclaim(uint64_t bytes)
 {
 	bool done = cgroup_write("memory.reclaim", decimal(bytes).text);
@@ -135,7 +137,7 @@ bool cgroup_reclaim(uint64_t bytes)
 	return done;
 }
 
-/* Sets a limit that is so much above what the cgroup has, or below it. */
+/* Set a limit this far above the present usage, or below it. */
 void cgroup_limit(const char *name, int64_t above)
 {
 	uint64_t bytes;
@@ -148,7 +150,7 @@ void cgroup_limit(const char *name, int64_t above)
 		write_failed(name, bytes);
 }
 
-/* "some avg10=0.00 avg60=0.00 avg300=0.00 total=12" and the same for "full". */
+/* Parse "some avg10=0.00 ... total=12", or the same line for "full". */
 bool stall_parse(const char *text, const char *kind, uint64_t *us)
 {
 	static const char key[] = "total=";
@@ -168,7 +170,7 @@ bool stall_parse(const char *text, const char *kind, uint64_t *us)
 	return parse_u64(number, us);
 }
 
-/* How long tasks of the cgroup waited for memory: unknown without CONFIG_PSI. */
+/* Read how long tasks of the cgroup waited for memory.  Needs CONFIG_PSI. */
 bool cgroup_stall(struct stall *s)
 {
 	char path[160], text[512];

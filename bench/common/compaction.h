@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Helpers of bench compaction alone. */
+/* Shared by the files of bench compaction. */
 #ifndef PF_BENCH_COMPACTION_H
 #define PF_BENCH_COMPACTION_H
 
 #include "bench.h"
 
-/* cpu_time.c: of one CPU, in ticks of /proc/stat */
+/* cpu_time.c: times of one CPU, in ticks of /proc/stat */
 struct cpu_ticks {
 	uint64_t user, system, idle, steal;
 };
@@ -18,7 +18,7 @@ uint64_t thread_cpu_ns(void);
 /* fragments.c: memory with every other page free */
 struct fragments {
 	struct region region;
-	unsigned char *kept;	/* of each page, whether it is there */
+	unsigned char *kept;	/* per page, whether it is allocated */
 };
 
 bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed);

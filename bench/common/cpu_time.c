@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Where the time of one CPU goes, by the kernel's own account. */
+/* The kernel's accounting of one CPU's time. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -8,8 +8,8 @@
 #include "compaction.h"
 
 /*
- * Finds the line "cpuN user nice system idle iowait irq softirq steal ..." in the
- * text of /proc/stat.  Sums are in ticks.
+ * Find the line "cpuN user nice system idle iowait irq softirq steal ..." in
+ * the text of /proc/stat.  Sums are in ticks.
  */
 bool cpu_ticks_parse(const char *text, int cpu, struct cpu_ticks *ticks)
 {
@@ -43,7 +43,9 @@ bool cpu_ticks_read(int cpu, struct cpu_ticks *ticks)
 	size_t len = 0;
 
 	if (f) {
-		/* The lines of CPUs come first. */
+		/*
+		 * The CPUs' lines come first, so a part of the file is enough.
+		 */
 		len = fread(text, 1, sizeof(text) - 1, f);
 		fclose(f);
 	}
@@ -51,12 +53,12 @@ bool cpu_ticks_read(int cpu, struct cpu_ticks *ticks)
 	return cpu_ticks_parse(text, cpu, ticks);
 }
 
-/* A sum of ticks, of two readings. */
+/* Returns the time between two sums of ticks. */
 uint64_t cpu_ticks_ns(uint64_t before, uint64_t after)
 {
 	uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
 
-	/* Idle time may be corrected downwards. */
+	/* The kernel may correct idle time downwards. */
 	return after > before ? (after - before) * (1000000000ULL / hz) : 0;
 }
 

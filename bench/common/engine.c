@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The kernel's choice of copy engine, through sysfs. */
+/* Selects the kernel's copy engine through sysfs. */
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
@@ -13,7 +13,7 @@
 #define THREADS_PARAM "/sys/module/mtcopy/parameters/max_threads"
 #define DCBM_DIR "/sys/module/dcbm"
 
-/* "mtcopy", ":threads=", 2: true and the number for "mtcopy:threads=2". */
+/* Parse "mtcopy:threads=2": with "mtcopy" and ":threads=" gives 2. */
 static bool option_parse(const char *option, const char *name, uint64_t max,
 			 unsigned int *number)
 {
@@ -48,8 +48,9 @@ bool variant_parse(const char *text, struct variant *v)
 }
 
 /*
- * True where no engine is active. "stock" is, or behaves as, a kernel that knows
- * of none; "off" is one that does, and unmaps and maps folios in its own way.
+ * Returns true if no engine is active.  "stock" is a kernel without engines, or
+ * behaves as one.  "off" is a kernel with engines, which unmaps and maps folios
+ * in its own way.
  */
 bool is_stock(const struct variant *v)
 {
@@ -70,7 +71,7 @@ static bool word_in(const char *word, const char *list)
 	return false;
 }
 
-/* Fails before anything is measured when this kernel cannot do @v. */
+/* End the program before any measurement if this kernel cannot do @v. */
 void engine_check(const struct variant *v)
 {
 	char available[256];
@@ -106,8 +107,8 @@ static void pin_if_there(const char *path, const char *value)
 }
 
 /*
- * One engine for all reasons, or none.  To choose the general one forgets those of
- * reasons, so they are remembered first, and put back last.
+ * Use one engine for all reasons, or none.  Selecting the general engine drops
+ * those of reasons.  So remember these first, and restore them last.
  */
 static void engines_of_reasons(void)
 {
@@ -124,14 +125,14 @@ static void engines_of_reasons(void)
 void engine_prepare(void)
 {
 	engines_of_reasons();
-	/* To put back dcbm's settings may choose it. */
+	/* Restoring the settings of dcbm may select dcbm. */
 	setting_keep(OFFLOAD_DIR "/engine", NULL);
 	pin_if_there(OFFLOAD_DEBUG_DIR "/verify", "0");
 }
 
 /*
- * Have the limit put back that is there now.  The number of the default would be a
- * fixed limit from then on.
+ * Restore the present limit at the end.  The default must be restored as such:
+ * its number would be a fixed limit.
  */
 void engine_limit_keep(void)
 {
@@ -143,14 +144,14 @@ void engine_limit_keep(void)
 		setting_keep(OFFLOAD_DIR "/max_unmapped_us", "default");
 }
 
-/* For how long a folio may be out of reach; "0": for as long as it takes. */
+/* Limit the unmapped time of a folio; "0" means no limit. */
 void engine_limit(const char *us)
 {
 	engine_limit_keep();
 	pin_if_there(OFFLOAD_DIR "/max_unmapped_us", us);
 }
 
-/* To copy 1 GiB may take channels that simulate slow ones minutes. */
+/* Slow simulated channels may take minutes to copy 1 GiB. */
 void engine_allow_large(void)
 {
 	pin_if_there(DCBM_DIR "/parameters/timeout_ms", "30000");
@@ -170,7 +171,7 @@ static unsigned int count_entries(const char *dir)
 	return nr;
 }
 
-/* So many channels as @v says. */
+/* Use as many channels as @v asks for. */
 static void dcbm_select(const struct variant *v)
 {
 	unsigned int found;
@@ -190,7 +191,7 @@ void engine_select(const struct variant *v)
 	const char *name = is_stock(v) ? "none" : v->engine;
 	bool stock = !strcmp(v->engine, "stock");
 
-	/* Stock Linux takes one entry after the other. */
+	/* Stock Linux unmaps and maps entries one by one. */
 	pin_if_there(OFFLOAD_DIR "/batch_ptes", stock ? "false" : "true");
 
 	if (!strcmp(v->engine, "mtcopy"))
@@ -203,8 +204,8 @@ void engine_select(const struct variant *v)
 }
 
 /*
- * Bytes that the engine says it has copied since boot: two readings tell
- * whether it took part at all.  False where nobody counts.
+ * Read the bytes that the engine has copied since boot.  Two readings show
+ * whether it took part.  Returns false if the kernel has no counter.
  */
 bool engine_copied_bytes(const struct variant *v, uint64_t *bytes)
 {
@@ -217,7 +218,9 @@ bool engine_copied_bytes(const struct variant *v, uint64_t *bytes)
 	return file_read_u64(path, bytes);
 }
 
-/* For how long it was at what it was given.  False where nobody counts. */
+/*
+ * Read how long the engine worked.  Returns false if the kernel has no counter.
+ */
 bool engine_time_ns(const struct variant *v, uint64_t *ns)
 {
 	char path[160];
@@ -229,7 +232,7 @@ bool engine_time_ns(const struct variant *v, uint64_t *ns)
 	return file_read_u64(path, ns);
 }
 
-/* The settings as found, before anything is pinned. */
+/* Report the settings before any is pinned. */
 void engine_report(void)
 {
 	setting_report("engine_found", OFFLOAD_DIR "/engine");

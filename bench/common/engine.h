@@ -8,13 +8,13 @@
 #define OFFLOAD_DEBUG_DIR "/sys/kernel/debug/migrate_offload"
 
 /*
- * One column of a result.  "stock" is a kernel with no engine active, "limit"
- * is not a migration at all but plain memcpy.
+ * One column of a result.  "stock" is a kernel without an active engine.
+ * "limit" is plain memcpy without a migration.
  */
 struct variant {
 	char engine[32];
-	unsigned int threads;	/* 0: as many as the engine chooses */
-	unsigned int channels;	/* of dcbm; 0: as many as it is set to */
+	unsigned int threads;	/* 0: the engine chooses */
+	unsigned int channels;	/* of dcbm; 0: the present number */
 	bool limit;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One-value files, and settings that are put back whatever happens. */
+/* One-value files, and settings that are always restored. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,13 +19,13 @@ struct setting {
 };
 
 static struct setting settings[MAX_SETTINGS];
-/* The signal handler reads it: an entry is complete before it is counted. */
+/* Signal handlers read this, so complete an entry before it counts. */
 static volatile sig_atomic_t nr_settings;
 static void (*interrupt_cleanup)(void);
 static void (*let_go_first)(void);
 static volatile pid_t end_first;
 
-/* Reads a small file and cuts the newline at its end. */
+/* Read a small file, and remove the newline at its end. */
 bool file_read(const char *path, char *buf, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -67,9 +67,9 @@ bool file_read_u64(const char *path, uint64_t *value)
 }
 
 /*
- * The value to write back to get what is there now: files such as
- * transparent_hugepage/enabled list every choice and bracket the current one.
- * Empty when the file cannot be read.
+ * Read the value that restores the present setting.  Files such as
+ * transparent_hugepage/enabled list all choices, with brackets around the
+ * present one.  @buf is empty if the file cannot be read.
  */
 void setting_value(const char *path, char *buf, size_t size)
 {
@@ -88,7 +88,7 @@ void setting_value(const char *path, char *buf, size_t size)
 	}
 }
 
-/* The same, as a part of the JSON object that is open. */
+/* Add the value to the open JSON object. */
 void setting_report(const char *key, const char *path)
 {
 	char value[160];
@@ -100,7 +100,7 @@ void setting_report(const char *key, const char *path)
 		json_null(key);
 }
 
-/* A line "name value" of a file like /proc/vmstat. */
+/* Read the number of a line "name number", as in /proc/vmstat. */
 bool line_read_u64(const char *path, const char *name, uint64_t *value)
 {
 	size_t len = strlen(name);
@@ -119,7 +119,7 @@ bool line_read_u64(const char *path, const char *name, uint64_t *value)
 	return found;
 }
 
-/* @old, or what is there now if that is NULL. */
+/* Remember @old, or with NULL the present value. */
 static bool setting_remember(const char *path, const char *old)
 {
 	struct setting *s = &settings[nr_settings];
@@ -142,8 +142,8 @@ static bool setting_remember(const char *path, const char *old)
 }
 
 /*
- * Writes @value and remembers what was there the first time.  False when the
- * file is missing or refuses; errno says which.
+ * Write @value, and remember the present value at the first write.  Returns
+ * false with errno if the file is missing or rejects the value.
  */
 bool setting_pin(const char *path, const char *value)
 {
@@ -157,7 +157,7 @@ bool setting_pin(const char *path, const char *value)
 	return file_write(path, value);
 }
 
-/* The same, or the end of the program. */
+/* Pin the setting, or end the program. */
 void setting_must_pin(const char *path, const char *value)
 {
 	if (!setting_pin(path, value))
@@ -165,25 +165,27 @@ void setting_must_pin(const char *path, const char *value)
 			  path, strerror(errno));
 }
 
-/* When settings are put back this one gets @old, or if NULL what is there now. */
+/* Restore this setting to @old, or with NULL to the present value. */
 void setting_keep(const char *path, const char *old)
 {
 	setting_remember(path, old);
 }
 
-/* @let_go, async-signal-safe, is called before settings are put back. */
+/* Call @let_go, which is async-signal-safe, before settings are restored. */
 void settings_restore_after(void (*let_go)(void))
 {
 	let_go_first = let_go;
 }
 
-/* As does a child that has memory: it is killed before.  0: there is none. */
+/*
+ * Kill the child before settings are restored, as it uses memory.  0: no child.
+ */
 void settings_restore_without(pid_t child)
 {
 	end_first = child;
 }
 
-/* Async-signal-safe; last pinned, first restored. */
+/* Async-signal-safe; restores in reverse order. */
 void settings_restore(void)
 {
 	if (end_first > 0) {
@@ -216,7 +218,7 @@ static void on_interrupt(int sig)
 	_exit(128 + sig);
 }
 
-/* The last is for when nobody reads any longer what is written. */
+/* SIGPIPE ends the program when the reader of its output has gone. */
 static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 
 void settings_on_interrupt(void (*cleanup)(void))
@@ -224,13 +226,13 @@ void settings_on_interrupt(void (*cleanup)(void))
 	struct sigaction sa = { .sa_handler = on_interrupt };
 
 	interrupt_cleanup = cleanup;
-	/* A second signal must not cut the restoring short. */
+	/* A second signal must not interrupt the restore. */
 	sigfillset(&sa.sa_mask);
 	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)
 		sigaction(sigs[i], &sa, NULL);
 }
 
-/* In a child: what its parent pinned is not for it to put back. */
+/* Call this in a child: only the parent restores the settings. */
 void settings_no_interrupt(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* When the first folio of a call was accessible again, by a tracepoint. */
+/* Find when the first folio of a call was accessible again, by a tracepoint. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #define EVENT "mm_migrate_first_folio"
 
-/* False where this cannot be traced: then nobody knows about the first folio. */
+/* Returns false if the event cannot be traced.  Then the time stays unknown. */
 bool first_open(void)
 {
 	char filter[32];
@@ -17,8 +17,8 @@ bool first_open(void)
 	if (!tracing_open("migrate/" EVENT))
 		return false;
 	/*
-	 * Only the first event counts, so keep what came first.  What others
-	 * migrate meanwhile is not ours.
+	 * Keep the first event, which is the only one that counts.  Exclude
+	 * migrations of other tasks.
 	 */
 	snprintf(filter, sizeof(filter), "common_pid == %d", getpid());
 	if (tracing_set("options/overwrite", "0") &&

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory that leaves no large block free: every other page of it is there, with
- * content of its own, and the pages between are free.
+ * Memory that leaves no large block free: every other page has its own content,
+ * and the pages between are free.
  *
- * That is by physical addresses, and the even ones are free: where Linux looks for
- * free pages in passing it looks at every 32nd, and would find none of them, or all,
- * by how a program happened to get its pages.
+ * The choice is by physical address, and even pages are free.  When compaction
+ * searches for free pages quickly, it looks at every 32nd page.  Without a
+ * fixed choice it would find none or all of these, by chance.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,14 +20,14 @@
 #define PAGEMAP_PFN_MASK ((1ULL << 55) - 1)
 #define MAX_WORKERS 64
 
-/* Pages are worked on in blocks of 2M, so that each has one owner. */
+/* Each block of 2M has one owner, which works on its pages. */
 struct fragments_work {
 	struct fragments *f;
 	int pagemap;
 	int error[MAX_WORKERS];
 };
 
-/* Touches a block, and decides which pages of it are to stay. */
+/* Touch the pages of a block, and choose those that stay. */
 static bool choose_pages(struct fragments_work *work, size_t block)
 {
 	uint64_t entries[PMD_BYTES / 4096];
@@ -43,7 +43,7 @@ static bool choose_pages(struct fragments_work *work, size_t block)
 	for (size_t i = 0; i < nr; i++) {
 		uint64_t pfn = entries[i] & PAGEMAP_PFN_MASK;
 
-		/* Nobody but root may see them. */
+		/* Only root sees physical addresses. */
 		if (!pfn)
 			return false;
 		work->f->kept[block / page + i] = pfn & 1;
@@ -88,7 +88,7 @@ static bool run_work(struct fragments_work *work,
 	return true;
 }
 
-/* False, with errno, when this process may not see physical addresses. */
+/* Returns false with errno if this process may not see physical addresses. */
 bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 {
 	struct fragments_work work = {
@@ -103,7 +103,10 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 		bench_die(BENCH_LACKING, "no memory for %zu pages",
 			  bytes / page_bytes());
 	f->region.kept = f->kept;
-	/* All is there before any of it is freed: what is free is not used again. */
+	/*
+	 * Allocate all pages before the first is freed: a freed one could be
+	 * reused.
+	 */
 	ok = work.pagemap >= 0 && run_work(&work, choose_share);
 	if (ok) {
 		region_fill(&f->region, seed);
@@ -116,7 +119,7 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 	return ok;
 }
 
-/* Spoils the last byte of the last page that stayed; returns where that is. */
+/* Corrupt the last byte of the last allocated page.  Returns its offset. */
 size_t fragments_sabotage(struct fragments *f)
 {
 	size_t page = page_bytes(), last = f->region.bytes / page - 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Histograms of times: those of the kernel, and those that we make ourselves. */
+/* Histograms of times, both the kernel's and our own. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define SUB_BITS 3	/* 8 buckets for each octave */
 
-/* Lower bound of the bucket of @ns: all bits but the first four are cleared. */
+/* The lower bound of the bucket of @ns: only the first four bits stay. */
 uint64_t histogram_lower(uint64_t ns)
 {
 	unsigned int shift;
@@ -21,7 +21,7 @@ uint64_t histogram_lower(uint64_t ns)
 	return ns >> shift << shift;
 }
 
-/* The place of @lower, or where it has to go. */
+/* The index of @lower, or where to insert it. */
 static size_t find(const struct histogram *h, uint64_t lower)
 {
 	size_t low = 0, high = h->nr;
@@ -62,7 +62,7 @@ void histogram_add(struct histogram *h, uint64_t ns)
 	add(h, histogram_lower(ns), 1);
 }
 
-/* Lines of "<lower bound> <count>"; nothing else is let through. */
+/* Parse lines of "<lower bound> <count>", and reject all others. */
 bool histogram_parse(const char *text, struct histogram *h)
 {
 	h->nr = 0;
@@ -87,7 +87,7 @@ bool histogram_parse(const char *text, struct histogram *h)
 	return true;
 }
 
-/* False only where there is no such file. */
+/* Returns false only if the file does not exist. */
 bool histogram_read(const char *path, struct histogram *h)
 {
 	char text[1 << 14];
@@ -106,7 +106,7 @@ bool histogram_read(const char *path, struct histogram *h)
 	return true;
 }
 
-/* Takes out what was there @before, and what is empty then. */
+/* Subtract @before, and remove empty buckets. */
 void histogram_subtract(struct histogram *h, const struct histogram *before)
 {
 	size_t nr = 0;
@@ -125,7 +125,7 @@ void histogram_subtract(struct histogram *h, const struct histogram *before)
 	h->nr = nr;
 }
 
-/* As pairs: [lower, count, lower, count, ...] */
+/* Print pairs: [lower, count, lower, count, ...] */
 void json_histogram(const char *key, const struct histogram *h)
 {
 	uint64_t pairs[2 * HIST_BUCKETS];

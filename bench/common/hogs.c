@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Work that keeps every CPU busy: one process per CPU that counts.
+ * Work that keeps all CPUs busy: one counting process per CPU.
  *
- * Processes, not threads: they stand for other people's work, so the kernel
- * must not see them as part of the program that migrates.
+ * Hogs are processes, not threads, because they stand for other programs.  The
+ * kernel must not treat them as part of the program that migrates.
  */
 #include <errno.h>
 #include <sched.h>
@@ -55,7 +55,7 @@ static void wait_stopped(void)
 	}
 }
 
-/* Creates one stopped hog on each CPU that this process may use. */
+/* Create one stopped hog on each CPU that this process may use. */
 void hogs_create(void)
 {
 	sigset_t all, old;
@@ -75,7 +75,10 @@ void hogs_create(void)
 
 		if (!CPU_ISSET(cpu, &cpus))
 			continue;
-		/* No interrupt may find a child that is not counted yet. */
+		/*
+		 * A signal handler must know each child before any signal
+		 * arrives.
+		 */
 		sigfillset(&all);
 		sigprocmask(SIG_SETMASK, &all, &old);
 		pid = fork();
@@ -92,7 +95,7 @@ void hogs_create(void)
 	hogs_pause();
 }
 
-/* Returns only when every hog has run: until then its CPU is not busy. */
+/* Returns after each hog has run.  Until then its CPU may be idle. */
 void hogs_run(void)
 {
 	for (int i = 0; i < nr_hogs; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory of hugetlb, and the pools that it comes from. */
+/* Memory of hugetlb, and its pools. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define MAP_HUGE_SHIFT 26
 #endif
 
-/* Memory from the pools; the signal handler reads it. */
+/* Memory from the pools, which signal handlers read. */
 static struct {
 	void *volatile map;	/* NULL: not in use; set last */
 	size_t bytes;
@@ -52,11 +52,12 @@ bool hugetlb_supported(size_t folio_bytes)
 }
 
 /*
- * Async-signal-safe.  A pool gives up only what is free; when more than it is to keep
- * is in use, on whatever node, the kernel marks free pages as surplus, and those stay
- * for good (set_max_huge_pages() of 6.12 compares pages in use, surplus or not, with
- * pages that are no surplus).  A thread that is still at this memory finds other
- * memory in its place, which nobody looks at any more.
+ * Async-signal-safe.  Release the memory before the pools shrink, because a
+ * pool removes free pages alone.  If more pages are in use than it is to keep,
+ * on any node, the kernel marks free pages as surplus for good.
+ * (set_max_huge_pages() of 6.12 compares all pages in use with pages that are
+ * not surplus.) A thread that still uses the memory gets other memory in its
+ * place, which no code reads any more.
  */
 static void let_go(void)
 {
@@ -84,7 +85,7 @@ static void hold(const struct region *r)
 	bench_die(BENCH_FAILED, "too many regions of huge pages at a time");
 }
 
-/* After it was unmapped. */
+/* Call this after the region is unmapped. */
 void region_forget_hugetlb(const struct region *r)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(held); i++)
@@ -93,8 +94,8 @@ void region_forget_hugetlb(const struct region *r)
 }
 
 /*
- * Has the pool of @node grow by as many pages as @bytes are, until the settings are
- * restored, before which memory of region_map_hugetlb() is let go.
+ * Grow the pool of @node by @bytes, until the settings are restored.  Memory of
+ * region_map_hugetlb() is released before that.
  */
 void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 {
@@ -106,7 +107,7 @@ void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 	pool_path(path, sizeof(path), node, folio_bytes, "nr_hugepages");
 	before = pool_read(node, folio_bytes, "nr_hugepages");
 	for (int try = 0; try < POOL_TRIES; try++) {
-		/* The kernel takes what it gets, and says nothing. */
+		/* The kernel may add fewer pages, without an error. */
 		setting_must_pin(path, decimal(before + wanted).text);
 		free = pool_read(node, folio_bytes, "free_hugepages");
 		if (free >= wanted)
@@ -119,7 +120,7 @@ void hugetlb_reserve(int node, size_t folio_bytes, uint64_t bytes)
 		  folio_bytes);
 }
 
-/* Private memory that is to be on @node.  Nothing of it is there yet. */
+/* Map private memory for @node.  No page of it is allocated yet. */
 void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			int node)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * When a task had moved the last of its folios, by the tracepoint
- * mm_migrate_pages, which any kernel has: once for each list.
+ * Find when a task had moved its last folio, by the tracepoint
+ * mm_migrate_pages.  All kernels have it, and it fires once per list.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,14 @@
 #define NS_PER_US 1000ULL
 #define US_PER_S 1000000ULL
 
-/* False where this cannot be traced: then nobody knows. */
+/* Returns false if the event cannot be traced.  Then the time stays unknown. */
 bool last_move_open(void)
 {
 	if (!tracing_open("migrate/" EVENT))
 		return false;
-	/* The clock of bench_now_ns(), and of many events the latest. */
+	/*
+	 * Use the clock of bench_now_ns(), and keep the latest of many events.
+	 */
 	if (tracing_set("trace_clock", "mono") &&
 	    tracing_set("options/overwrite", "1") &&
 	    tracing_set_event("enable", "1"))
@@ -29,8 +31,8 @@ bool last_move_open(void)
 }
 
 /*
- * From now on, for what this task moves; not when it tried in vain.  Among @huge
- * pages its own small ones do not count, which may go later.
+ * From now on record lists of which this task moved a folio.  With @huge pages,
+ * ignore its small ones, which may move later.
  */
 void last_move_arm(pid_t pid, bool huge)
 {
@@ -38,15 +40,15 @@ void last_move_arm(pid_t pid, bool huge)
 
 	snprintf(filter, sizeof(filter), "common_pid == %d && %s > 0", pid,
 		 huge ? "thp_succeeded" : "succeeded");
-	/* Without it, all that anybody moves would count. */
+	/* Without the filter, moves of all other tasks would count. */
 	if (!tracing_set_event("filter", filter))
 		tracing_close();
 	tracing_empty();
 }
 
 /*
- * "<...>-77 [000] ..... 12.345678: mm_migrate_pages: nr_succeeded=512 ...
- * reason=demotion": the time in front of the colon, to a microsecond.
+ * Parse "<...>-77 [000] ..... 12.345678: mm_migrate_pages: nr_succeeded=512 ...
+ * reason=demotion".  The time before the colon is exact to a microsecond.
  */
 bool last_move_parse(const char *line, const char *reason, uint64_t *at_ns)
 {
@@ -70,14 +72,17 @@ bool last_move_parse(const char *line, const char *reason, uint64_t *at_ns)
 	return true;
 }
 
-/* When the task had moved the last list for this reason, by bench_now_ns(). */
+/*
+ * Read when the task had moved the last list for this reason, by
+ * bench_now_ns().
+ */
 bool last_move_read(const char *reason, uint64_t *at_ns)
 {
 	FILE *f = tracing_read();
 	bool found = false;
 	char line[512];
 
-	/* The lines of all CPUs are in order of time. */
+	/* The trace merges the lines of all CPUs in order of time. */
 	while (f && fgets(line, sizeof(line), f))
 		found |= last_move_parse(line, reason, at_ns);
 	if (f)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Helpers of bench latency: counters, first folio, a toucher, a rate. */
+/*
+ * Shared by the files of bench latency: counters, first folio, toucher, rate.
+ */
 #ifndef PF_BENCH_LATENCY_H
 #define PF_BENCH_LATENCY_H
 
@@ -9,14 +11,14 @@
 #include "engine.h"
 
 /*
- * More than the kernel has: 8 buckets for each octave from 1 us to 1 s, and one
- * at each end; a touch may be as short as a few nanoseconds.
+ * More buckets than the kernel has: 8 for each octave from 1 us to 1 s, and one
+ * at each end.  A touch may take only a few nanoseconds.
  */
 #define HIST_BUCKETS 320
 
 struct histogram {
 	uint64_t lower[HIST_BUCKETS], count[HIST_BUCKETS];
-	size_t nr;		/* in use, in order of their lower bounds */
+	size_t nr;		/* used buckets, by lower bound */
 };
 
 bool histogram_read(const char *path, struct histogram *h);
@@ -26,7 +28,9 @@ void histogram_add(struct histogram *h, uint64_t ns);
 uint64_t histogram_lower(uint64_t ns);
 void json_histogram(const char *key, const struct histogram *h);
 
-/* How long something took: how often, how long in all, and the longest ever. */
+/*
+ * Times of one kind: their number, their sum, and the longest one since boot.
+ */
 struct times {
 	struct histogram hist;
 	uint64_t nr, sum_ns, max_ns;
@@ -59,7 +63,7 @@ struct toucher {
 	enum touch_mode mode;
 	int cpu;
 	uint64_t pause_ns;
-	/* The rest is touch.c's. */
+	/* Private to touch.c. */
 	pthread_t thread;
 	atomic_int phase;
 	uint32_t *written;	/* by page */
@@ -74,14 +78,14 @@ void toucher_moving(struct toucher *t);
 void toucher_stop(struct toucher *t);
 void toucher_report(const struct toucher *t);
 
-/* rate.c, in the middle of a move */
+/* rate.c: a change of rate in the middle of a move */
 struct slowdown {
 	/* Set by the caller. */
 	int cpu;
-	uint64_t folios;	/* moved when it begins */
+	uint64_t folios;	/* folios moved before the change */
 	unsigned int skip_windows;
 	uint64_t mbps, slow_mbps;
-	/* The rest is rate.c's. */
+	/* Private to rate.c. */
 	pthread_t thread;
 	atomic_bool over;
 	bool seen;
@@ -92,14 +96,14 @@ struct slowdown {
 void slowdown_start(struct slowdown *s);
 void slowdown_stop(struct slowdown *s);
 
-/* cases.c: what is measured */
+/* cases.c: the cases to measure */
 #define LIMIT_DEFAULT UINT64_MAX
 
 struct test_case {
 	struct variant variant;
 	size_t folio_bytes;
 	uint64_t total_bytes;
-	/* For engines only: without one, Linux does as it always did. */
+	/* For engines only: without one, Linux ignores these settings. */
 	uint64_t cap_pages, max_windows, limit_us;
 	bool streaming;
 	bool has_share;
@@ -107,7 +111,7 @@ struct test_case {
 	bool has_rate;
 	uint64_t mbps;		/* of each simulated channel */
 	enum touch_mode touch;
-	uint64_t slow_percent, slow_factor;	/* 0: not slowed down */
+	uint64_t slow_percent, slow_factor;	/* 0: no change of rate */
 };
 
 bool case_parse(const char *text, struct test_case *t);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The limit: what a plain copy in user space does between the same two nodes
- * with the same number of CPUs.
+ * The limit: a plain copy in user space between the same two nodes, with the
+ * same number of CPUs.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -14,9 +14,9 @@
 #define MAX_COPIERS 64
 
 /*
- * A copy by words.  memcpy(3) picks vector instructions, which an emulated
- * CPU executes more slowly than the kernel's copy by registers: the limit
- * would be below what it limits.
+ * A copy by words. memcpy(3) picks vector instructions.  An emulated CPU
+ * executes these more slowly than the kernel's copy by registers, so the limit
+ * would be too low.
  */
 static void *copy_words(void *dst, const void *src, size_t bytes)
 {
@@ -24,7 +24,10 @@ static void *copy_words(void *dst, const void *src, size_t bytes)
 	uint64_t *to = dst;
 
 	for (size_t i = 0; i < bytes / sizeof(*to); i += 8) {
-		/* Unrolled by hand, or gcc makes it a call to memcpy(). */
+		/*
+		 * Unrolled by hand: gcc would turn a simple loop into a call to
+		 * memcpy().
+		 */
 		uint64_t a = from[i], b = from[i + 1], c = from[i + 2],
 			 d = from[i + 3], e = from[i + 4], f = from[i + 5],
 			 g = from[i + 6], h = from[i + 7];
@@ -50,7 +53,7 @@ static uint64_t copy_time_ns(copy_fn copy, char *dst, const char *src,
 {
 	uint64_t best = UINT64_MAX;
 
-	/* The first goes through cold caches; the best one counts. */
+	/* The first run has cold caches.  The fastest run counts. */
 	for (int i = 0; i < 5; i++) {
 		uint64_t start = bench_now_ns(), elapsed;
 
@@ -62,7 +65,7 @@ static uint64_t copy_time_ns(copy_fn copy, char *dst, const char *src,
 	return best;
 }
 
-/* Picks the faster of the two copies, and returns its name. */
+/* Choose the faster of the two copies.  Returns its name. */
 const char *limit_choose_copy(void)
 {
 	const size_t bytes = PMD_BYTES;
@@ -105,14 +108,14 @@ static void *copier_main(void *arg)
 
 	pin_to_cpu(c->cpu);
 	atomic_fetch_add(c->nr_ready, 1);
-	/* Yields, for a machine with more threads than CPUs. */
+	/* Yield, as the machine may have more threads than CPUs. */
 	while (!atomic_load(c->go))
 		sched_yield();
 	copy_folios(c);
 	return NULL;
 }
 
-/* CPU number @index of those allowed, counting from @first and wrapping. */
+/* The CPU number @index of those allowed, from @first on, with wrap-around. */
 static int nth_cpu(const cpu_set_t *cpus, int first, unsigned int index)
 {
 	int cpu = first;
@@ -124,10 +127,9 @@ static int nth_cpu(const cpu_set_t *cpus, int first, unsigned int index)
 }
 
 /*
- * Copies @src to @dst folio by folio with @nr_threads threads, the caller
- * among them, each on a CPU of its own, and returns the nanoseconds between
- * the start signal and the last thread's end.  Creating the threads is not
- * part of a memcpy and is not timed.
+ * Copy @src to @dst folio by folio with @nr_threads threads, including the
+ * caller, each on its own CPU. Returns the nanoseconds from the start signal to
+ * the end of the last thread.  The time to create threads does not count.
  */
 uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 		       unsigned int nr_threads, const cpu_set_t *cpus,

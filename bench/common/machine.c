@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Nodes and CPUs, and whatever else may move or change pages. */
+/*
+ * Nodes and CPUs, and the settings of everything else that moves or changes
+ * pages.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
@@ -15,7 +18,7 @@
 #define MAX_NODES 1024
 #define NODE_DIR "/sys/devices/system/node"
 
-/* The nodes with memory, as numactl writes them: "0-1,3". */
+/* List the nodes with memory in the format of numactl: "0-1,3". */
 void node_list(char *buf, size_t size)
 {
 	if (!file_read(NODE_DIR "/has_memory", buf, size))
@@ -53,10 +56,13 @@ bool node_free_bytes(int node, uint64_t *bytes)
 	return found;
 }
 
-/* Ends the program unless @node can take @bytes of moved memory. */
+/* End the program unless @node has room for @bytes of moved memory. */
 void node_check_free(int node, uint64_t bytes)
 {
-	/* Lists of addresses, page tables and the kernel's own reserves. */
+	/*
+	 * The rest is for lists of addresses, page tables and the kernel's
+	 * reserves.
+	 */
 	uint64_t needed = bytes + bytes / 16 + (16 << 20), free;
 	char nodes[64];
 
@@ -73,7 +79,7 @@ void node_check_free(int node, uint64_t bytes)
 			  (unsigned long long)needed);
 }
 
-/* Pages that are not there yet will be on @node. */
+/* Place all pages on @node that are allocated from now on. */
 void memory_bind(void *base, size_t bytes, int node)
 {
 	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
@@ -96,7 +102,7 @@ void pin_to_cpu(int cpu)
 			  strerror(errno));
 }
 
-/* A module that is there already is fine. */
+/* A module that is already loaded is no error. */
 static void module_load(const char *module)
 {
 	const char *end = strstr(module, ".ko ");
@@ -130,7 +136,7 @@ static void report_cpu_model(void)
 	while (f && fgets(line, sizeof(line), f)) {
 		char *value = strchr(line, ':');
 
-		/* Not every architecture has this line. */
+		/* Some architectures lack this line. */
 		if (strncmp(line, "model name", 10) || !value)
 			continue;
 		value[strcspn(value, "\n")] = '\0';
@@ -141,7 +147,7 @@ static void report_cpu_model(void)
 		fclose(f);
 }
 
-/* Says what this is, inside the JSON object that is open. */
+/* Describe the machine in the open JSON object. */
 void machine_report(void)
 {
 	struct utsname uts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory of a wanted folio size on a wanted node, and where it really is. */
+/* Memory on a node in folios of a size, and checks of its real place. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
@@ -41,11 +41,11 @@ bool folio_size_supported(size_t folio_bytes)
 	thp_path(path, sizeof(path), folio_bytes);
 	if (!access(path, F_OK))
 		return true;
-	/* Kernels without mTHP still know the PMD size. */
+	/* Kernels without mTHP still support the PMD size. */
 	return folio_bytes == PMD_BYTES && !access(THP_DIR "/enabled", F_OK);
 }
 
-/* Says if this kernel does not have folios of a size that was asked for. */
+/* Report if this kernel lacks folios of a requested size. */
 bool folio_size_check(size_t folio_bytes, bool hugetlb)
 {
 	if (hugetlb ? hugetlb_supported(folio_bytes) :
@@ -60,7 +60,7 @@ bool folio_size_check(size_t folio_bytes, bool hugetlb)
 	return false;
 }
 
-/* Returns how many are left, or ends the program. */
+/* Returns how many sizes are left, or ends the program. */
 size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb)
 {
 	size_t left = 0;
@@ -75,8 +75,8 @@ size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb)
 }
 
 /*
- * Lets page faults in MADV_HUGEPAGE regions allocate @folio_bytes and nothing
- * else.  Base pages need no setting: their regions are MADV_NOHUGEPAGE.
+ * Let page faults in MADV_HUGEPAGE regions allocate @folio_bytes and no other
+ * size.  Base pages need no setting: their regions are MADV_NOHUGEPAGE.
  */
 void folio_size_select(size_t folio_bytes)
 {
@@ -114,8 +114,8 @@ static void map_with(struct region *r, size_t bytes, size_t folio_bytes,
 	r->base = (char *)(((uintptr_t)r->map + PMD_BYTES - 1) &
 			   ~(PMD_BYTES - 1));
 	/*
-	 * EINVAL: a kernel without transparent huge pages, where
-	 * folio_size_supported() has already refused everything but 4K.
+	 * EINVAL: a kernel without transparent huge pages.
+	 * folio_size_supported() has already rejected all sizes but 4K.
 	 */
 	if (madvise(r->base, bytes, advice) && errno != EINVAL)
 		bench_die(BENCH_FAILED, "madvise: %s", strerror(errno));
@@ -127,7 +127,7 @@ void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)
 	map_with(r, bytes, folio_bytes, node, MAP_PRIVATE);
 }
 
-/* Base pages of shmem. */
+/* Map base pages of shmem. */
 void region_map_shared(struct region *r, size_t bytes, int node)
 {
 	map_with(r, bytes, page_bytes(), node, MAP_SHARED);
@@ -149,10 +149,13 @@ static bool counts(const struct region *r, size_t page)
 struct content {
 	const struct region *r;
 	uint64_t seed;
-	size_t bad[64];	/* where each worker found the first wrong byte */
+	size_t bad[64];	/* the first wrong byte that each worker found */
 };
 
-/* The bytes of one worker of parallel_run(); whole PMDs, so that each folio has one owner. */
+/*
+ * The bytes of one worker of parallel_run(), in whole PMDs: each folio has one
+ * owner.
+ */
 void region_share(const struct region *r, unsigned int index,
 		  unsigned int nr, size_t *start, size_t *end)
 {
@@ -202,7 +205,7 @@ static void verify_share(void *arg, unsigned int index, unsigned int nr)
 	}
 }
 
-/* False, with the offset of the first wrong byte, when content differs. */
+/* Returns false with the offset of the first wrong byte. */
 bool region_verify(const struct region *r, uint64_t seed, size_t *offset)
 {
 	struct content c = { .r = r, .seed = seed };
@@ -221,8 +224,8 @@ bool region_verify(const struct region *r, uint64_t seed, size_t *offset)
 }
 
 /*
- * Asks the kernel where each base page is.  False, with the first page that
- * is elsewhere and the node (or -errno) it has instead.
+ * Query the node of each base page.  Returns false with the first page on
+ * another node, and this node or -errno.
  */
 bool region_on_node(const struct region *r, int node, size_t *offset,
 		    int *found)
@@ -251,7 +254,7 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 	return true;
 }
 
-/* In an order that is the same every time. */
+/* Shuffle in an order that is always the same. */
 static void shuffle(void **pages, size_t nr)
 {
 	uint64_t seed = 1;
@@ -260,7 +263,10 @@ static void shuffle(void **pages, size_t nr)
 		void *page = pages[i - 1];
 		size_t other;
 
-		/* Numerical Recipes' generator; its high bits are the good ones. */
+		/*
+		 * The generator of "Numerical Recipes"; its high bits are the
+		 * good ones.
+		 */
 		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
 		other = (seed >> 32) % i;
 		pages[i - 1] = pages[other];
@@ -269,9 +275,9 @@ static void shuffle(void **pages, size_t nr)
 }
 
 /*
- * One move_pages(2) call with one entry per folio, timed.  Returns what the
- * call returned, with -errno for -1.  The arrays are written before the clock
- * starts, so that their own page faults are not counted.
+ * Make one timed move_pages(2) call with one entry per folio.  Returns its
+ * result, or -errno.  The arrays are written before the clock starts, so that
+ * their page faults do not count.
  */
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 {
@@ -312,7 +318,7 @@ static void read_exact(int fd, void *buf, size_t bytes, uint64_t offset,
 		bench_die(BENCH_FAILED, "short read from %s", path);
 }
 
-/* Reads the flags of nr pages, one read for each physically contiguous run. */
+/* Read the flags of @nr pages, one read per physically contiguous run. */
 static void read_page_flags(int fd, const uint64_t *pfn, uint64_t *flags,
 			    size_t nr)
 {
@@ -351,8 +357,8 @@ static size_t count_split_pages(const uint64_t *pfn, const uint64_t *flags,
 }
 
 /*
- * Counts the folios that do not have the wanted size (any more).  False when
- * this process may not see physical addresses.
+ * Count folios that do not have the requested size.  Returns false if this
+ * process may not see physical addresses.
  */
 bool region_count_split(const struct region *r, size_t *nr_split)
 {

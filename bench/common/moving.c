@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory that a measurement moves: made as it should be, and checked after. */
+/* Allocates the memory that a measurement moves, and checks it afterwards. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 #define ALLOCATION_TRIES 3
 
 /*
- * Memory on @node in folios of the wanted size.  Page faults fall back to
- * smaller folios when the node is fragmented; asking for compaction and
- * starting again is worth a try, measuring the wrong size never is.
+ * Allocate memory on @node in folios of the requested size.  On a fragmented
+ * node, page faults fall back to smaller folios.  Then compact and try again,
+ * because a measurement of the wrong size is useless.
  */
 void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 		     int node, uint64_t seed)
@@ -39,7 +39,7 @@ void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 	}
 }
 
-/* As above, from the pool of @node: whoever calls this has seen to that. */
+/* The same from the pool of @node, which the caller has filled. */
 void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			     int node, uint64_t seed)
 {
@@ -54,7 +54,7 @@ void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			  offset, found, node);
 }
 
-/* Ends the program unless every page is on @node and every byte is right. */
+/* End the program unless each page is on @node and each byte is right. */
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round)
 {
@@ -72,15 +72,15 @@ void region_check(const struct region *r, int node, uint64_t seed,
 }
 
 /*
- * Takes a little memory on the target node, another amount each time, until
- * the measurement is over.  Without it the same pages would be source and
- * target in every round, and whether their addresses clash, in the cache of a
- * real CPU or in the software TLB of an emulated one, would be settled once
- * for a whole run instead of evening out over its rounds.
+ * Take a little memory on the target node, a different amount each time, until
+ * the measurement is over.  Without this, each round would use the same source
+ * and target pages.  Whether their addresses conflict, in a cache or in the
+ * software TLB of an emulated CPU, would be fixed for a whole run.  So it evens
+ * out over the rounds.
  */
 static unsigned int spacer_turn;
 
-/* All of 1 to 8, in an order in which no variant keeps one of them. */
+/* All of 1 to 8, in an order that gives each variant different values. */
 static size_t spacer_bytes(void)
 {
 	size_t nr_pmds = 1 + (spacer_turn * 5 + spacer_turn / 8 * 3) % 8;
@@ -95,7 +95,7 @@ void spacer_take(struct region *r, size_t folio_bytes, int node)
 	region_fill(r, spacer_turn);
 }
 
-/* From the pool of @node, which has SPACER_MAX_BYTES more for that. */
+/* From the pool of @node, which needs SPACER_MAX_BYTES more for this. */
 void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node)
 {
 	region_map_hugetlb(r, spacer_bytes(), folio_bytes, node);
@@ -103,9 +103,9 @@ void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node)
 }
 
 /*
- * Pages that are new wait in a list of their CPU until there are some more, and
- * cannot be isolated by who looks for them elsewhere.  Before it moves anything, even
- * what is there already, move_pages(2) has all CPUs empty their lists.
+ * New pages wait in a batch of their CPU, and callers on other CPUs cannot
+ * isolate these. move_pages(2) drains the batches of all CPUs before it moves a
+ * page, even one that is on the target already.
  */
 void region_drain_lru(const struct region *r)
 {
@@ -116,7 +116,7 @@ void region_drain_lru(const struct region *r)
 	region_move(&first, first.node, &ignored);
 }
 
-/* Spoils the last page, to prove that the check looks at all of them. */
+/* Corrupt the last page, to prove that the check covers all pages. */
 void region_sabotage(struct region *r, const char *what, int node)
 {
 	struct region last = *r;
@@ -134,8 +134,8 @@ void region_sabotage(struct region *r, const char *what, int node)
 }
 
 /*
- * All CPUs that the program may use, and where the caller is to run: @wanted,
- * or else the first CPU of the source node, the target node or of all.
+ * Get all CPUs that the program may use, and choose the caller's CPU: @wanted,
+ * or the first CPU of the source node, the target node or of all.
  */
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The options of a program, as a table: how they are read, and what --help says. */
+/* The options of a program as a table, for parsing and for --help. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +142,7 @@ void options_parse(const struct program *p, int argc, char **argv)
 	struct option all[MAX_OPTIONS + 2] = { { 0 } };
 	int nr = 0, c;
 
-	/* Each is known by its place, counted from 1. */
+	/* An option is identified by its index, from 1. */
 	for (; nr < MAX_OPTIONS && p->options[nr].name; nr++)
 		all[nr] = (struct option){ p->options[nr].name,
 					   p->options[nr].value ?
@@ -151,7 +151,7 @@ void options_parse(const struct program *p, int argc, char **argv)
 					   NULL, nr + 1 };
 	all[nr] = (struct option){ "help", no_argument, NULL, nr + 1 };
 	while ((c = getopt_long(argc, argv, "", all, NULL)) != -1) {
-		/* getopt has said which option it was. */
+		/* getopt has printed an error with the option's name. */
 		if (c == '?')
 			exit(BENCH_USAGE);
 		if (c == nr + 1)

@@ -7,40 +7,40 @@
 
 struct option_row {
 	const char *name;
-	const char *value;	/* what --help calls it; NULL: it has none */
-	const char *about;	/* for --help; may have several lines */
+	const char *value;	/* its argument in --help, NULL: none */
+	const char *about;	/* text in --help, maybe several lines */
 	void (*set)(const struct option_row *row, const char *text);
 	void *to;
 	uint64_t min, max;
-	const char *const *words;	/* that it may be, ending with NULL */
+	const char *const *words;	/* allowed words, ending with NULL */
 };
 
 struct program {
 	const char *name, *about, *example;
-	const struct option_row *options;	/* ending with one without a name */
+	const struct option_row *options;	/* the last has no name */
 };
 
-/* Words of a list, as places in what the list is of. */
+/* Words of a list, as indices into the list of all words. */
 struct word_list {
 	unsigned int at[8];
 	size_t nr;
 };
 
 bool has_word(const struct word_list *list, unsigned int at);
-/* Ends the program unless all arguments are options of it and make sense. */
+/* End the program unless all arguments are valid options. */
 void options_parse(const struct program *p, int argc, char **argv);
-/* Ends the program: what --OPTION was given is no good. */
+/* End the program with an error about the argument of --OPTION. */
 _Noreturn void option_invalid(const char *option, const char *value);
 
-/* A row may set a number from @min to @max ... */
+/* Setters of rows.  A number from @min to @max. */
 void set_int(const struct option_row *row, const char *text);
 void set_uint(const struct option_row *row, const char *text);
 void set_u64(const struct option_row *row, const char *text);
-/* ... or bytes: up to @max, and unless @min is 0 a multiple of it ... */
+/* Bytes up to @max, and unless @min is 0 a multiple of @min. */
 void set_bytes(const struct option_row *row, const char *text);
-/* ... or text: one of @words if there are any, a number if there is a @max ... */
+/* Text: one of @words if set, a number if @max is set. */
 void set_text(const struct option_row *row, const char *text);
-/* ... or the place of a word, from @min on; a list of them; true; a module. */
+/* The index of a word, from @min on; a list of words; true; a module. */
 void set_word(const struct option_row *row, const char *text);
 void set_words(const struct option_row *row, const char *text);
 void set_true(const struct option_row *row, const char *text);

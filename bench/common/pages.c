@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Small pages that are not those of one program alone, or not in order. */
+/* Small pages that several processes map, or that are not in order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -24,7 +24,7 @@ const char *const pages_names[NR_PAGES_KINDS + 1] = {
 	[PAGES_INHERITED] = "inherited", [PAGES_WATCHED] = "watched",
 };
 
-/* A child that has all the pages of its parent, and does nothing. */
+/* Start a child that maps all pages of its parent, and sleeps. */
 static pid_t share_with_child(void)
 {
 	pid_t pid = fork();
@@ -38,7 +38,7 @@ static pid_t share_with_child(void)
 	return pid;
 }
 
-/* They are no longer marked as exclusive, until somebody writes to them. */
+/* Pages are no longer marked exclusive, until the next write. */
 static void leave_to_child(void)
 {
 	pid_t pid = fork();
@@ -52,7 +52,7 @@ static void leave_to_child(void)
 		bench_die(BENCH_FAILED, "a child that does nothing failed");
 }
 
-/* Whoever touched a page that is not there would wait for us. */
+/* A task that touches an absent page of @r would wait for this process. */
 static int watch(const struct region *r)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -77,8 +77,8 @@ static void ksm_write(const char *name, const char *value)
 }
 
 /*
- * KSM merges pages by twos; with one of each two unmapped, the other is mapped
- * once, as the pages are that nobody shares.
+ * KSM merges pages in pairs.  Unmap one page of each pair, so that the other is
+ * mapped once, as unshared pages are.
  */
 static void merge(struct region *r, uint64_t seed)
 {
@@ -99,7 +99,7 @@ static void merge(struct region *r, uint64_t seed)
 		    shared >= nr)
 			break;
 	}
-	/* Nothing is merged from here on, and nothing undone. */
+	/* KSM merges and splits no page from here on. */
 	ksm_write("run", "0");
 	if (shared < nr)
 		bench_die(BENCH_FAILED, "KSM merged %llu pages of %llu in %u s",
@@ -108,7 +108,7 @@ static void merge(struct region *r, uint64_t seed)
 	region_unmap(&twin);
 }
 
-/* Memory on node 0 that is of a kind; @pages is for pages_free() to undo. */
+/* Make memory of a kind on node 0.  Pass @pages to pages_free(). */
 void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		uint64_t seed)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Filling and verifying memory with every CPU.
+ * Fill and verify memory with all CPUs.
  *
- * It is faster, and it leaves all CPUs warm.  That matters most where they are
- * emulated: QEMU keeps a software TLB for each of them, which grows with what
- * the CPU touches.  In the small one of a CPU that was idle until now, the
- * pages of a folio and of its copy push each other out, and that CPU copies
- * several times more slowly than the one that has filled the memory.
+ * This is faster, and warms all CPUs up.  Emulated CPUs need that most: QEMU
+ * keeps a software TLB for each, which grows with the memory that the CPU
+ * touches.  An idle CPU has a small one, in which the pages of a folio and its
+ * copy evict each other.  Such a CPU copies several times more slowly than the
+ * CPU that has filled the memory.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ struct worker {
 static int worker_cpus[MAX_WORKERS];
 static unsigned int nr_workers = 1;
 
-/* The caller, which stays where it is on @caller_cpu, and all of @cpus. */
+/* Use the caller, which stays on @caller_cpu, and all of @cpus. */
 void parallel_setup(const cpu_set_t *cpus, int caller_cpu)
 {
 	nr_workers = 1;
@@ -37,8 +37,8 @@ void parallel_setup(const cpu_set_t *cpus, int caller_cpu)
 }
 
 /*
- * A thread that no signal of the process ends up in: who handles it puts back
- * what the main thread has pinned, and must not do so while that goes on.
+ * Start a thread that receives no signal.  A handler restores settings that the
+ * main thread has pinned.  It must not do so while the main thread pins more.
  */
 bool thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
@@ -61,7 +61,7 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Runs @work once on each CPU; @index says which part of it is meant. */
+/* Run @work once on each CPU; @index selects its part. */
 void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 		  void *arg)
 {

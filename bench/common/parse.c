@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Numbers, sizes and lists as text.  Nothing else in this directory is used here. */
+/*
+ * Parse numbers, sizes and lists.  This file uses no other of this directory.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 
 #include "bench.h"
 
-/* Parses the digits only; *end is what follows them. */
+/* Parse digits only. *end points behind them. */
 static bool parse_digits(const char *text, uint64_t *value, const char **end)
 {
 	char *stop;
@@ -28,7 +30,9 @@ bool parse_u64(const char *text, uint64_t *value)
 	return parse_digits(text, value, &end) && !*end;
 }
 
-/* "4096", "4K", "4KiB": binary units only, as everywhere in pageferry. */
+/*
+ * Parse "4096", "4K" or "4KiB", with binary units only, as in all of pageferry.
+ */
 bool parse_bytes(const char *text, uint64_t *bytes)
 {
 	static const char units[] = "KMG";
@@ -50,8 +54,8 @@ bool parse_bytes(const char *text, uint64_t *bytes)
 }
 
 /*
- * Splits "a,b,c".  Returns the number of words, or 0 when one is empty, too
- * long, or there are more than @max.
+ * Split "a,b,c".  Returns the number of words, or 0 if a word is empty or too
+ * long, or if there are more than @max.
  */
 size_t parse_list(const char *text, char (*words)[64], size_t max)
 {
@@ -70,7 +74,7 @@ size_t parse_list(const char *text, char (*words)[64], size_t max)
 	}
 }
 
-/* The index of a word among @words, which end with NULL; -1 if it is none of them. */
+/* Returns the index of a word in @words, which ends with NULL, or -1. */
 int parse_word(const char *text, const char *const *words)
 {
 	for (int i = 0; words[i]; i++)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who else migrates folios: mbind(2), migrate_pages(2), move_pages(2) of hugetlb
- * memory, compaction, demotion and promotion.
+ * Other callers that migrate folios: mbind(2), migrate_pages(2), move_pages(2)
+ * of hugetlb memory, compaction, demotion and promotion.
  *
- * Each does the same in every pass, and runs in a process of its own: what the
- * caller has is not moved along.  After each pass all pages are where they have to
- * be and have the content that they had.
+ * Each path does the same work in each pass, in its own process, so the
+ * caller's memory does not move.  After each pass all pages must be on their
+ * node and have their content.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,11 +28,11 @@
 #define BALANCING "/proc/sys/kernel/numa_balancing"
 #define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
 #define COMPACT "/sys/devices/system/node/node0/compact"
-/* Bits of a node mask. */
+/* The number of bits of a node mask. */
 #define MASK_BITS 64UL
-/* Half of the pages are given back, and half of the others move: a quarter. */
+/* Half of the pages are freed, and half of the rest moves: a quarter. */
 #define COMPACTION_SHARE 2
-/* While Linux is to look at the memory: a minute of spinning at the most. */
+/* Limits the wait for a scan of NUMA balancing: about a minute of spinning. */
 #define SCAN_SPINS 1000000U
 #define SCAN_POLLS 60000
 
@@ -43,7 +43,7 @@ struct work {
 	unsigned int nr;
 };
 
-/* A new seed for each: stale content of an earlier pass is wrong. */
+/* A new seed for each pass, so that stale content is detected. */
 static uint64_t seed_of(unsigned int pass)
 {
 	return 2 * (uint64_t)pass + 2;
@@ -70,7 +70,7 @@ static uint64_t vmstat_flushed(const char *name)
 	return vmstat(name);
 }
 
-/* A policy for memory that is there already. */
+/* Set the policy of existing memory. */
 static void policy_set(const struct region *r, int mode, int node, unsigned int how)
 {
 	unsigned long mask = mode == MPOL_DEFAULT ? 0 : 1UL << node;
@@ -97,7 +97,7 @@ static void run_mbind(const struct work *w)
 	region_unmap(&r);
 }
 
-/* All memory of this process that no other maps: a little more than @w->bytes. */
+/* Move all unshared memory of this process: a little more than @w->bytes. */
 static void run_migrate_pages(const struct work *w)
 {
 	struct region r;
@@ -119,7 +119,7 @@ static void run_migrate_pages(const struct work *w)
 	region_unmap(&r);
 }
 
-/* As many on each node, and the memory takes half of them. */
+/* Reserve this many pages on each node.  The memory takes half of them. */
 static void prepare_hugetlb(uint64_t bytes)
 {
 	for (int node = 0; node < 2; node++)
@@ -145,7 +145,7 @@ static void run_hugetlb(const struct work *w)
 	region_unmap(&r);
 }
 
-/* Which frame of memory each page of @r is in. */
+/* Read the page frame of each page of @r. */
 static void frames_read(const struct region *r, uint64_t *frames)
 {
 	size_t page = page_bytes(), bytes = r->bytes / page * sizeof(*frames);
@@ -160,8 +160,9 @@ static void frames_read(const struct region *r, uint64_t *frames)
 }
 
 /*
- * Gives every other frame back: the even ones, since where compaction finds no free
- * ones for a while, it goes in steps that are even.  @kept says which are left.
+ * Free every other page frame, the even ones.  When compaction finds no free
+ * page for a while, it proceeds in even steps.  @kept tells which pages are
+ * left.
  */
 static void holes_make(struct region *r, uint64_t *frames, unsigned char *kept)
 {
@@ -179,8 +180,8 @@ static void holes_make(struct region *r, uint64_t *frames, unsigned char *kept)
 }
 
 /*
- * Pages that are given back wait in lists of their CPU, which may hold an eighth of
- * the node: there compaction does not find them.
+ * Freed pages wait on lists of their CPU, where compaction does not find them.
+ * These lists may hold an eighth of the node.
  */
 static void pcp_shorten(char *old, size_t size)
 {
@@ -189,8 +190,8 @@ static void pcp_shorten(char *old, size_t size)
 }
 
 /*
- * Fresh memory each time: what has been compacted once is not fragmented any more.
- * The node has no other pages that could move, once the first pass is over.
+ * Use fresh memory in each pass, because compaction has defragmented the old.
+ * After the first pass, the node has no other pages that can move.
  */
 static void run_compaction(const struct work *w)
 {
@@ -228,7 +229,7 @@ static uint64_t demoted_pages(void)
 	       vmstat("pgdemote_khugepaged");
 }
 
-/* Content and nodes of memory that may have stayed where it was, in part. */
+/* Verify memory that may have moved only in part, and count moved pages. */
 static uint64_t moved_pages(const struct region *r, int from, int to,
 			    uint64_t seed, const char *path, unsigned int pass)
 {
@@ -280,8 +281,8 @@ static void run_demotion(const struct work *w)
 }
 
 /*
- * Until Linux has taken away the access to all of the memory: when this process has
- * run for a second, and then not again for another.
+ * Wait until NUMA balancing has made all memory inaccessible.  This happens
+ * after a second of CPU time, and not again for another one.
  */
 static void scan_wait(uint64_t nr_pages)
 {
@@ -300,7 +301,7 @@ static void scan_wait(uint64_t nr_pages)
 			  (unsigned long long)nr_pages);
 }
 
-/* Memory for all passes: it is looked at once, and touched in as many parts. */
+/* Use one memory for all passes: it is scanned once, and touched in parts. */
 static void run_promotion(const struct work *w)
 {
 	size_t page = page_bytes();
@@ -340,7 +341,7 @@ const char *const path_names[NR_PATHS + 1] = {
 
 static const struct path {
 	bool huge;
-	/* Settings, which are put back at the end of the program. */
+	/* Set up; the program restores all settings at its end. */
 	void (*prepare)(uint64_t bytes);
 	void (*run)(const struct work *w);
 } paths[NR_PATHS] = {
@@ -359,7 +360,7 @@ size_t path_folio_bytes(enum path_kind kind)
 	return paths[kind].huge ? PMD_BYTES : page_bytes();
 }
 
-/* How much of a node it takes to move @bytes @nr times. */
+/* Bytes of a node that are needed to move @bytes @nr times. */
 uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr)
 {
 	if (kind == PATH_PROMOTION)
@@ -367,7 +368,7 @@ uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr)
 	return kind == PATH_COMPACTION ? bytes * COMPACTION_SHARE : bytes;
 }
 
-/* In a child, and the end of the program where that fails. */
+/* Run in a child, and end the program if the child fails. */
 static void child_run(void (*run)(const struct work *w), const struct work *w)
 {
 	sigset_t all, old;
@@ -375,7 +376,7 @@ static void child_run(void (*run)(const struct work *w), const struct work *w)
 	int status;
 	pid_t pid;
 
-	/* No interrupt may find a child that is not known yet. */
+	/* A signal handler must know the child before any signal arrives. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
 	pid = fork();
@@ -390,17 +391,17 @@ static void child_run(void (*run)(const struct work *w), const struct work *w)
 		/* The parent restores the settings that it pinned. */
 		_exit(BENCH_OK);
 	}
-	/* Until it is forgotten, its number is to be nobody else's. */
+	/* Keep the pid reserved until the handler has forgotten the child. */
 	waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT);
 	settings_restore_without(0);
 	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
 		bench_die(BENCH_FAILED, "a child was killed");
-	/* It has said why. */
+	/* The child has printed the reason. */
 	if (WEXITSTATUS(status))
 		exit(WEXITSTATUS(status));
 }
 
-/* Moves @bytes @nr times, and says what each time took. */
+/* Move @bytes @nr times, and report the time of each. */
 void path_run(enum path_kind kind, uint64_t bytes, struct path_pass *passes,
 	      unsigned int nr)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* paths.c: who else migrates folios, besides move_pages(2), one pass at a time. */
+/*
+ * paths.c: other callers than move_pages(2) that migrate folios, pass by pass.
+ */
 #ifndef PF_BENCH_PATHS_H
 #define PF_BENCH_PATHS_H
 
 #include "bench.h"
 
 enum path_kind {
-	PATH_MOVE_PAGES,	/* in cost.c, with sizes and kinds of pages */
+	PATH_MOVE_PAGES,	/* in cost.c, with folio sizes */
 	PATH_MBIND,
 	PATH_MIGRATE_PAGES,
 	PATH_HUGETLB,
@@ -18,7 +20,7 @@ enum path_kind {
 
 struct path_pass {
 	uint64_t ns;
-	uint64_t folios;	/* that moved meanwhile */
+	uint64_t folios;	/* pages that moved in this pass */
 };
 
 extern const char *const path_names[NR_PATHS + 1];

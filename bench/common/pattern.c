@@ -3,7 +3,7 @@
 
 #include "bench.h"
 
-/* Finaliser of splitmix64: every input bit changes half of the output. */
+/* The finaliser of splitmix64: each input bit changes half of the output. */
 static uint64_t mix64(uint64_t x)
 {
 	x ^= x >> 30;
@@ -19,10 +19,9 @@ struct pattern {
 };
 
 /*
- * Words in arithmetic progression, with a start and a step that depend on
- * page and round.  A page, a line or a word that comes from another page,
- * another place or an earlier round is wrong; and a step costs one addition,
- * which matters where every guest instruction is emulated.
+ * Words form an arithmetic progression, whose start and step depend on page and
+ * round.  So content of another page, place or round is wrong.  A step costs
+ * one addition, which matters where each instruction is emulated.
  */
 static struct pattern pattern_start(uint64_t seed, uint64_t index)
 {
@@ -45,7 +44,7 @@ void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index)
 	}
 }
 
-/* Returns the offset of the first wrong byte, or @bytes when there is none. */
+/* Returns the offset of the first wrong byte, or @bytes if there is none. */
 size_t pattern_verify(const void *buf, size_t bytes, uint64_t seed,
 		      uint64_t index)
 {

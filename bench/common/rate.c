@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The rate of simulated DMA channels (dmasim), by its files in debugfs: before
- * a move, and while it goes on.
+ * Set the rate of simulated DMA channels (dmasim) by debugfs, before and during
+ * a move.
  */
 #include <glob.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #define POLL_NS 200000L
 
 static glob_t files;
-static char loaded[32];	/* what the module was loaded with; empty: untouched */
+static char loaded[32];	/* the module's initial value; empty: unchanged */
 
 static bool rate_write(const char *value)
 {
@@ -58,9 +58,9 @@ static void poll_sleep(void)
 }
 
 /*
- * Waits until as much was moved as is wanted, slows all channels down, lets the
- * windows pass that the kernel takes to notice, and reads the counters: what
- * they grow by from then on is what came after the change.
+ * Wait until the requested part has moved, and slow all channels down.  Skip
+ * the windows that the kernel needs to notice, then read the counters.  Later
+ * growth belongs to the slow phase.
  */
 static void *slowdown_main(void *arg)
 {

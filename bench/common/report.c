@@ -85,8 +85,8 @@ void json_end(void)
 }
 
 /*
- * The message goes to stderr for people and to stdout for the tool: in a VM
- * with one serial line the tool may see only one of the two.
+ * The message goes to stderr for people and to stdout for the tool.  In a VM
+ * with one serial line the tool may see one of both only.
  */
 void bench_die(enum bench_exit code, const char *fmt, ...)
 {

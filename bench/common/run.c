@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Programs that measure in rounds have this in common, from first to last. */
+/* The frame of all programs that measure in rounds. */
 #include <stdlib.h>
 
 #include "run.h"
@@ -37,7 +37,7 @@ void run_read_sizes(struct run *r)
 	}
 }
 
-/* Reads the lists, and checks that each size divides the total. */
+/* Read the lists, and check that each size divides the total. */
 void run_check(struct run *r)
 {
 	size_t largest = PMD_BYTES;
@@ -54,21 +54,23 @@ void run_check(struct run *r)
 			  largest >> 20);
 }
 
-/* Two nodes, each with so much room. */
+/* Check for two nodes with this much room each. */
 void run_check_nodes(const struct run *r, uint64_t bytes)
 {
 	if (r->from == r->to)
 		bench_die(BENCH_USAGE,
 			  "--from and --to are both node %d: nothing would move",
 			  r->from);
-	/* Memory of hugetlb does not count as free. */
+	/* Free memory does not include the pools of hugetlb. */
 	if (r->hugetlb)
 		return;
 	node_check_free(r->from, bytes);
 	node_check_free(r->to, bytes);
 }
 
-/* Modules, engines, the CPU where the caller is to run, and how it may end. */
+/*
+ * Load modules, prepare engines, choose the caller's CPU, and handle signals.
+ */
 void run_start(struct run *r, void (*on_interrupt)(void))
 {
 	modules_load(&r->modules);
@@ -79,7 +81,7 @@ void run_start(struct run *r, void (*on_interrupt)(void))
 	settings_on_interrupt(on_interrupt);
 }
 
-/* All of this, for a program that has nothing to do in between. */
+/* Do all steps in order, for programs without steps of their own. */
 void run_begin(struct run *r, const struct program *p, int argc, char **argv,
 	       void (*on_interrupt)(void))
 {
@@ -89,7 +91,10 @@ void run_begin(struct run *r, const struct program *p, int argc, char **argv,
 	run_start(r, on_interrupt);
 }
 
-/* Opens the line, for what only one program knows.  From here settings change. */
+/*
+ * Open the environment line.  The program may add fields.  Settings change from
+ * here.
+ */
 void run_environment(const struct run *r, const char *bench)
 {
 	json_begin("environment");
@@ -115,14 +120,14 @@ void run_prepare(struct run *r)
 		engine_limit(r->max_unmapped_us);
 }
 
-/* The caller stays on @cpu, and fills and verifies memory with all. */
+/* The caller stays on @cpu.  All CPUs fill and verify. */
 void run_on_cpu(const struct run *r, int cpu)
 {
 	pin_to_cpu(cpu);
 	parallel_setup(&r->cpus, cpu);
 }
 
-/* For those who look on: the last CPU that is not the caller's, or -1. */
+/* A CPU for observers: the last that is not the caller's, or -1. */
 int run_other_cpu(const struct run *r)
 {
 	int cpu = CPU_SETSIZE - 1;
@@ -132,7 +137,9 @@ int run_other_cpu(const struct run *r)
 	return cpu;
 }
 
-/* Nobody is always first, or always after the same one. */
+/*
+ * Rotate, so that each variant is first at times, and follows different ones.
+ */
 const struct variant *run_turn(const struct run *r, size_t i,
 			       unsigned int round)
 {
@@ -155,7 +162,7 @@ void run_done(const struct run *r)
 	json_end();
 }
 
-/* A new one each time: stale content of an earlier measurement is wrong. */
+/* A new seed for each measurement, so that stale content is detected. */
 uint64_t run_seed(void)
 {
 	static uint64_t seed;
@@ -170,7 +177,7 @@ void variant_report(const struct variant *v)
 	json_u64("channels", v->channels);
 }
 
-/* Opens a line of what moved. */
+/* Open a line about moved memory. */
 void moved_begin(const char *type, const struct variant *v,
 		 size_t folio_bytes, unsigned int round, uint64_t moved_bytes,
 		 uint64_t elapsed_ns)
@@ -183,7 +190,7 @@ void moved_begin(const char *type, const struct variant *v,
 	json_u64("elapsed_ns", elapsed_ns);
 }
 
-/* Closes it: all was verified, or the program would have ended. */
+/* Close the line after the verification, which ends the program on failure. */
 void verified_end(void)
 {
 	json_bool("verified", true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* run.c: what a program measures in which rounds, where variants take turns. */
+/* run.c: sizes, variants and rounds of a program; variants take turns. */
 #ifndef PF_BENCH_RUN_H
 #define PF_BENCH_RUN_H
 
@@ -17,7 +17,7 @@ struct run {
 	struct variant variants[32];
 	size_t nr_variants;
 	const char *sabotage;
-	const char *max_unmapped_us;	/* or NULL: as it is */
+	const char *max_unmapped_us;	/* NULL: no module */
 	struct modules modules;
 	cpu_set_t cpus;
 	int cpu;
@@ -47,7 +47,7 @@ struct run {
 	  "without\nbounds (default: as it is)", set_text,		       \
 	  &(r)->max_unmapped_us, 0, UINT32_MAX, NULL }
 
-/* limit.c: what a plain copy in user space does between the same nodes */
+/* limit.c: a plain copy in user space between the same nodes */
 const char *limit_choose_copy(void);
 uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 		       unsigned int nr_threads, const cpu_set_t *cpus,
@@ -67,7 +67,7 @@ void run_on_cpu(const struct run *r, int cpu);
 int run_other_cpu(const struct run *r);
 const struct variant *run_turn(const struct run *r, size_t i,
 			       unsigned int round);
-/* Each variant with each size; those that measure verify, and print a line. */
+/* Run each variant with each size.  @measure verifies, and prints a line. */
 void run_round(const struct run *r, unsigned int round,
 	       void (*measure)(const struct run *r, const struct variant *v,
 			       size_t folio_bytes, unsigned int round));

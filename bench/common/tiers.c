@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Nodes, content and counters of memory that the kernel moved by itself. */
+/* Nodes, content and counters of memory that the kernel moves by itself. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define QUERY_PAGES 4096UL
 #define TIERING_DIR "/sys/devices/virtual/memory_tiering"
 
-/* "4: 0; 56: 1": which nodes are of which tier, the fastest first. */
+/* Report the nodes of each tier, the fastest first: "4: 0; 56: 1". */
 static void report_tiers(void)
 {
 	char text[256] = "";
@@ -34,7 +34,7 @@ static void report_tiers(void)
 		json_null("memory_tiers");
 }
 
-/* Inside the JSON object that is open. */
+/* Call this inside the open JSON object. */
 void tiers_report(void)
 {
 	report_tiers();
@@ -43,7 +43,7 @@ void tiers_report(void)
 	setting_report("lru_gen_found", "/sys/kernel/mm/lru_gen/enabled");
 }
 
-/* Asks for the node of every page; one that is on neither node is a failure. */
+/* Query the node of each page.  A page on a third node is a failure. */
 void placement_read(const struct region *r, const struct run *o,
 		    struct placement *p)
 {
@@ -75,7 +75,7 @@ void placement_read(const struct region *r, const struct run *o,
 	}
 }
 
-/* Ends the program unless every byte is right. */
+/* End the program unless each byte is right. */
 void content_check(struct region *r, const struct run *o,
 		   uint64_t seed, const struct variant *v, unsigned int round)
 {

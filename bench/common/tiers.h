@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* For benchmarks in which the kernel moves memory by itself. */
+/* Shared by benchmarks in which the kernel moves memory by itself. */
 #ifndef PF_BENCH_TIERS_H
 #define PF_BENCH_TIERS_H
 
@@ -18,7 +18,7 @@
 
 void tiers_report(void);
 
-/* Where the pages of a region are. */
+/* The number of a region's pages on each node. */
 struct placement {
 	uint64_t from_bytes, to_bytes;
 };
@@ -28,7 +28,7 @@ void placement_read(const struct region *r, const struct run *o,
 void content_check(struct region *r, const struct run *o,
 		   uint64_t seed, const struct variant *v, unsigned int round);
 
-/* The kernel's counters of copies for one reason.  Not known: it has none. */
+/* The kernel's counters of copies for one reason, if it has these. */
 struct offloaded {
 	bool known;
 	uint64_t engine_bytes, cpu_bytes, offered_folios, batches;
@@ -38,17 +38,17 @@ void offloaded_read(const char *reason, struct offloaded *o);
 void offloaded_report(const struct offloaded *before,
 		      const struct offloaded *after);
 
-/* Counters of /proc/vmstat, of which this kernel may lack some. */
+/* Counters of /proc/vmstat.  A kernel may lack some. */
 struct counters {
 	const char *const *names;	/* ending with NULL */
 	uint64_t value[8];
 	bool known[8];
 };
 
-/* Reads them, or with @since how much they have grown since they were read. */
+/* Read the counters, or with @since their increase since the last read. */
 void counters_read(struct counters *c, bool since);
 void counters_report(const struct counters *c);
-/* Each CPU keeps some of what it counts to itself, until this. */
+/* CPUs keep some counts to themselves until this call. */
 void counters_flush(void);
 
 /* last_move.c */

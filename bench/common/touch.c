@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A program that needs its memory while it moves: a thread that touches one
- * word at a time, anywhere in it, and takes the time of each touch.
+ * A program that needs its memory while it moves: a thread touches random words
+ * one by one, and measures each touch.
  *
- * Before the move it touches memory that nobody moves, which says what a touch
- * takes otherwise.  Time is lost in touches that take far longer than that.  On
- * a busy machine this may also be the time of others, so the touches during
- * which the thread slept, as it does when it waits for a folio, are told apart.
+ * Before the move the thread touches memory that does not move, to learn the
+ * usual time.  Touches that take far longer have lost time.  On a busy machine,
+ * other tasks may also cause that.  So touches during which the thread slept,
+ * as in a wait for a folio, are counted separately.
  *
- * Writes add one to the first word of a page, and are taken back before the
- * content is verified: a write that got lost shows as a wrong byte.
+ * A write increments the first word of a page.  The program undoes all writes
+ * before it verifies the content, so a lost write shows as a wrong byte.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static uint64_t random_next(struct toucher *t)
 	return t->random;
 }
 
-/* Times when the thread gave up its CPU by itself: it waited for something. */
+/* Voluntary context switches of the thread: it waited for something. */
 static long nr_sleeps(void)
 {
 	struct rusage usage;
@@ -89,7 +89,10 @@ static void count_touch(struct toucher *t, uint64_t ns, long slept)
 	}
 }
 
-/* Between half of the pause and one and a half: no beat with the folios. */
+/*
+ * Pause randomly, from half to one and a half times, to avoid a beat with
+ * folios.
+ */
 static void pause_between(struct toucher *t)
 {
 	if (t->pause_ns)
@@ -109,7 +112,7 @@ static void measure_quiet(struct toucher *t)
 
 	for (size_t i = 0; i < QUIET_TOUCHES; i++) {
 		ns[i] = touch_once(t);
-		/* A pause warms the same caches down that it will later. */
+		/* A pause cools the caches as it will during the move. */
 		if (i % 4 == 0)
 			pause_between(t);
 	}
@@ -140,7 +143,7 @@ static void *toucher_main(void *arg)
 	return NULL;
 }
 
-/* Returns when it is known what a touch takes that nothing disturbs. */
+/* Returns when the usual time of a touch is known. */
 void toucher_start(struct toucher *t)
 {
 	t->random = 88172645463325252ULL;

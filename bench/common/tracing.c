@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One event of the kernel, in an instance of tracefs that nobody else uses. */
+/* One event of the kernel, in a private instance of tracefs. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@ static char instance[64];
 static const char *event;
 
 /*
- * An instance cannot be removed while one of its files is open, so no signal may
- * end this thread then.
+ * An instance cannot be removed while a file of it is open, so block all
+ * signals then.
  */
 static sigset_t mask_was;
 
@@ -59,8 +59,8 @@ bool tracing_set_event(const char *name, const char *value)
 }
 
 /*
- * Async-signal-safe.  Another thread may end the program, and wait here for the one
- * that has a file open, for a second at most.
+ * Async-signal-safe.  If another thread ends the program, it waits here for the
+ * thread with the open file, but a second at most.
  */
 void tracing_close(void)
 {
@@ -77,8 +77,8 @@ void tracing_close(void)
 }
 
 /*
- * An instance made while record-cmd is off never learns the names of tasks, for
- * which tracing would look on at every task switch.
+ * Make the instance while record-cmd is off.  It then does not trace each task
+ * switch to record the names of tasks.
  */
 static bool instance_make(const char *place)
 {
@@ -102,8 +102,9 @@ static bool instance_make(const char *place)
 #define FIRST_PID_NS 0xeffffffcUL
 
 /*
- * Filters take a task by its number there, which it only knows if it is there: by
- * @path, its link to a namespace, or where the kernel has no others.
+ * Filters match the pid of the first namespace.  The program knows this pid
+ * only inside that namespace.  @path is its link to a namespace, and missing
+ * without namespaces.
  */
 bool tracing_knows_pids(const char *path)
 {
@@ -115,9 +116,9 @@ bool tracing_knows_pids(const char *path)
 }
 
 /*
- * For an event such as "migrate/mm_migrate_pages", which is not enabled yet.  It
- * gets a small buffer: of many events, only the first or the last count here.
- * False where this cannot be traced.
+ * Open an event such as "migrate/mm_migrate_pages", without enabling it.  The
+ * buffer is small, because only the first or last event counts.  Returns false
+ * if the event cannot be traced.
  */
 bool tracing_open(const char *name)
 {
@@ -136,7 +137,7 @@ bool tracing_open(const char *name)
 	return false;
 }
 
-/* Forget what was traced so far. */
+/* Discard the trace so far. */
 void tracing_empty(void)
 {
 	char path[160];
@@ -144,7 +145,7 @@ void tracing_empty(void)
 
 	if (!instance[0])
 		return;
-	/* Opening it for writing empties it. */
+	/* Opening the file for writing empties it. */
 	snprintf(path, sizeof(path), "%s/trace", instance);
 	hold_signals();
 	f = fopen(path, "we");

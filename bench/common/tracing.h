@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One event of the kernel, in an instance of tracefs that nobody else uses. */
+/* One event of the kernel, in a private instance of tracefs. */
 #ifndef PF_BENCH_TRACING_H
 #define PF_BENCH_TRACING_H
 

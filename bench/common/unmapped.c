@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long folios were out of reach, as the kernel counts it.
+ * The kernel's statistics of unmapped time.
  *
- * Its counters only grow, so two readings give what happened between them. The
+ * The counters only grow, so two readings give the values of a move.  The
  * longest time is that since boot.
  */
 #include <errno.h>
@@ -15,8 +15,8 @@
 #define REASON_DIR OFFLOAD_DIR "/stats/reasons/syscall_or_cpuset"
 
 /*
- * Has the times kept without an engine, too.  False on a kernel that does not
- * know them: there the rest can be measured.
+ * Enable the times also without an engine.  Returns false on a kernel without
+ * these, where all other values can be measured.
  */
 bool unmapped_prepare(void)
 {
@@ -61,7 +61,7 @@ void unmapped_read(struct unmapped_stats *s)
 	s->over_limit_folios = counter("over_limit_folios");
 }
 
-/* The two counters that say how far a move is. */
+/* Read the two counters that show the progress of a move. */
 bool unmapped_progress(uint64_t *folios, uint64_t *windows)
 {
 	return file_read_u64(REASON_DIR "/unmapped_folios", folios) &&
