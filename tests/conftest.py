@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels and machines for the tests, each built or booted only where needed."""
+"""Kernels and machines for the tests, built or booted only where needed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, settings
 from pageferry.kernel.build import BuiltKernel
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
-# What these assert is to be explained as in tests, which takes effect on import.
+# Pytest rewrites asserts of these modules, if this call precedes their import.
 pytest.register_assert_rewrite("helpers.guests", "helpers.interleave")
 
 from helpers import ahead, debug_kernel, guests, kernels  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-# Quick ones first: a typo should not wait for a kernel build.
+# Run quick tests first: a typo should not wait for a kernel build.
 _COSTS = {
     "unit": 0,
     "style": 1,
@@ -30,19 +30,19 @@ _COSTS = {
     "perf": 4,
 }
 _BOOTS = ("vm", "fault")
-# In the order in which they are there on a new machine; what needs that of the
-# debug kernel alone can always wait.
+# The order in which fixtures exist on a new machine. Tests that need only the debug
+# kernel can wait longest.
 _WAITS = (
     *("kernel_vm", "kernel_vanilla", "kernel_rules"),
     *("kernel_arm64", "kernel_arm64_rules", "kernel_debug"),
 )
-# With so many tests before, to begin ahead is worth it.
+# From this many tests before its first use on, a job begins ahead.
 _WORTH_A_START = 100
 _KERNELS: list[ahead.Ahead] = []
 _QUEUES: list[ahead.Queue] = []
 
-# A busy machine is no reason to fail, and the same examples every time make a
-# failure one that somebody can look at.
+# A busy machine must not fail a test. Equal examples in every run make a failure
+# reproducible.
 settings.register_profile(
     "pageferry",
     deadline=None,
@@ -55,13 +55,13 @@ RunInVm = Callable[..., VmOutcome]
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt what they start, also where a shell's `&` started us."""
+    """Let tests interrupt their children, also if a shell's `&` started pytest."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _waits_for(item: pytest.Item) -> int:
-    """Say how long a test has to wait for kernels and boots that others do."""
+    """Rank a test by the kernels and boots that it has to wait for."""
     names = item.fixturenames if isinstance(item, pytest.Function) else ()
     if not debug_kernel.JOBS.keys().isdisjoint(names):
         return len(_WAITS)
@@ -69,7 +69,7 @@ def _waits_for(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the directories in order of what they cost, and what must wait last."""
+    """Order directories by cost, and put tests that wait longest last."""
 
     def place(item: pytest.Item) -> tuple[int, int]:
         parts = item.path.relative_to(ROOT / "tests").parts
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _first_use(items: list[pytest.Item]) -> dict[str, int]:
-    """Say how many tests come before the first that needs each fixture."""
+    """Count the tests before the first use of each fixture."""
     first: dict[str, int] = {}
     for at, item in enumerate(items):
         if isinstance(item, pytest.Function):
@@ -90,7 +90,7 @@ def _first_use(items: list[pytest.Item]) -> dict[str, int]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin with what takes longest, where there is something to do meanwhile."""
+    """Begin with the longest jobs, if other tests can run meanwhile."""
     if session.config.option.collectonly:
         return
     first = _first_use(session.items)
@@ -105,7 +105,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing running, however it ends."""
+    """Stop all background jobs, however the run ends."""
     while _QUEUES:
         _QUEUES.pop().stop()
     while _KERNELS:
@@ -114,19 +114,19 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def kernel_vm() -> BuiltKernel:
-    """The kernel that users run."""
+    """The kernel of users."""
     return kernels.build("kernel_vm")
 
 
 @pytest.fixture(scope="session")
 def kernel_vanilla() -> BuiltKernel:
-    """The base release as it is."""
+    """The unchanged base release."""
     return kernels.build("kernel_vanilla")
 
 
 @pytest.fixture(scope="session")
 def kernel_rules() -> BuiltKernel:
-    """That of users, in which rules can be switched off."""
+    """The kernel of users, in which tests can switch rules off."""
     return kernels.build("kernel_rules")
 
 
@@ -138,13 +138,13 @@ def kernel_arm64() -> BuiltKernel:
 
 @pytest.fixture(scope="session")
 def kernel_arm64_rules() -> BuiltKernel:
-    """That for machines with a DMA controller, with the modules of tests."""
+    """The kernel for machines with a DMA controller, with test modules."""
     return kernels.build("kernel_arm64_rules")
 
 
 @pytest.fixture(scope="session")
 def kernel_debug() -> BuiltKernel:
-    """KUnit, the misbehaving engine, KASAN, lockdep and all the other checks."""
+    """The debug kernel: KUnit, the test engine, KASAN, lockdep and all other checks."""
     return kernels.build("kernel_debug")
 
 
@@ -154,37 +154,37 @@ def _steps(name: str) -> guests.Steps:
 
 @pytest.fixture(scope="session")
 def debug_run() -> guests.Steps:
-    """KUnit, the kselftest and hazards, in one boot of the debug kernel."""
+    """KUnit, the selftests and the hazards, in one boot of the debug kernel."""
     return _steps("debug_run")
 
 
 @pytest.fixture(scope="session")
 def torture_run() -> guests.Steps:
-    """What programs do to memory while it moves, on CPUs with a thread each."""
+    """The torture test, on a guest whose CPUs have a thread each."""
     return _steps("torture_run")
 
 
 @pytest.fixture(scope="session")
 def plain_run() -> guests.Steps:
-    """DMA engines, where they read and write folios themselves."""
+    """DMA engines whose devices access folios directly."""
     return _steps("plain_run")
 
 
 @pytest.fixture(scope="session")
 def bounced_run() -> guests.Steps:
-    """DMA engines, where no device reads or writes a folio itself."""
+    """DMA engines whose devices use bounce buffers."""
     return _steps("bounced_run")
 
 
 @pytest.fixture(scope="session")
 def tiered_run() -> guests.Steps:
-    """Everybody who has memory migrate, on a machine with two tiers."""
+    """All callers that migrate memory, on a machine with two tiers."""
     return _steps("tiered_run")
 
 
 @pytest.fixture(scope="session")
 def pressure_run() -> guests.Steps:
-    """What moves memory, while there is hardly any."""
+    """Migration while memory is short."""
     return _steps("pressure_run")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ours compiles without a warning, whatever else a kernel has or lacks."""
+"""Our files compile without a warning, whatever options a kernel has."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NO_NUMA = {"NUMA": "n"}
 _RT = {"PREEMPT_RT": "y", "PREEMPT_VOLUNTARY": "n"}
 
 QUICK = {
-    # One CPU, one node, and of memory management the least there is: the whole
-    # kernel is linked.
+    # One CPU, one node, and a minimum of memory management: this links the whole
+    # kernel.
     "small": Build(
         small=True, values={"64BIT": "y", "COMPACTION": "y", "MIGRATE_MTCOPY": "y"}
     ),
@@ -52,7 +52,7 @@ SLOW = {
     "built-in": Build(values=dict.fromkeys((*_MODULES, *_TESTS), "y")),
     "modules": Build(values=dict.fromkeys((*_MODULES, *_TESTS), "m")),
 }
-# What randconfig chooses depends on the seed alone, for a release.
+# For a release, the choice of randconfig depends on the seed alone.
 SEEDS = range(20261101, 20261121)
 
 
@@ -80,6 +80,6 @@ def test_it_compiles_at_random(seed: int) -> None:
     arch, bits = (I386, "n") if seed % 4 == 0 else (X86_64, "y")
     needed = ("SMP", "NUMA") if seed % 4 == 1 else ("COMPACTION",)
     values = {"64BIT": bits, **dict.fromkeys(needed, "y")}
-    # Linux 6.12 itself warns of a mutex that nobody uses without SYSCTL.
+    # Linux 6.12 itself warns of a mutex that is unused without SYSCTL.
     values["UCLAMP_TASK"] = "n"
     _compiles(Build(arch=arch, values=values, seed=seed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tool as a program, with a cache and a checkout of its own."""
+"""The tool as a program, with its own cache and checkout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tool:
 
     @property
     def cache(self) -> Path:
-        """Where the tool keeps what it makes."""
+        """The folder where the tool keeps its files."""
         return self.home / "cache" / "pageferry"
 
     def full_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
@@ -40,7 +40,7 @@ class Tool:
         return {**os.environ, **ours, **self.environment, **extra}
 
     def start(self, *argv: str | Path, **extra: str) -> subprocess.Popen[str]:
-        """Start it and return at once."""
+        """Start the tool and return at once."""
         return subprocess.Popen(
             [sys.executable, "-m", "pageferry", *map(str, argv)],
             env=self.full_environment(extra),
@@ -51,13 +51,13 @@ class Tool:
         )
 
     def run(self, *argv: str | Path, **extra: str) -> subprocess.CompletedProcess[str]:
-        """Run it to its end."""
+        """Run the tool to its end."""
         with self.start(*argv, **extra) as process:
             out, err = process.communicate(timeout=120)
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
     def fails(self, code: int, *argv: str | Path, **extra: str) -> dict[str, Any]:
-        """Run it with --json, check the exit code, and return the error."""
+        """Run the tool with --json, check the exit code, and return the error."""
         words = list(argv)
         cut = words.index("--") if "--" in words else len(words)
         done = self.run(*words[:cut], "--json", *words[cut:], **extra)
@@ -66,7 +66,7 @@ class Tool:
         assert isinstance(document, dict)
         error = document["error"]
         assert error["exit_code"] == code
-        # People get the same on stderr, as one line that is no traceback.
+        # People get the same text on stderr, on one line and without a traceback.
         assert "Traceback" not in done.stderr
         assert f"pageferry: {error['what']}" in done.stderr
         assert isinstance(error, dict)
@@ -81,6 +81,6 @@ def tool(tmp_path: Path) -> Tool:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Tool:
-    """The tool in a checkout whose kernel builds in a moment."""
+    """The tool in a checkout with a fake kernel, which builds in a moment."""
     checkout = make_checkout(tmp_path / "checkout")
     return Tool(tmp_path, {"PAGEFERRY_ROOT": str(checkout)})

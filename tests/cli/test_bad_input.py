@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bad input gets one clear line, the right exit code, and JSON where asked."""
+"""Bad input gets one clear line, the right exit code, and JSON on request."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_bad_usage(
     said = capsys.readouterr()
     assert said.out == ""
     assert named in said.err
-    # One line that says what is wrong, and at most one that helps.
+    # One line names the fault, and at most one more line helps.
     lines = said.err.strip().splitlines()
     assert [line.startswith("pageferry: ") for line in lines][:1] == [True]
     assert len(lines) <= 2
@@ -256,7 +256,7 @@ def test_what_is_asked_for_is_handed_on(
 
 
 def test_not_enough_room_hint_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    """The size that the hint names is one that is accepted."""
+    """The tool accepts the size that the hint names."""
     assert main([*MOVE, "--vm", "--total", "64G"]) == 3
     hint = capsys.readouterr().err.strip().splitlines()[-1]
     size = hint.split("--total ")[1].replace(" ", "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`kernel build` from end to end, on a source that builds in a moment."""
+"""`kernel build` from end to end, on a fake kernel that builds in a moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CROSS = "aarch64-linux-gnu-"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A kernel that builds."""
+    """A fake kernel that builds."""
     return make_tarball(tmp_path / "linux.tar.xz")
 
 
@@ -48,7 +48,7 @@ def test_a_build_and_what_a_second_call_costs(fake: Tool, source: Path) -> None:
     assert Path(str(first["image"])).read_text() == "one\nTWO\nthree\n"
     begin = processor_s()
     second = build(fake, source)
-    # Time of the processor, because other work must not make this fail.
+    # Measure CPU time, because other work must not make this fail.
     assert processor_s() - begin < 2
     assert second == {**first, "cached": True}
 
@@ -57,7 +57,7 @@ def test_a_build_and_what_a_second_call_costs(fake: Tool, source: Path) -> None:
 def test_a_build_begins_with_that_of_fewer_options(
     fake: Tool, source: Path, more: str, copied: bool
 ) -> None:
-    """But not where next to nothing of it could stay."""
+    """This does not hold if the builds share next to no options."""
     usual = Path(str(build(fake, source)["build_dir"]))
     (usual / "tools").mkdir()
     note = usual / "tools/.x.o.cmd"
@@ -76,7 +76,7 @@ def test_a_build_begins_with_that_of_fewer_options(
             .read_text()
             .endswith(f" {there}/tools/x.c")
         )
-    # And goes its own way from then on.
+    # From then on both builds are separate.
     assert build(fake, source)["cached"] is True
     assert build(fake, source, "--config", more)["cached"] is True
     assert not list(there.parent.glob("*.partial"))
@@ -88,7 +88,7 @@ def test_vanilla_is_without_our_changes(fake: Tool, source: Path) -> None:
 
 
 def cross_compiler(path: Path) -> str:
-    """Make programs that pass for one; returns a PATH with them in front."""
+    """Make fake compilers; returns a PATH that finds them first."""
     path.mkdir()
     for name in ("gcc", "ld"):
         tool = path / f"{CROSS}{name}"
@@ -117,7 +117,7 @@ def test_another_architecture_has_a_build_of_its_own(
 def test_a_missing_cross_compiler_is_named_with_its_package(
     fake: Tool, source: Path, tmp_path: Path
 ) -> None:
-    # All that there is but that.
+    # All compilers but this one exist.
     tools = tmp_path / "bin"
     tools.mkdir()
     for directory in os.environ["PATH"].split(":"):
@@ -231,7 +231,7 @@ def test_an_interrupted_build_leaves_nothing_running(
     assert json.loads(out)["error"]["exit_code"] == 130
     assert not is_running(shell)
     assert not list(fake.cache.rglob(".pageferry-build.json"))
-    # What is left is no obstacle to the next call.
+    # The remains do not disturb the next call.
     (mark.parents[1] / "behave").write_text("well")
     assert build(fake, slow)["cached"] is False
 

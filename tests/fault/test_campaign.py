@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""DMA channels fail, and no byte is lost: a little of `make campaign`."""
+"""DMA channels fail, and no byte is lost: a short `make campaign`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pageferry.bench import campaign, run_campaign
 from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest, BuiltKernel
 
-# Calls must not take longer than some seconds.
+# A call may take a few seconds at most.
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
-# A CPU copy, a lost interrupt, pages that are held, and pages that are lost.
+# These faults cover a CPU copy, a lost interrupt, held pages and lost pages.
 _JOB = run_campaign.Job(
     folios=1000,
     faults=("fail", "lose-irq", "stall-held", "lie"),
@@ -32,15 +32,15 @@ def test_no_fault_of_a_dma_channel_loses_anything(kernel_debug: BuiltKernel) -> 
 
 
 def test_damage_would_show(kernel_debug: BuiltKernel) -> None:
-    """A driver lies, and dcbm was told to believe it."""
+    """A driver lies, and dcbm was told to trust it."""
     job = dataclasses.replace(_JOB, folios=500, faults=campaign.DAMAGING, limit_s=180.0)
     for left in (2, 1, 0):
         try:
             report = run_campaign.run(job)
             break
         except PageferryError:
-            # What the device writes to may have become anything, and a machine
-            # that did not live says nothing.
+            # The device may have written anywhere. A guest that died of this proves
+            # nothing.
             if not left:
                 raise
     assert any("damaged memory" in problem for problem in report.problems())

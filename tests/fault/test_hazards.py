@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every way to lose data is closed, and would be noticed if it were not."""
+"""Each hazard is prevented, and the tests would notice the damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
-# name in hazards.c: does it have a rule that can be switched off?
+# Name in hazards.c: whether its rule can be switched off.
 _HAZARDS = {
     "pin": True,
     "retry": True,
@@ -65,6 +65,6 @@ def test_engines_go_only_when_nobody_copies(debug_run: guests.Steps) -> None:
 
 
 def test_copying_gives_way_to_others(kernel_rules: BuiltKernel) -> None:
-    """Not in the debug kernel, which is preemptible anywhere."""
+    """The debug kernel is preemptible everywhere, so use another one."""
     outcome = guests.boot(kernel_rules, "./latency", topology="cost")
     guests.passes(outcome.stdout, at_least=4)

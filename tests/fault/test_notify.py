@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Those who follow the page table of a process hear of every page that moves."""
+"""An mmu_notifier hears of every page that moves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
-# name in notify.c: has it a rule that can be switched off?
+# Name in notify.c: whether its rule can be switched off.
 _CASES = {
     "run": True,
     "run_pairs": True,

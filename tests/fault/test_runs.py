@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What moving small pages in runs looks at is looked at for a reason."""
+"""Each check of migration in runs is necessary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
-# name in runs.c: has it a rule that can be switched off, and hints to disbelieve?
+# Name in runs.c: whether its rule can be switched off, and whether it has hints.
 _CASES = {
     "foreign": (True, False),
     "shared": (False, True),
@@ -51,9 +51,9 @@ _DAMAGED = [f"{name} without_its_rule" for name, (rule, _) in _CASES.items() if 
 
 @pytest.fixture(scope="module")
 def broken_run(kernel_rules: BuiltKernel) -> guests.Steps:
-    """A machine to throw away: pages are lost, and free ones stay mapped.
+    """A machine to throw away: pages are lost, and freed pages stay mapped.
 
-    Kernels that check that are no place for it, and this one may complain, too.
+    A debug kernel would stop at this, and this kernel may complain, too.
     """
     return guests.boot_once(kernel_rules, {"runs": "./runs"})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Work that takes minutes, begun in a process of its own before it is needed."""
+"""Work that takes minutes, started in a process of its own before it is needed."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# For a machine to be taken down, or a compiler.
+# Time for a guest or a compiler to stop.
 _STOP_S = 30
 _POLL_S = 0.2
-# What is done ahead gets the time that the tests leave. A guest whose CPUs are
-# both running is several times faster than one that shares them with another as
-# its equal: whenever one of its CPUs waits for the other, the host is likely to
-# have taken that one away for some milliseconds.
+# Background jobs get the time that tests leave. Guests of equal priority disturb each
+# other: when one guest's CPU waits for the other, the host may have taken that one away
+# for milliseconds. A guest with priority is several times faster.
 _NICENESS = 15
 
 
 def _give_way() -> None:
-    """Let others go first; to be called in a session of its own."""
+    """Lower the priority; call this in a session of its own."""
     os.nice(_NICENESS)
-    # Between sessions it is this that counts, where the kernel has it.
+    # Between sessions, autogroup's priority counts, if the kernel has it.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(_NICENESS))
 
 
 class Ahead:
-    """`python3 -m MODULE FOLDER [WORD...]`, which leaves what it finds there."""
+    """A job: `python3 -m MODULE FOLDER [WORD...]`, with its results in the folder."""
 
     def __init__(self, module: str, *words: str) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="pageferry-ahead-")
@@ -48,19 +47,19 @@ class Ahead:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A Ctrl-C is for us, and stop() then sees to it.
+                # Only this process handles Ctrl-C. stop() then ends the job.
                 start_new_session=True,
                 preexec_fn=_give_way,
             )
 
     def wait(self) -> Path:
-        """Wait until it is done; returns the folder."""
+        """Wait until the job is done; returns the folder."""
         code = self.process.wait()
         assert code == 0, f"exit code {code}\n{(self.here / 'log').read_text()}"
         return self.here
 
     def stop(self) -> None:
-        """End it, if it still runs, as Ctrl-C would."""
+        """End the job with SIGINT, if it still runs."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
@@ -73,7 +72,7 @@ class Ahead:
 
 
 def _claim(folder: Path, job: str) -> bool:
-    """Say whether nobody else does it, and nobody will."""
+    """Claim the job; returns false if another process has it."""
     try:
         (folder / f"{job}.claim").touch(exist_ok=False)
     except FileExistsError:
@@ -82,14 +81,14 @@ def _claim(folder: Path, job: str) -> bool:
 
 
 def do(folder: Path, job: str, call: Callable[[], object]) -> None:
-    """Do it, unless somebody else does, and leave what came of it there."""
+    """Do the job, unless another process does, and store the result."""
     if not _claim(folder, job):
         return
     done: tuple[bool, object]
     try:
         done = (True, call())
     except Exception:
-        # It is one job that failed; the others go on.
+        # Only this job failed; continue with the others.
         done = (False, traceback.format_exc())
     scratch = folder / f"{job}.new"
     scratch.write_bytes(pickle.dumps(done))
@@ -99,8 +98,8 @@ def do(folder: Path, job: str, call: Callable[[], object]) -> None:
 class Queue:
     """Jobs that such a process does one after the other.
 
-    Whoever would have to wait for one does others meanwhile, from the end: there
-    are two CPUs, and a job keeps hardly more than one of them busy.
+    A test that would have to wait for a job does another one, from the end of the list.
+    There are two CPUs, and a job hardly uses more than one.
     """
 
     def __init__(self, module: str, jobs: Sequence[str]) -> None:
@@ -108,14 +107,14 @@ class Queue:
         self.process = Ahead(module, *jobs)
 
     def result(self, name: str, calls: Mapping[str, Callable[[], object]]) -> object:
-        """Give what came of one, which must be among them."""
+        """Return the result of a job of this queue."""
         folder = self.process.here
         for job in (name, *reversed(self.jobs)):
             if not (folder / f"{name}.done").exists():
                 do(folder, job, calls[job])
         while not (folder / f"{name}.done").exists():
             if self.process.process.poll() is not None:
-                # Its last job may have been this one.
+                # The process may have ended with this job.
                 self.process.wait()
                 break
             time.sleep(_POLL_S)
@@ -124,5 +123,5 @@ class Queue:
         return found
 
     def stop(self) -> None:
-        """End what is being done."""
+        """Stop the present job."""
         self.process.stop()

@@ -40,7 +40,7 @@ def measurement(
 
 
 def page(bench: Benchmark, shown: Result) -> str:
-    """Give what people read of a result."""
+    """Return the text that people read of a result."""
     text = render(shown, bench.show(shown))
     if shown.published and bench.show_published is not None:
         text += "\n\n" + bench.show_published()
@@ -48,7 +48,7 @@ def page(bench: Benchmark, shown: Result) -> str:
 
 
 def result(rows: list[Row]) -> Result:
-    """Wrap rows into a result whose every word is fixed."""
+    """Wrap rows into a result with fixed texts."""
     return Result(
         command=["pageferry", "bench", "move-pages", "--vm"],
         kernel=Kernel(

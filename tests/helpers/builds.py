@@ -21,29 +21,29 @@ from pageferry.kernel.arch import ARM64, X86_64, Architecture
 from pageferry.kernel.build import BuildRequest, Plan, make_command, plan_build
 
 I386 = dataclasses.replace(X86_64, name="i386", make="i386")
-# The directories in which linux/tree and the hooks have files that are compiled.
+# Directories with files of ours that are compiled.
 TOUCHED = ("mm", "kernel/sched", "drivers/migrate_offload", "drivers/dma/dmasim")
 _FRAGMENTS = LINUX / "configs"
 _ALWAYS = {
     "WERROR": "y",
-    # It would double the time.
+    # Debug information would double the time.
     "DEBUG_INFO_NONE": "y",
-    # Without these two there is nothing of ours to compile.
+    # Without these two options none of our code is compiled.
     "MIGRATION": "y",
     "MIGRATION_COPY_OFFLOAD": "y",
-    # What those depend on.
+    # Options that those depend on.
     "EXPERT": "y",
     "SYSFS": "y",
     "KMSAN": "n",
-    # Switched off, ours would mostly be off, too.
+    # Without this option, most of our code would be off, too.
     "MODULES": "y",
     "DEBUG_KERNEL": "y",
     "DEBUG_FS": "y",
     "DMADEVICES": "y",
 }
-# The name of a function follows its type, or begins a line of its own.
+# A function's name follows its type, or begins a line.
 _FUNCTION = re.compile(r"^(?:[A-Za-z_][\w \t*]*[ \t*])?(\w+)\(", re.MULTILINE)
-# What gcc calls to divide 64 bits by 64 on 32, and a kernel does not have.
+# gcc calls these for 64-bit divisions on 32 bits. A kernel lacks them.
 _DIVISIONS = {"__udivdi3", "__divdi3", "__umoddi3", "__moddi3"}
 _SYMBOL = re.compile(r"^[0-9a-f]* *([A-Za-z]) (\w+)$", re.MULTILINE)
 
@@ -62,11 +62,11 @@ class Build:
     seed: int | None = None
 
     def wanted(self) -> dict[str, str]:
-        """Give the symbols that have to come out as they are here."""
+        """Return the options that .config must have."""
         return {**_ALWAYS, **self.values}
 
     def start(self) -> dict[str, str]:
-        """Give what Kconfig begins with; it may refuse what is not wanted()."""
+        """Return the input for Kconfig, which may drop options outside wanted()."""
         if self.small or self.seed is not None:
             return self.wanted()
         usual = config.Fragments(_FRAGMENTS)
@@ -79,7 +79,7 @@ class Build:
 
 @contextmanager
 def touched_tree(arch: Architecture) -> Iterator[Plan]:
-    """Hold a tree with all of ours in it; nobody else may change it meanwhile."""
+    """Hold a tree with all our files; the lock excludes other processes."""
     plan = plan_build(BuildRequest(arch=ARM64 if arch is ARM64 else X86_64))
     request = dataclasses.replace(plan.request, arch=arch)
     plan = dataclasses.replace(plan, request=request, configs=("check",))
@@ -91,7 +91,7 @@ def touched_tree(arch: Architecture) -> Iterator[Plan]:
 
 
 def problems(build: Build) -> str:
-    """Configure and compile; returns what went wrong, or nothing."""
+    """Configure and compile; returns a description of all errors, or nothing."""
     with touched_tree(build.arch) as plan:
         refused = _configure(plan, build)
         if refused:
@@ -101,24 +101,24 @@ def problems(build: Build) -> str:
         made = _make(plan, "-k", f"-j{plan.request.jobs}", *targets)
         if made:
             return made
-        # Where the kernel is linked, the linker has looked.
+        # A linked kernel has no undefined symbols.
         return "" if build.small else _undefined(plan)
 
 
 def _make(plan: Plan, *targets: str, **more: str) -> str:
-    """Run make; returns its complaints, or nothing if it had none."""
+    """Run make; returns its errors, or nothing."""
     env = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("MAKE", "MFLAGS", "KCONFIG_", "KBUILD_"))
     }
     env |= {"PATH": paths.venv_path(), "LC_ALL": "C", "CCACHE_NOHASHDIR": "1"}
-    # As in pageferry.kernel.build: hardly any object is one that others have.
+    # As in pageferry.kernel.build: a compiler cache would hardly have any object.
     env |= {
         "CCACHE_DEPEND": "1",
         "CCACHE_SLOPPINESS": "time_macros,include_file_mtime,include_file_ctime",
     }
-    # Linux warns by #warning of options that cost memory together.
+    # Linux warns by #warning of options that use much memory together.
     argv = [*make_command(plan), "KCFLAGS=-Wno-cpp", *targets]
     done = proc.capture(argv, env={**env, **more})
     if done.returncode == 0 and "warning:" not in done.stderr:
@@ -127,14 +127,14 @@ def _make(plan: Plan, *targets: str, **more: str) -> str:
 
 
 def _configure(plan: Plan, build: Build) -> str:
-    """Write .config; returns the symbols that Kconfig did not grant."""
+    """Write .config; returns the options that Kconfig dropped."""
     fragment = plan.build_dir / ".pageferry-fragment"
     fragment.write_text(config.render(build.start()))
     more = {"KCONFIG_ALLCONFIG": str(fragment)}
     if build.seed is not None:
         more["KCONFIG_SEED"] = str(build.seed)
     target = "allnoconfig" if build.seed is None else "randconfig"
-    # Kconfig warns of what it chose at random and what does not go together.
+    # Kconfig warns of conflicts in its random choices.
     _make(plan, target, **more)
     got = config.parse((plan.build_dir / ".config").read_text(), ".config")
     return ", ".join(
@@ -145,14 +145,17 @@ def _configure(plan: Plan, build: Build) -> str:
 
 
 def _forget_lists(plan: Plan) -> None:
-    """Remove lists of an earlier configuration: make skips folders that are off."""
+    """Remove module lists of an earlier configuration:
+
+    make skips folders that are off.
+    """
     for name in TOUCHED:
         for made in ("built-in.a", "modules.order"):
             (plan.build_dir / name / made).unlink(missing_ok=True)
 
 
 def _undefined(plan: Plan) -> str:
-    """Name what something calls and nothing has, of ours and of divisions."""
+    """List undefined symbols, of our code and of divisions."""
     objects = []
     for name in TOUCHED:
         below = plan.build_dir / name
@@ -170,7 +173,7 @@ def _undefined(plan: Plan) -> str:
 
 
 def our_functions() -> set[str]:
-    """Name the functions that files of linux/tree define or declare."""
+    """List the functions that files of linux/tree define or declare."""
     return {
         name
         for path in found(TREE, "**/*.c", "**/*.h")

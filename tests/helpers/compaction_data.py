@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def compaction(engine: str, wall_ns: int, **changes: Any) -> Compaction:  # noqa: ANN401
-    """Make one measurement of 100 huge pages, on a CPU with nothing else to do."""
+    """Make one measurement of 100 huge pages on an idle CPU."""
     none = ["user_ns", "idle_ns", "steal_ns", "hog_iterations", "alone_iterations"]
     none += ["alone_ns", "pgmigrate_fail", "compact_fail"]
     values: dict[str, Any] = {
@@ -40,9 +40,9 @@ def compaction(engine: str, wall_ns: int, **changes: Any) -> Compaction:  # noqa
 
 
 def busy(engine: str, wall_ns: int, iterations: int, **changes: Any) -> Compaction:  # noqa: ANN401
-    """Make one in which a hog had the rest of the CPU."""
+    """Make one measurement with a hog on the CPU."""
     shared = {"thread_ns": wall_ns // 2, "system_ns": wall_ns // 2}
     hog = {"busy": True, "user_ns": wall_ns // 2, "hog_iterations": iterations}
-    # Twice as fast alone as with half of the CPU.
+    # The hog is twice as fast alone as with half of the CPU.
     hog |= {"alone_iterations": 2 * iterations, "alone_ns": wall_ns}
     return compaction(engine, wall_ns, **{**shared, **hog, **changes})

@@ -22,16 +22,16 @@ _URI = re.compile(r"\b(?P<uri>https?://[^\s\]]+/(?P<kind>debian|debian-security)
 
 
 class CannotAskError(Exception):
-    """Debian cannot be asked from here; says why."""
+    """Debian cannot be reached; the message gives the reason."""
 
 
 def mirrors(etc: Path = _APT) -> dict[str, str]:
-    """Name the mirrors that this machine uses: debian and debian-security."""
+    """Find the mirrors that this machine uses: debian and debian-security."""
     found = {
         kind: f"http://deb.debian.org/{kind}" for kind in ("debian", "debian-security")
     }
     files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
-    # The first one counts, as it does for apt.
+    # As in apt, the first mirror counts.
     for file in reversed([file for file in files if file.is_file()]):
         for match in reversed([*_URI.finditer(file.read_text() + "\n")]):
             found[match["kind"]] = match["uri"]
@@ -39,7 +39,7 @@ def mirrors(etc: Path = _APT) -> dict[str, str]:
 
 
 class Debian:
-    """What Debian 12 and 13 offer now: main, updates, backports and security."""
+    """The present offers of Debian 12 and 13: main, updates, backports and security."""
 
     def __init__(self) -> None:
         if shutil.which("apt-get") is None or not _KEYS.exists():
@@ -88,7 +88,7 @@ class Debian:
         return sorted({line.split("|")[1].strip() for line in listed})
 
     def tarball(self, version: str) -> Path:
-        """Give the tarball in a version of the package."""
+        """Return the tarball of a version of the package."""
         target = self.home / "tarballs" / f"{version}.tar.xz"
         if target.exists():
             return target
@@ -103,13 +103,13 @@ class Debian:
         return target
 
     def forget_others(self, versions: list[str]) -> None:
-        """Remove what Debian no longer offers."""
+        """Remove tarballs that Debian no longer offers."""
         for path in (self.home / "tarballs").iterdir():
             if path.name.removesuffix(".tar.xz") not in versions:
                 path.unlink()
 
 
-# What a suite's name is followed by.
+# Suffixes of a suite's name.
 _PARTS = ("", "-updates", "-backports")
 
 

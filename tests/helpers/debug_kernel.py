@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boots of the debug kernel, each with all that can share it.
+"""Boots of the debug kernel, each shared by as many tests as possible.
 
-They take minutes each, and hardly more than one of the host's CPUs. So they can
-be done ahead, one after the other, in a process of its own, while other tests
-run:
-    python3 -m helpers.debug_kernel FOLDER JOB...
+Each takes minutes, and hardly more than one CPU of the host. So a background process
+can do them ahead, one after the other, while other tests run:
+
+python3 -m helpers.debug_kernel FOLDER JOB...
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HERE = "/sys/kernel/mm/migrate_offload"
 _KUNIT = "/sys/kernel/debug/kunit"
 _SUITE = paths.repo_root() / "linux/tree/tools/testing/selftests/migrate_offload"
 _DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
-# Engines that go while another CPU migrates; a hazard and a test of dcbm.
+# Engines that unload during migration; a hazard and a test of dcbm.
 UNLOAD = "unload"
 _HAZARDS = f"$(./hazards -l | cut -d' ' -f1 | grep -v {UNLOAD})"
 _STEPS = {
-    # KUnit ran at boot; debugfs keeps what it reported.
+    # KUnit ran at boot; debugfs keeps its report.
     "kunit": f"ls {_KUNIT}",
     **{f"kunit {name}": f"cat {_KUNIT}/{name}/results" for name in guests.KUNIT_SUITES},
     "kunit again": (
@@ -39,37 +39,37 @@ _STEPS = {
     ),
     "modules": "modprobe mtcopy && modprobe migrate_offload_test && echo loaded",
     "kselftest": "./migrate_offload",
-    # An engine with a result per folio and no stream is what hazards use.
+    # Hazards use an engine with a result per folio and without streams.
     "fallback": "./fallback -v posted -v stream -f streams",
     "stalls": "./stalls",
-    # Of 1 GiB there is none here.
+    # This machine has no folios of 1 GiB.
     "hugetlb": "./hugetlb -v private -v private_ahead",
     "hugetlb ahead": "./hugetlb_ahead",
     "hugetlb of files": (
         "./hugetlb -V private -V private_ahead -V private_1g -T declined"
         " -T lies_but_is_verified -T lies -T is_left_to_the_cpu"
     ),
-    # Each way to be mapped, with few pages and with many; all sizes elsewhere.
+    # Each kind of mapping, with few and with many pages; other machines run all sizes.
     "whole": "./whole -v 16k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
     "unload dcbm": f"./dcbm {UNLOAD}",
     "unload engines": f"./hazards {UNLOAD}",
-    # Last: they poison pages, and damage data where a rule is switched off.
+    # Run these last: they poison pages, and damage data where a rule is off.
     "hazards": f"./hazards {_HAZARDS}",
     "hazards of streams": f"./hazards -s {_HAZARDS}",
 }
-# What many programs do at any moment, and the time between two instructions.
+# Common operations of programs, at any point between two instructions.
 _SIDE_BY_SIDE = {
     "modules": _STEPS["modules"],
     "torture": "./torture --seconds 24",
     "cgroup": "./cgroup",
-    # All rules are kept: this kernel is to be well in the end.
+    # All rules stay on, so the kernel is intact at the end.
     "runs": "./runs -k",
     "notify": "./notify -k",
 }
 
-# Of all selftests those that do not count on whole folios: where there is no memory
-# for a large one, it is split, as by Linux.
+# Selftests that do not need whole folios: Linux splits a large folio that finds no
+# memory.
 UNDER_PRESSURE = {
     "memory": "./migrate_offload -f memory",
     "fallback": "./fallback -v stream",
@@ -84,10 +84,10 @@ DCBM_TESTS = (
     *("unbind", "vanish"),
 )
 DCBM_BOUNCED = ("copies", "limits", "fail")
-# Unit tests that come as modules; those that are built in have their own run.
+# Unit tests in modules; built-in ones have another run.
 _MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 
-# One descriptor in seven fails, and no channel is given up for that.
+# One descriptor in seven fails, and dcbm gives up no channel for this.
 _FAILING_DCBM = """\
 modprobe dmasim channels=4 && modprobe dcbm max_failures=1000000{more} || exit 1
 dcbm=/sys/module/dcbm
@@ -106,10 +106,11 @@ _PROMOTE = "./promote -v 4k -t gathers -t puts_back_without_memory"
 _ALL_KINDS = _FAILING_DCBM.format(command="./migrate_offload -f memory", more="")
 
 _CALLERS = {
-    # The one that never leaves anything to anybody else.
+    # This engine never leaves a copy to the CPU.
     "cpu": "ENGINE=cpu ./callers -t is_offloaded",
     "mtcopy": "modprobe mtcopy && ENGINE=mtcopy ./callers; rmmod mtcopy",
-    # Late ones would count as failed, too, and a busy host can make any of them late.
+    # A busy host can delay any descriptor, and late ones count as failed. So the
+    # timeout is long.
     "dcbm": _FAILING_DCBM.format(command="./callers", more=" timeout_ms=20000"),
     "all faults": str(_SUITE / "callers_faults.sh"),
 }
@@ -129,13 +130,12 @@ def _kernel() -> BuiltKernel:
 
 
 def _everything_else() -> guests.Steps:
-    """All CPUs of the guest take turns in one thread.
+    """Run all CPUs of the guest in turn in one thread.
 
-    Where each has its own, one spins while it waits for the other, which does not
-    run because the host has other work: half of all time, in this kernel. Some
-    steps must not have it, either: to switch engines while another CPU migrates
-    changes code which runs, and QEMU before 8.1 gets this wrong with a thread for
-    each ("Oops: int3").
+    With a thread for each, one CPU spins while the other has no host CPU: half of all
+    time, in this kernel. Some steps must not use such threads at all. To switch engines
+    during migration patches running code, and QEMU before 8.1 gets this wrong with
+    threads ("Oops: int3").
     """
     words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
     one = accel.TCG_ONE_THREAD
@@ -143,13 +143,13 @@ def _everything_else() -> guests.Steps:
 
 
 def _side_by_side() -> guests.Steps:
-    """CPUs that run at the same time, if the host lets them."""
+    """Run the guest's CPUs in parallel, if the host allows."""
     return guests.boot_once(_kernel(), _SIDE_BY_SIDE)
 
 
 def _posted_driver(kernel: BuiltKernel) -> Path:
-    """Build a module outside of the kernel, which needs nothing but headers."""
-    # The guest has a /tmp of its own.
+    """Build an external module, which needs only headers."""
+    # The guest mounts its own /tmp.
     module = guests.programs(kernel) / "posted_driver.ko"
     with tempfile.TemporaryDirectory(prefix="pageferry-posted-") as scratch:
         source = Path(scratch) / "driver"
@@ -178,13 +178,13 @@ def _plain() -> guests.Steps:
 
 
 def _bounced() -> guests.Steps:
-    """No device reads or writes a folio itself."""
+    """Make all devices use bounce buffers."""
     return guests.boot_once(
         _kernel(),
         {
             "dcbm": f"./dcbm {' '.join(DCBM_BOUNCED)}",
             "kinds": _ALL_KINDS,
-            # Before anything but dcbm has used them.
+            # Run this before any user of the channels but dcbm.
             "used": "echo USED $(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater)",
             "dmasim": str(_SUITE / "dmasim.sh"),
         },
@@ -193,7 +193,7 @@ def _bounced() -> guests.Steps:
 
 
 def _tiered() -> guests.Steps:
-    """Everybody who has memory migrate, where there are two tiers of it."""
+    """Run all callers that migrate memory, on a machine with two tiers."""
     return guests.boot_once(
         _kernel(),
         {**_CALLERS, "promote": _PROMOTE, "demotion": "./demotion"},
@@ -203,7 +203,7 @@ def _tiered() -> guests.Steps:
 
 
 def _pressure() -> guests.Steps:
-    """Memory that moves while there is hardly any."""
+    """Migrate memory while memory is short."""
     commands = {
         f"{name} {way}": f"ENGINE=mtcopy ./pressure {way} {command}"
         for way in WAYS_OF_PRESSURE
@@ -212,8 +212,8 @@ def _pressure() -> guests.Steps:
     return guests.boot_once(_kernel(), {"modules": _STEPS["modules"], **commands})
 
 
-# By the name of their fixture, in an order in which little has to wait: the longest
-# first, which makes do with one CPU, and that is what other tests leave.
+# Jobs by the name of their fixture, in the order of least waiting. The longest is
+# first: it uses one CPU, and leaves one to other tests.
 JOBS: dict[str, Callable[[], guests.Steps]] = {
     "debug_run": _everything_else,
     "torture_run": _side_by_side,
@@ -225,7 +225,7 @@ JOBS: dict[str, Callable[[], guests.Steps]] = {
 
 
 def steps(queue: ahead.Queue | None, name: str) -> guests.Steps:
-    """Give what the guest said, now or when it is done."""
+    """Return the guest's output, now or when the job is done."""
     found = queue.result(name, JOBS) if queue is not None else JOBS[name]()
     assert isinstance(found, guests.Steps)
     return found

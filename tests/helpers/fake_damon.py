@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""DAMON's sysfs files, made to behave like the kernel's as far as matters."""
+"""DAMON's sysfs files, which behave like the kernel's for these tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CONTEXT: _Content = {
     "targets/nr_targets": "0",
     "schemes/nr_schemes": "0",
 }
-# Below which directory each count makes numbered ones, and what is in them.
+# Each count file, and the contents of the numbered directories that it makes.
 _COUNTS: dict[str, _Content] = {
     r"nr_kdamonds": {"state": "off", "pid": "-1", "contexts/nr_contexts": "0"},
     r"\d+/contexts/nr_contexts": _CONTEXT,
@@ -70,7 +70,7 @@ class FakeDamon(Files):
         self._fill(self.path(TOP), {"nr_kdamonds": "0"})
 
     def write(self, name: str, value: str) -> None:
-        """Do what the kernel does on a write."""
+        """Do the same as the kernel on a write."""
         super().write(name, value)
         if self.dry_run or not name.startswith(f"{TOP}/"):
             return
@@ -82,7 +82,7 @@ class FakeDamon(Files):
             self._command(self.path(name), value)
 
     def running(self) -> list[str]:
-        """List the kdamonds that are on."""
+        """List the running kdamonds."""
         states = self.path(TOP).glob("*/state")
         return sorted(p.parent.name for p in states if p.read_text() == "on\n")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel source that builds in a moment, to test the building of one."""
+"""A kernel source that builds in a moment, to test builds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 import tarfile
 from pathlib import Path
 
-# Copies the fragment as .config, and pretends the rest. The file `behave` in
-# the source says how: `slow` sleeps, `fail` fails.
+# Copies the fragment to .config, and fakes all other steps. The file `behave` in the
+# source selects a behaviour: `slow` sleeps, `fail` fails.
 MAKEFILE = r"""VERSION = 6
 PATCHLEVEL = 12
 SUBLEVEL = 9
@@ -70,7 +70,7 @@ def make_tarball(
 
 
 def make_checkout(path: Path, *, hook: str = HOOK) -> Path:
-    """Write what the tool reads from a checkout."""
+    """Write the files of a checkout that the tool reads."""
     (path / "linux/configs").mkdir(parents=True)
     (path / "linux/configs/vm.config").write_text("CONFIG_A=y\n")
     (path / "linux/configs/more.config").write_text("CONFIG_C=y\n")

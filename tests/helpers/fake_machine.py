@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Virtual machines for benchmarks, in which nothing runs."""
+"""Fake virtual machines for benchmarks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def boots(
     lines: Callable[[int], list[Line]],
     module: Path | None = None,
 ) -> list[VmRequest]:
-    """Have each boot print such lines, and give what was asked of all of them."""
+    """Have each boot print these lines; returns the requests of all boots."""
     seen: list[VmRequest] = []
 
     class Kernel:

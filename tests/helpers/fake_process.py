@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A machine with nodes and processes, below a directory of its own."""
+"""A machine with nodes and processes, as files in a directory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_process(
 def add_area(
     files: Files, pid: int, start: int, pages: Sequence[int], line: str = ""
 ) -> None:
-    """Map pages, by their physical numbers; 0 is a hole."""
+    """Map pages by their frame numbers; 0 is a hole."""
     end = start + len(pages) * PAGE
     text = line or "rw-p 00000000 00:00 0"
     with files.path(f"/proc/{pid}/maps").open("a") as maps:
@@ -68,14 +68,14 @@ def add_area(
 
 
 def set_flags(files: Files, pfn: int, flags: Sequence[int]) -> None:
-    """Say what the kernel knows of physical pages."""
+    """Set the flags of page frames."""
     with files.path("/proc/kpageflags").open("r+b") as stream:
         stream.seek(pfn * 8)
         stream.write(struct.pack(f"<{len(flags)}Q", *flags))
 
 
 def large(order: int, extra: int = 0) -> list[int]:
-    """Give the flags of the pages of a large folio."""
+    """Return the flags for the pages of a large folio."""
     return [HEAD | extra] + [TAIL | extra] * ((1 << order) - 1)
 
 
@@ -83,26 +83,26 @@ def large(order: int, extra: int = 0) -> list[int]:
 class FakeMover:
     """Moves pages in a table instead of memory."""
 
-    # By address; what is not in it is on node 0.
+    # Node by address; all others are on node 0.
     where: dict[int, int] = field(default_factory=dict)
-    # Free pages by node; a node that is not named has any number.
+    # Free pages by node; a missing node has any number.
     free: dict[int, int] = field(default_factory=dict)
-    # Pages that do not move, and the error they say.
+    # Pages that do not move, and their error.
     stuck: dict[int, int] = field(default_factory=dict)
     pages_of: dict[int, int] = field(default_factory=dict)
     moves: list[tuple[int, int]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    # After so many steps the process ends.
+    # The process ends after this many steps.
     ends_after: int | None = None
 
     def query(self, pid: int, addresses: Sequence[int]) -> Sequence[int]:
-        """Look where pages are."""
+        """Return the node of each page."""
         if self.ends_after is not None and len(self.steps) >= self.ends_after:
             raise processes.ended(pid, "in the test")
         return [self.where.get(address, 0) for address in addresses]
 
     def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
-        """Move what can be moved."""
+        """Move the pages that can move."""
         if self.ends_after is not None and len(self.steps) >= self.ends_after:
             raise processes.ended(pid, "in the test")
         self.steps.append(len(addresses))

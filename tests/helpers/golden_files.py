@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Comparing with a file that is kept, and accepting a change on purpose."""
+"""Compares texts with kept files, or updates these on request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Running the tests that are part of the kernel tree."""
+"""Runs the tests of the kernel tree."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pageferry.kernel.build import BuiltKernel
 from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
-# memfd_secret(2) is off unless asked for. Under emulation, and with other work
-# on the machine, a CPU of the guest may not run for many seconds.
+# memfd_secret(2) needs this option. An emulated CPU on a busy host may not run for many
+# seconds.
 _WORDS = (
     *("secretmem.enable=1", "page_poison=1", "watchdog_thresh=60"),
-    # Each disk takes a moment, and the tests use two.
+    # Each disk takes time at boot, and the tests use two.
     "brd.rd_nr=2",
 )
 _TIMEOUT_S = 3600.0
 _BOOTS = 3
-# Of what a guest said, so much is shown when something fails.
+# A failure shows at most this much of a guest's output.
 _TAIL_LINES = 30
 KUNIT_SUITES = (
     "migrate_eligible",
@@ -48,16 +48,16 @@ _SUITE = Path("tools/testing/selftests/migrate_offload")
 
 @cache
 def programs(kernel: BuiltKernel, arch: Architecture = X86_64) -> Path:
-    """Build the kselftests of a kernel's tree; returns where they are."""
+    """Build the kselftests of a kernel's tree; returns their folder."""
     tree = kernel.build_dir.parent
     output = paths.make_cache_dir("selftests", f"{tree.name}-{arch.name}")
-    # Headers of the running system will do: what is new is defined in place.
+    # The system's headers suffice: programs define newer constants themselves.
     argv = ["make", "-C", str(tree / _SUITE), f"OUTPUT={output}", "KHDR_INCLUDES="]
     if arch.cross:
-        # The guest has no libraries.
+        # The guest has no libraries, so link statically.
         argv += [f"CROSS_COMPILE={arch.cross}", "USERLDFLAGS=-static"]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-    # Others may be at it: boots are done by two processes.
+    # Two processes boot guests, so another one may build.
     with locked(output):
         made = proc.capture([*argv, "USERCFLAGS=-Werror"], env=env)
     assert made.returncode == 0, f"{' '.join(argv)}\n{made.stdout}\n{made.stderr}"
@@ -76,23 +76,23 @@ def _run(
     arch: Architecture = X86_64,
 ) -> VmOutcome:
     folder = programs(kernel, arch)
-    # busybox, if that is the first sh, prefers a modprobe of its own.
+    # The sh may be busybox's, which prefers its own modprobe.
     shell = "sh" if arch.cross else "/bin/sh"
     request = VmRequest(
         command=(shell, "-c", f"exec 2>&1\ncd {folder}\n{script}"),
         image=kernel.image,
         modules=kernel.modules,
-        # A guest of another architecture does not see the host's files.
+        # A guest of another architecture cannot see the host's files.
         carry=tuple(sorted(folder.iterdir())) if arch.cross else (),
         topology=topology,
         append=(*_WORDS, *words),
         accel=accel,
         icount=icount,
         timeout_s=timeout_s,
-        # With every check there is, and other work on the machine.
+        # All checks are on, and the host may be busy.
         boot_timeout_s=900,
     )
-    # Whatever it was to show, it has shown nothing where QEMU broke the guest.
+    # If QEMU broke the guest, the run proves nothing.
     for _ in range(_BOOTS - 1):
         outcome = run_vm(request)
         if not outcome.broken_by_qemu:
@@ -102,7 +102,7 @@ def _run(
 
 
 def why_not_well(outcome: VmOutcome) -> str | None:
-    """Say in a line what is wrong with a run; None if nothing is."""
+    """Describe the fault of a run in one line; None if there is none."""
     if outcome.timed_out:
         return f"not done after {outcome.run_s:.0f} s"
     if outcome.exit_code is None:
@@ -113,7 +113,7 @@ def why_not_well(outcome: VmOutcome) -> str | None:
 
 
 def is_well(outcome: VmOutcome, *, steps: str = "") -> None:
-    """Check that the script came to its end and the kernel kept quiet."""
+    """Check that the script ended and the kernel logged no error."""
     why = why_not_well(outcome)
     assert why is None, (
         f"{why}\n{steps}\n{_end_of(outcome.stdout)}\n{outcome.serial_tail()}"
@@ -122,7 +122,7 @@ def is_well(outcome: VmOutcome, *, steps: str = "") -> None:
 
 
 def _end_of(text: str) -> str:
-    """Keep what fits the report of a failure, in which other tests follow."""
+    """Cut output to the size of a failure report, in which other tests follow."""
     lines = text.splitlines()
     return "\n".join(lines[-_TAIL_LINES:])
 
@@ -136,7 +136,7 @@ def boot(
     accel: str | None = None,
     icount: bool = False,
 ) -> VmOutcome:
-    """Run a shell script as root; its messages come in the order of its output."""
+    """Run a shell script as root; messages keep the order of the output."""
     outcome = _run(
         kernel, script, topology=topology, words=words, accel=accel, icount=icount
     )
@@ -146,24 +146,24 @@ def boot(
 
 @dataclass(frozen=True)
 class Steps:
-    """What several scripts said, that ran one after the other in one boot."""
+    """The output of several scripts that ran in one boot."""
 
     outcome: VmOutcome
     said: Mapping[str, str]
-    # When each began, in seconds since the guest booted.
+    # The start of each step, in seconds since boot.
     began: Mapping[str, float]
 
     def times(self) -> str:
-        """Say when each step began, and when the guest had booted."""
+        """Return the start of each step, and the time of the boot."""
         began = (f"{name}: {at:.0f} s" for name, at in self.began.items())
         return f"steps began at {', '.join(began)}; all took {self.outcome.run_s:.0f} s"
 
     def is_well(self) -> None:
-        """Check that all came to its end and the kernel kept quiet."""
+        """Check that all steps ended and the kernel logged no error."""
         is_well(self.outcome, steps=self.times())
 
     def text(self, step: str) -> str:
-        """Give what a step printed."""
+        """Return the output of a step."""
         assert step in self.said, (
             f"the guest did not get as far as {step}: {why_not_well(self.outcome)}"
             f"\n{self.times()}\n{self.outcome.serial_log}"
@@ -171,13 +171,13 @@ class Steps:
         return self.said[step]
 
     def ended(self, step: str) -> tuple[int, list[str], str]:
-        """Give exit code, lines of stdout and stderr of a step made by program()."""
+        """Return exit code, stdout and stderr of a step made by program()."""
         lines, _, rest = self.text(step).rpartition(_ENDED)
         code, _, said = rest.partition("\n")
         return int(code), lines.splitlines(), said
 
     def passes(self, step: str, name: str) -> None:
-        """Check that one test of a step was run and passed."""
+        """Check that one test of a step ran and passed."""
         report = ktap.parse(self.text(step))
         found = [result for result in report.results if result.name == name]
         assert found, (
@@ -195,7 +195,7 @@ _ENDED = "=== ended with "
 
 
 def program(command: str) -> str:
-    """Make a step of a command of which stdout and stderr are looked at apart."""
+    """Make a step of a command, with stdout and stderr kept apart."""
     return f'{command} 2>/tmp/said; echo "{_ENDED}$?"; cat /tmp/said'
 
 
@@ -209,8 +209,8 @@ def boot_once(
     timeout_s: float = _TIMEOUT_S,
     arch: Architecture = X86_64,
 ) -> Steps:
-    """Run several scripts in one boot; what is wrong is left for tests to find."""
-    # Nothing but the shell: a process takes a debug kernel a good part of a second.
+    """Run several scripts in one boot; tests judge the output later."""
+    # Use shell builtins alone: a debug kernel takes long to start a process.
     parts = [
         "read -r now _ </proc/uptime\n"
         f'echo; echo "{_STEP}{name} @ $now"\n(\n{steps[name]}\n)'
@@ -235,12 +235,12 @@ def boot_once(
 
 
 def passes(text: str, *, at_least: int) -> ktap.Report:
-    """Check that everything was run and nothing failed."""
+    """Check that all tests ran and none failed."""
     report = ktap.parse(text)
     problems = report.problems()
     assert not problems, f"{problems}\n--- its end:\n{_end_of(text)}"
     assert report.skipped is None, report.skipped
-    # The kernel and the machine are ours, so there is nothing to do without.
+    # The kernel and the machine are ours, so no test may skip.
     assert not report.skips(), f"skipped: {report.skips()}"
     assert len(report.names()) >= at_least, sorted(report.names())
     return report

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boots machines in which processes are interleaved, and judges what came of it."""
+"""Boots machines in which processes are interleaved, and judges the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES_PER_MIB = 256
 def boot(
     kernel: BuiltKernel, topology: str, mib: int, cases: Sequence[str]
 ) -> dict[str, Any]:
-    """Boot once, and say what came of all cases."""
+    """Boot once, and return the results of all cases."""
     hold = build.build() / "hold"
     command = (sys.executable, "-m", "helpers.interleave_guest", str(hold), str(mib))
     outcome = run_vm(
@@ -42,13 +42,13 @@ def boot(
 
 
 def slack_of(found: dict[str, Any], pages: int) -> float:
-    """Half a percent; of few folios, those of a round that is not full."""
+    """Half a percent; with few folios, those of an incomplete round."""
     folios = pages // found["folio_pages"]
     return 0.005 if folios >= 256 else 2 / folios
 
 
 def check_shares(found: dict[str, Any], mib: int) -> None:
-    """What the tool does from user space, through all weights."""
+    """Check interleaving from user space, with all weights."""
     pages = mib * PAGES_PER_MIB
     slack = slack_of(found, pages)
     before: list[int] | None = None
@@ -64,24 +64,24 @@ def check_shares(found: dict[str, Any], mib: int) -> None:
         if step["weights"] == "0=3,1=1":
             assert before is not None
             assert step["nodes"][0] - before[0] == pages // 4
-            # The rest is what else the process has.
+            # The rest belongs to other memory of the process.
             assert pages // 4 <= step["first"]["moved_pages"] < pages // 4 + 400
         before = step["nodes"]
     assert "from user space" in found["seen"][0]["first"]["said"]
 
 
 def check_damon(found: dict[str, Any], mib: int) -> None:
-    """What DAMON does, through all weights."""
+    """Check interleaving by DAMON, with all weights."""
     assert "lacking" not in found, found["lacking"]
     pages = mib * PAGES_PER_MIB
     slack = slack_of(found, pages)
     for step in found["seen"]:
         assert step["first"]["code"] == 0
-        # Nothing is where the rule of user space would not have it.
+        # DAMON places each page as user space would.
         assert step["status"]["left_pages"] == 0
         for node in step["status"]["nodes"]:
             assert abs(step["nodes"][node["id"]] / pages - node["wanted_share"]) < slack
-        # At rest: a second pass moves nothing.
+        # DAMON rests: a second pass moves no page.
         assert step["again"]["moved_pages"] == step["status"]["moved_pages"]
     assert found["verified"]["ok"] and found["verified"]["split_folios"] == 0
     assert found["stopped"]["code"] == 0 and found["left"] == "0"

@@ -25,18 +25,17 @@ from pageferry.units import parse_size
 DAMON = Path("/sys/kernel/mm/damon/admin/kdamonds")
 USER = ("--by", "user")
 WEIGHTS = ("0=1,1=1", "0=3,1=1", "0=2,1=5", "0=1,1=0", "0=0,1=1")
-# With less memory than this a case is to be quick, and goes through the first few.
+# With less memory than this, a case uses only the first few weights.
 THOROUGH_MIB = 256
-# Huge pages that are left of a node that is to be full: a few more than what
-# Linux keeps free there.
+# Huge pages to leave free on a full node: a few more than Linux keeps free.
 ROOM_HUGE = 22
-# Who looks how fast memory moves may be late by this share of what that takes.
+# A late look may misjudge a rate by this part of the time.
 QUOTA_LATE = 0.05
 QUOTA_TRIES = 3
 
 
 def shares(mib: int, folio: str, *options: str) -> Document:
-    """Go through weights, twice each."""
+    """Apply each list of weights twice."""
     hold = warm("-b", f"{mib}M", "-s", folio, *options)
     quick = 2 if options else 3
     seen = []
@@ -71,11 +70,11 @@ def shares(mib: int, folio: str, *options: str) -> Document:
 
 
 def fill(node: int) -> Path:
-    """Leave little room on a node; 0 into the file that this returns ends it."""
+    """Leave little room on a node; writing 0 to the returned file ends that."""
     pool = Path(f"/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB")
     text = Path(f"/sys/devices/system/node/node{node}/meminfo").read_text()
     free_mib = int(text.partition("MemFree:")[2].split()[0]) // 1024
-    # In the way, and quickly made: the kernel clears such pages when they are used.
+    # hugetlb pages fill the node quickly: the kernel clears them only on use.
     (pool / "nr_hugepages").write_text(str(free_mib // 2))
     taken = int((pool / "nr_hugepages").read_text())
     (pool / "nr_hugepages").write_text(str(taken - ROOM_HUGE))
@@ -83,7 +82,7 @@ def fill(node: int) -> Path:
 
 
 def full(mib: int) -> Document:
-    """Move to a node that has room for a part."""
+    """Move to a node that has room for a part only."""
     hold = warm("-b", f"{max(mib, 64)}M", "-s", "2M")
     in_the_way = fill(1)
     done = interleave("start", hold, "--weights", "0=0,1=1", *USER)
@@ -103,7 +102,7 @@ def full(mib: int) -> Document:
 
 
 def ends(mib: int) -> Document:
-    """Let the process end in the middle of it."""
+    """Let the process end during the move."""
     hold = Hold("-b", f"{mib}M", "-s", "4K")
 
     def end_it() -> None:
@@ -119,7 +118,7 @@ def ends(mib: int) -> Document:
 
 
 def quota(mib: int) -> Document:
-    """Move at a rate."""
+    """Move at a given rate."""
     hold = Hold("-b", f"{mib}M", "-s", "4K")
     words = ("--weights", "0=0,1=1", "--quota", f"{mib // 2}M/1s")
     done = interleave("start", hold, *words, *USER)
@@ -128,7 +127,7 @@ def quota(mib: int) -> Document:
 
 
 def empty(_mib: int) -> Document:
-    """Processes without memory."""
+    """Interleave processes without memory."""
     child = subprocess.Popen(["true"])
     time.sleep(0.5)
     words = ("interleave", "start", "--weights", "0=1,1=1", "--pid")
@@ -140,7 +139,7 @@ def empty(_mib: int) -> Document:
 
 
 def areas(by: str) -> Document:
-    """A thousand areas, shared with a child."""
+    """Interleave a thousand areas, shared with a child."""
     ready, tell = os.pipe()
     kept = [mmap.mmap(-1, 8 * mmap.PAGESIZE) for _ in range(1000)]
     for area in kept:
@@ -164,7 +163,7 @@ def areas(by: str) -> Document:
 
 
 def others(_mib: int) -> Document:
-    """Somebody else uses DAMON."""
+    """Another program uses DAMON."""
     hold = Hold("-b", "4M")
     at = DAMON / "0" / "contexts" / "0"
     (DAMON / "nr_kdamonds").write_text("1")
@@ -190,10 +189,10 @@ def others(_mib: int) -> Document:
 
 
 def settled(pid: str, limit_s: float = 30.0) -> Document:
-    """Wait until DAMON has put everything in its place.
+    """Wait until DAMON has placed all pages.
 
-    A region counts as moved when DAMON is through with all of it, which is after
-    its last page has come to its place.
+    DAMON counts a region when it is done with the region, which is after the region's
+    last page has moved.
     """
     begin = time.monotonic()
     moved = -1
@@ -208,7 +207,7 @@ def settled(pid: str, limit_s: float = 30.0) -> Document:
 
 
 def auto(_mib: int) -> Document:
-    """Leave it to the tool who moves the pages."""
+    """Let the tool choose the mover."""
     hold = Hold("-b", "4M")
     asked = interleave("start", hold, "--weights", "0=1,1=1", "--by", "kernel")
     interleave("stop", hold)
@@ -220,7 +219,7 @@ def auto(_mib: int) -> Document:
 
 
 def damon(mib: int, folio: str) -> Document:
-    """Let the kernel do it, through all weights, and then look whether it rests."""
+    """Interleave by DAMON with all weights, then check that DAMON rests."""
     hold = warm("-b", f"{mib}M", "-s", folio)
     seen = []
     for at, weights in enumerate(WEIGHTS[: None if mib >= THOROUGH_MIB else 2]):
@@ -250,12 +249,12 @@ def damon(mib: int, folio: str) -> Document:
 
 
 def damon_full(mib: int) -> Document:
-    """Have DAMON move to a node that has room for a part, and then for all."""
+    """Have DAMON move to a node with room for a part, then for all."""
     hold = warm("-b", f"{max(mib, 64)}M", "-s", "2M")
     in_the_way = fill(1)
     interleave("start", hold, "--weights", "0=0,1=1", "--by", "kernel")
     found: Document = {"nodes": None, "before": 0}
-    # What fits is there when nothing more has come for a while.
+    # All that fits has moved when nothing moves for a while.
     while found["nodes"] != found["before"]:
         time.sleep(2)
         found |= {"before": found["nodes"], "status": interleave("status", hold)}
@@ -270,10 +269,9 @@ def damon_full(mib: int) -> Document:
 
 
 def damon_quota(mib: int) -> Document:
-    """Have DAMON move at a rate: give the one wanted and the one seen, in MiB/s.
+    """Have DAMON move at a rate; returns the requested and the measured MiB/s.
 
-    Whoever looks may be late, on a busy host: once more if it was by so much that
-    this says nothing about the rate.
+    On a busy host the looks may be too late to tell the rate. Then measure once more.
     """
     for _ in range(QUOTA_TRIES):
         found = quota_once(mib)
@@ -283,10 +281,10 @@ def damon_quota(mib: int) -> Document:
 
 
 def quota_once(mib: int) -> Document:
-    """Take the rate by when chunks begin, and for how long nobody had looked.
+    """Measure the rate by the starts of chunks; also returns the longest gap of looks.
 
-    What moves does so in chunks. The first has begun when the tool is back, nobody
-    knows when: the rate is taken from the second to one that many chunks later.
+    DAMON moves memory in chunks. The first has begun when the tool returns, at an
+    unknown time. So measure from the second chunk to a later one.
     """
     size_mib, chunks = (100, 4) if mib >= THOROUGH_MIB else (mib // 8, 3)
     hold = Hold("-b", f"{size_mib * (chunks + 3)}M", "-s", "4K")
@@ -298,7 +296,7 @@ def quota_once(mib: int) -> Document:
     while len(begins) <= chunks + 1:
         moved_mib = hold.ask("nodes")["pages"][1] / 256
         now = time.monotonic()
-        # Some of it may be what else the process has.
+        # Other memory of the process may be among it.
         while moved_mib > (len(begins) + 0.05) * size_mib:
             begins.append(now)
             unseen.append(now - looked)
@@ -318,17 +316,17 @@ def quota_once(mib: int) -> Document:
 
 
 def hot(mib: int) -> Document:
-    """Have DAMON move what is in use, and leave alone what is not."""
+    """Have DAMON move memory in use, and leave idle memory."""
     found: Document = {}
     for name, options in (("used", ["-w"]), ("idle", [])):
         hold = Hold("-b", f"{mib}M", "-s", "4K", *options)
         words = ("--weights", "0=0,1=1", "--hot")
         found[name] = interleave("start", hold, *words)
         begin = time.monotonic()
-        # On a busy host the program hardly runs, and its memory looks idle for a while.
+        # On a busy host the program hardly runs, and its memory looks idle.
         while time.monotonic() - begin < (60 if options else 4):
             nodes = hold.ask("nodes")["pages"]
-            # A page on its way is on neither node.
+            # A page that migrates is on neither node.
             if options and nodes[1] == mib * 256:
                 break
             time.sleep(0.2)
@@ -338,7 +336,7 @@ def hot(mib: int) -> Document:
     return found
 
 
-# As posted, but for the name of a destination's node.
+# As in the posted text, except for the name of the destination file.
 DAMO = """
 kdamonds:
 - contexts:
@@ -364,7 +362,7 @@ kdamonds:
 
 
 def numastat(pid: str) -> list[float]:
-    """Read the last line of numastat -c -p: MB on each node, and in all."""
+    """Read the last line of numastat -c -p: MB on each node, and the sum."""
     done = subprocess.run(
         ["numastat", "-c", "-p", pid], capture_output=True, text=True, check=True
     )
@@ -373,7 +371,7 @@ def numastat(pid: str) -> list[float]:
 
 
 def damo(mib: int) -> Document:
-    """Let damo do it, and numastat look."""
+    """Interleave by damo, and check with numastat."""
     hold = Hold("-b", f"{mib}M", "-s", "4K")
     Path("/tmp/damo.yaml").write_text(DAMO.format(pid=hold.pid))
     command = [str(Path(sys.executable).parent / "damo"), "start", "/tmp/damo.yaml"]
@@ -415,7 +413,7 @@ LOAD = "time_s,demand\n0,54e9\n1,108e9\n12,54e9\n"
 
 
 def balance(mib: int) -> Document:
-    """Let a recorded load come and go, and see where memory is meanwhile."""
+    """Replay a recorded load, and follow the placement of memory."""
     hold = Hold("-b", f"{mib}M", "-s", "4K")
     hold.ask("nodes")
     Path("/tmp/balance.toml").write_text(BALANCE)
@@ -424,7 +422,7 @@ def balance(mib: int) -> Document:
     over = threading.Event()
 
     def look() -> None:
-        # Again and again: nobody knows how long a guest takes to start the tool.
+        # Repeat: a guest takes an unknown time to start the tool.
         while not over.wait(0.3):
             meanwhile.append(hold.ask("nodes")["pages"])
 
@@ -443,12 +441,12 @@ def balance(mib: int) -> Document:
 
 TRACING = Path("/sys/kernel/tracing")
 EVENTS = ("damon/damos_before_apply", "migrate/mm_migrate_pages")
-# Rounds of which each gives one time.
+# Each round gives one time.
 ROUNDS = 7
 
 
 def trace_span_s() -> float:
-    """Read how long DAMON was at it: to the end of the last migration."""
+    """Read how long DAMON worked: to the end of the last migration."""
     begin = end = 0.0
     lines = (TRACING / "trace").read_text().splitlines()
     for line in (line for line in lines if not line.startswith("#")):
@@ -462,16 +460,16 @@ def trace_span_s() -> float:
 
 
 def trace_rests(quiet_s: float = 3.0, limit_s: float = 30.0) -> None:
-    """Wait until DAMON has migrated something, and nothing for a while.
+    """Wait until DAMON has migrated memory, and then nothing for a while.
 
-    Not by asking the tool: to start it, and its look at each page, would take time
-    from DAMON that move_pages(2) has for itself. So does a look at the trace.
+    Do not ask the tool: its start, and its look at each page, take time from DAMON that
+    move_pages(2) has for itself. So does reading the trace.
     """
     begin = time.monotonic()
     seen = 0
     while time.monotonic() - begin < limit_s:
         time.sleep(quiet_s)
-        # Not all lines: a scheme with nothing left to do is applied all the same.
+        # Read only the end: the trace also grows while a scheme has nothing to move.
         now = (TRACING / "trace").read_text().count("mm_migrate_pages:")
         if now and now == seen:
             return
@@ -479,12 +477,12 @@ def trace_rests(quiet_s: float = 3.0, limit_s: float = 30.0) -> None:
 
 
 def speed(mib: int, folio: str) -> Document:
-    """Time DAMON, and move_pages(2) on the same memory, in turns."""
+    """Time DAMON and move_pages(2) on the same memory, in turns."""
     if not (TRACING / "trace").exists():
         subprocess.run(["mount", "-t", "tracefs", "none", str(TRACING)], check=True)
     (TRACING / "trace_clock").write_text("mono")
-    # Once: QEMU before 8.1 may keep running what the kernel had there while it
-    # changed its own code, which is a breakpoint.
+    # Do this once. The kernel patches its own code with breakpoints, and QEMU before
+    # 8.1 may keep executing these.
     for event in EVENTS:
         (TRACING / "events" / event / "enable").write_text("1")
     hold = Hold("-b", f"{mib}M", "-s", folio)
@@ -507,7 +505,7 @@ def speed(mib: int, folio: str) -> Document:
 
 
 def rates(_mib: int) -> Document:
-    """See what is known of the nodes' bandwidths, and measure them."""
+    """Read the known bandwidths of the nodes, and measure them."""
     known, source = bandwidth.find(Files(), {})
     return {"known": known, "source": source, "measured": tool("balance", "--measure")}
 
@@ -541,7 +539,7 @@ CASES: dict[str, Callable[[int], Document]] = {
 
 
 def main() -> None:
-    """Do the cases that are named."""
+    """Run the named cases."""
     mib = int(sys.argv[2])
     found: Document = {}
     for name in sys.argv[3:]:

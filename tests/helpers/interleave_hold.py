@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A process to interleave, in the guest, and the tool that does it.
+"""A process to interleave in the guest, and the tool that does so.
 
-The tool is called in this process: starting Python takes a second there.
+The tool runs inside this process, as Python takes a second to start there.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ class Hold:
         return document
 
     def ask(self, word: str) -> Document:
-        """Let it look at its memory."""
+        """Let the program use its memory."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
         return self._line()
 
     def end(self) -> None:
-        """End it."""
+        """End the program."""
         self.process.kill()
         self.process.wait()
 
 
 def tool(*words: str) -> Document:
-    """Call the tool with --json; adds its exit code and what it said."""
+    """Call the tool with --json; adds its exit code and output."""
     out, err = io.StringIO(), io.StringIO()
     begin = time.monotonic()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = pageferry([*words, "--json"])
     document: Document = json.loads(out.getvalue())
     seconds = round(time.monotonic() - begin, 2)
-    # What a case that does not end was doing.
+    # Shows the step at which a hanging case stopped.
     sys.stderr.write(f"{seconds} s, {code}: {' '.join(words)}\n")
     return {**document, "code": code, "said": err.getvalue(), "seconds": seconds}
 
@@ -70,9 +70,9 @@ def interleave(verb: str, hold: Hold, *words: str) -> Document:
 
 
 def warm(*options: str) -> Hold:
-    """Start one that has what it needs to look at its memory.
+    """Start a program once, to fill the page cache.
 
-    Of the program, too, whose pages lie wherever the one before has left them.
+    The pages of the program itself are on the node where an earlier run left them.
     """
     hold = Hold(*options)
     hold.ask("nodes")

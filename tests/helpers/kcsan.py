@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Data races that KCSAN reports, and whose they are."""
+"""Reads data races from KCSAN's reports, and selects ours."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _REPORT = re.compile(r"BUG: KCSAN: data-race in (\S+)(?: / (\S+))?")
 
 
 def ours(log: str) -> list[str]:
-    """List the reports that name a function of linux/tree, each once.
+    """List each report once that names a function of linux/tree.
 
-    Linux itself has races that nobody minds, and is not what we test.
+    Linux itself has tolerated races, which are not tested here.
     """
     functions = builds.our_functions()
     found = [
         match[0]
         for match in _REPORT.finditer(log)
-        # A compiler names the parts that it makes of a function "NAME.SUFFIX".
+        # A compiler splits parts off a function, and names them "NAME.SUFFIX".
         if any(name.partition(".")[0] in functions for name in match.groups("") if name)
     ]
     return list(dict.fromkeys(found))
 
 
 def counters(text: str) -> dict[str, int]:
-    """Read what the file "kcsan" in debugfs says of KCSAN's own work."""
+    """Read KCSAN's statistics from debugfs."""
     return {name: int(value) for name, value in _COUNTER.findall(text)}

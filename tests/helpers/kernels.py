@@ -13,27 +13,27 @@ import sys
 from pageferry.kernel.arch import ARM64
 from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
 
-# In the order in which they are needed.
+# The order of their first use.
 REQUESTS = {
-    # KUnit, the misbehaving engine, KASAN, lockdep and all the other checks.
+    # KUnit, the test engine, KASAN, lockdep and all other checks.
     "kernel_debug": BuildRequest(
         configs=("vm", "debug-kasan", "debug-lockdep", "test")
     ),
-    # The kernel that users run.
+    # The kernel of users.
     "kernel_vm": BuildRequest(configs=("vm",)),
-    # The base release as it is.
+    # The unchanged base release.
     "kernel_vanilla": BuildRequest(configs=("vm",), vanilla=True),
-    # That of users, in which rules can be switched off.
+    # The kernel of users, in which tests can switch rules off.
     "kernel_rules": BuildRequest(configs=("vm", "break-rules")),
     # For machines with a DMA controller.
     "kernel_arm64": BuildRequest(configs=("vm",), arch=ARM64),
-    # And with the modules of tests.
+    # The same with test modules.
     "kernel_arm64_rules": BuildRequest(configs=("vm", "break-rules"), arch=ARM64),
 }
 
 
 def build(fixture: str) -> BuiltKernel:
-    """Build it, or wait until somebody else has."""
+    """Build the kernel, or wait for another process that does."""
     return build_kernel(REQUESTS[fixture])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reading what kernel tests report (Documentation/dev-tools/ktap.rst)."""
+"""Parses reports of kernel tests (Documentation/dev-tools/ktap.rst)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESULT = re.compile(
 )
 _PLAN = re.compile(r"(?P<indent>\s*)1\.\.(?P<count>\d+)(?:\s*# ?SKIP\s*(?P<why>.*))?$")
 _SUBTEST = re.compile(r"(?P<indent>\s*)# Subtest: (?P<name>.+)$")
-# The kernel's log is mixed with the report in places.
+# The report may contain lines of the kernel's log.
 _STAMP = re.compile(r"^\[\s*\d+\.\d+\](?:\[[^\]]*\])? ?")
 
 
@@ -28,15 +28,15 @@ class Result:
 
 @dataclass
 class Report:
-    """All that a program, or a suite, reported."""
+    """The whole report of a program or a suite."""
 
     results: list[Result] = field(default_factory=list)
-    # What is wrong with the report itself: tests that never ended, for one.
+    # Faults of the report itself, such as tests that never ended.
     broken: list[str] = field(default_factory=list)
     skipped: str | None = None
 
     def problems(self) -> str:
-        """Describe everything that failed; empty if nothing did."""
+        """Describe all failures; empty if there are none."""
         lines = list(self.broken)
         if not self.results and self.skipped is None:
             lines.append("no test reported a result")
@@ -47,11 +47,11 @@ class Report:
         return "\n".join(lines)
 
     def skips(self) -> dict[str, str]:
-        """Give the skipped tests, and why each was."""
+        """Return the skipped tests with their reasons."""
         return {r.name: r.skipped for r in self.results if r.skipped is not None}
 
     def names(self) -> set[str]:
-        """Give the names of all tests that were run."""
+        """Return the names of all tests that ran."""
         return {r.name for r in self.results if r.skipped is None}
 
 
@@ -116,7 +116,7 @@ class _Parser:
 
 
 def parse(text: str) -> Report:
-    """Read a report; whatever is no part of one counts as detail."""
+    """Parse a report; all unknown lines count as detail."""
     parser = _Parser()
     for raw in text.splitlines():
         parser.line(_STAMP.sub("", raw).rstrip())

@@ -22,7 +22,7 @@ def measured(
     elapsed_ns: int,
     **changes: Any,  # noqa: ANN401
 ) -> Latency:
-    """Make one measurement, as the program would print it for this case."""
+    """Make one measurement, as the program prints it for this case."""
     folios = case.total_bytes // case.folio_bytes
     line = Latency(
         case=index,
@@ -85,12 +85,12 @@ def row(role: str, bytes_per_s: int, **changes: Any) -> Row:  # noqa: ANN401
 
 
 def unmapped(mean: int, p99: int) -> Unmapped:
-    """Give unmapped times of which two matter."""
+    """Return unmapped times with the two given values."""
     return Unmapped(first=mean, mean=mean, p50=mean, p99=p99, last=p99)
 
 
 def touch(lost_ns: int) -> Touch:
-    """Give a toucher that lost so much in all rounds."""
+    """Return a toucher that lost this time in all rounds."""
     return Touch(
         mode="write",
         touches=Spread(median=1000, min=1000, max=1000),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What tests of many movers at once have in common."""
+"""Shared by the tests of many movers at once."""
 
 from __future__ import annotations
 
-# Both engines, neither active; dcbm with channels.
+# Load both engines without activating one; dcbm gets channels.
 LOAD = """\
 modprobe mtcopy && modprobe dmasim channels=4 && modprobe dcbm || exit 1
 echo 1 >/sys/module/dcbm/offloading || exit 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Jobs that take no time, to test how such are divided."""
+"""Jobs that take no time, to test how processes divide them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _fails() -> int:
 
 
 def _patience() -> int:
-    """Say what a program gets that this process starts."""
+    """Return the scheduling priority of a program that this process starts."""
     with proc.group(["nice"]) as process:
         assert process.stdout is not None
         niceness = int(process.stdout.read())

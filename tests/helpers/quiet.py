@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measurements that count only if the host had nothing else to do."""
+"""Measurements that count only on an otherwise idle host."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pageferry.cli import main
 from pageferry.results.schema import Result, decode
 
 ATTEMPTS = 5
-# On a host that is left alone the fastest round is hardly faster than the median.
-# Where a CPU shares its core with others, or its caches, it is up to twice as
-# fast, and the two sides of a ratio were not measured on the same machine.
+# On an idle host, the fastest round is hardly faster than the median. A CPU that shares
+# its core or caches is up to twice as fast in some rounds. Then the two sides of a
+# ratio do not compare.
 EVEN = 1.15
 
 
 def unevenness(result: Result) -> float:
-    """Say how many times as fast as the median one the fastest round of stock was."""
+    """Return the fastest round of stock, as a multiple of the median."""
     quiet = [row for row in result.rows if row.engine == "stock" and not row.busy]
     rates = [row.bytes_per_s for row in quiet]
     return max(rate.max / rate.median for rate in rates if rate is not None)
@@ -28,9 +28,9 @@ def unevenness(result: Result) -> float:
 def measure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], bench: str, *argv: str
 ) -> Result:
-    """Measure on a host that has nothing else to do, or skip.
+    """Measure on an idle host, or skip.
 
-    Only a disturbed run is repeated, never one whose figures do not please.
+    Only a disturbed run is repeated, and never one with bad figures.
     """
     share, uneven = 0.0, 0.0
     for number in range(ATTEMPTS):

@@ -11,12 +11,12 @@ from pageferry import paths
 
 LINUX = paths.repo_root() / "linux"
 TREE = LINUX / "tree"
-# kbuild prints such a line for each file that it has sparse look at.
+# kbuild prints this line for each file that sparse checks.
 _CHECKED = re.compile(r"^ +CHECK +(?:\.\./)*(\S+)$", re.MULTILINE)
 
 
 def found(top: Path, *patterns: str) -> list[Path]:
-    """List the files that match; a pattern that matches none is an error."""
+    """List matching files; a pattern without a match is an error."""
     files: set[Path] = set()
     for pattern in patterns:
         matches = [path for path in top.glob(pattern) if path.is_file()]
@@ -27,9 +27,9 @@ def found(top: Path, *patterns: str) -> list[Path]:
 
 
 def compiled(tree: Path = TREE) -> list[str]:
-    """Name the kernel's C files of ours that have an object of their own.
+    """Name our C files that have their own object.
 
-    The files in tests/ do not: the files that they test include them.
+    Files in tests/ have none: the files under test include them.
     """
     names = [path.relative_to(tree) for path in found(tree, "**/*.c")]
     return [
@@ -40,7 +40,7 @@ def compiled(tree: Path = TREE) -> list[str]:
 
 
 def outside(names: Iterable[str], directories: Iterable[str]) -> list[str]:
-    """Name the files that lie in none of some directories."""
+    """List the files that lie in none of these directories."""
     tops = [PurePosixPath(directory) for directory in directories]
     return [
         name
@@ -50,6 +50,6 @@ def outside(names: Iterable[str], directories: Iterable[str]) -> list[str]:
 
 
 def unchecked(log: str, names: Iterable[str]) -> list[str]:
-    """Name the files that sparse did not read, by the log of make."""
+    """List the files that sparse did not read, by the log of make."""
     checked = set(_CHECKED.findall(log))
     return [name for name in names if name not in checked]

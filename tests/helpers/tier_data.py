@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 def call(engine: str, method: str, elapsed_ns: int, **changes: Any) -> Calls:  # noqa: ANN401
-    """Make one measurement of 4 MiB that moved in calls."""
+    """Make one measurement of 4 MiB moved by calls."""
     values: dict[str, Any] = {
         "engine": engine,
         "threads": 2 if engine == "mtcopy" else 1,
@@ -28,7 +28,7 @@ def call(engine: str, method: str, elapsed_ns: int, **changes: Any) -> Calls:  #
 
 
 def demotion(engine: str, elapsed_ns: int, **changes: Any) -> Demotion:  # noqa: ANN401
-    """Make one measurement of 64 MiB that were to be demoted."""
+    """Make one measurement of a demotion of 64 MiB."""
     values: dict[str, Any] = {
         "engine": engine,
         "threads": 2 if engine == "mtcopy" else 1,
@@ -50,7 +50,7 @@ def demotion(engine: str, elapsed_ns: int, **changes: Any) -> Demotion:  # noqa:
 
 
 def promotion(engine: str, elapsed_ns: int, **changes: Any) -> Promotion:  # noqa: ANN401
-    """Make one measurement of 64 MiB that a thread wanted back."""
+    """Make one measurement of a promotion of 64 MiB."""
     values: dict[str, Any] = {
         "engine": engine,
         "threads": 2 if engine == "mtcopy" else 1,

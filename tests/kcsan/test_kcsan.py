@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No data race in our code, whatever the selftests and the torture do."""
+"""Our code has no data race during the selftests and the torture test."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_no_data_race(topology: str) -> None:
     counters = kcsan.counters(said.text("counters"))
     assert counters["enabled"] == 1, said.outcome.serial_log
     assert counters["setup_watchpoints"] > 100_000, counters
-    # Linux itself has some: none would mean that no race is seen.
+    # Linux itself has some. If KCSAN reports none, it does not work.
     assert counters["data_races"] > 0, counters
     log = said.outcome.serial_log.read_text(errors="replace")
     assert "kcsan: enabled early" in log

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What engines have to gain for the kernel's own migrations, and must not cost."""
+"""Engines must gain for the kernel's own migrations, and must not cost."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def share_of_system(row: Row) -> float:
 def test_compaction_takes_less_of_its_cpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A DMA engine takes no longer and leaves a fifth of the CPU, or more to a hog.
+    """A DMA engine is no slower, and leaves a fifth of the CPU or more to a hog.
 
-    With channels that are neither so fast that nothing is left to wait for nor so slow
-    that the CPU waits for ever.
+    Channels must be slow enough that the CPU has to wait, and fast enough that this
+    wait ends.
     """
     argv: tuple[str, ...] = ("--engines", "dcbm", "--channel-percent", "175")
     argv += ("--total", "256M", "--rounds", "31")
@@ -63,7 +63,7 @@ def test_demotion_is_faster_with_two_cpus(
 def test_nobody_waits_longer_for_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By PSI, where a task at memory.max has all demoted in its own page fault."""
+    """By PSI, where a task at memory.max demotes memory in its own page fault."""
     argv = (*HUGE_DEMOTION, "--pressure", "max", "--max-unmapped-us", "0")
     result = measure(
         tmp_path, capsys, "demotion", *argv, "--rounds", "12", "--layouts", "4"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Interleaving much memory, and how fast that is."""
+"""Interleaving of much memory, and its speed."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def test_much_memory_goes_where_it_belongs(
 
 
 def test_a_hundred_megabytes_a_second(kernel_vm: BuiltKernel) -> None:
-    """A quota is a rate, within a tenth."""
+    """A quota is a rate, met within a tenth."""
     found = boot(kernel_vm, "two-node", MIB, ["damon-quota"])["damon-quota"]
     assert found["wanted_mib_per_s"] == 100
     assert abs(found["seen_mib_per_s"] / 100 - 1) < 0.1, found
 
 
 def test_damon_is_as_fast_as_move_pages(kernel_vm: BuiltKernel) -> None:
-    """At least 0.9 of its rate; only a disturbed run is repeated.
+    """DAMON reaches at least 0.9 of its rate; only a disturbed run is repeated.
 
-    A host copies large pages at half its speed for seconds at a time: what is
-    compared is what was measured side by side.
+    A host copies large pages at half its speed for seconds at a time. So only
+    measurements next to each other are compared.
     """
     share = 0.0
     for _ in range(ATTEMPTS):
@@ -61,7 +61,7 @@ def test_damon_is_as_fast_as_move_pages(kernel_vm: BuiltKernel) -> None:
 
 
 def test_damon_is_as_fast_in_instructions(kernel_vm: BuiltKernel) -> None:
-    """The same in counted time, which no host disturbs: every round counts."""
+    """The same in counted instructions, which no host disturbs: every round counts."""
     found = boot(kernel_vm, "counted", COUNTED_MIB, ["speed-4K", "speed-2M"])
     for case in found.values():
         assert case["verified"]["ok"]

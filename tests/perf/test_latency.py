@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What windows, streaming and the limit in time have to achieve."""
+"""Targets of windows, streaming and the limit on unmapped time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pageferry.results.schema import decode
 pytestmark = [pytest.mark.vm, pytest.mark.perf]
 
 ATTEMPTS = 3
-# What does not depend on two CPUs, and on what a host gives them.
+# Targets that depend neither on two CPUs nor on the host's load.
 EVERYWHERE = {"tiered": ("limit",), "counted": ("limit", "throughput", "overlap")}
-# Few touches meet a folio that is out of reach: enough of them to compare.
+# Few touches meet an unmapped folio, so use enough of them.
 ROUNDS = {"toucher": ("--rounds", "25")}
 
 
@@ -26,7 +26,7 @@ ROUNDS = {"toucher": ("--rounds", "25")}
 def test_what_has_to_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], topology: str, name: str
 ) -> None:
-    """Only a disturbed run is repeated, never one whose figures do not please."""
+    """Only a disturbed run is repeated, and never one with bad figures."""
     if name not in EVERYWHERE.get(topology, CHECKS):
         pytest.skip("has to hold on a machine with two nodes that has two CPUs")
     share = 0.0

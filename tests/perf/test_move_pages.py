@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What mtcopy has to gain with two CPUs, and must not lose without."""
+"""mtcopy must gain with two CPUs, and must not lose with one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pageferry.results.schema import Result
 
 pytestmark = [pytest.mark.vm, pytest.mark.perf]
 
-# Of stock's rate, by folio size.
+# The least rate as a share of stock's, by folio size.
 WITH_TWO_CPUS = {4096: 0.97, 65536: 1.2, 2 << 20: 1.6}
 CPUS_BUSY = dict.fromkeys(WITH_TWO_CPUS, 0.97)
 MTCOPY = ("--engines", "mtcopy")
 
 
 def too_slow(result: Result, wanted: dict[int, float], *, busy: bool) -> list[str]:
-    """List in words what does not reach its share of stock's rate."""
+    """Describe all results below their share of stock's rate."""
     rows = {
         row.folio_bytes: row
         for row in result.rows
@@ -27,7 +27,7 @@ def too_slow(result: Result, wanted: dict[int, float], *, busy: bool) -> list[st
     }
     assert rows.keys() == wanted.keys()
     assert all(row.verified for row in rows.values())
-    # Of hugetlb nobody counts them: they are never split.
+    # hugetlb folios are never split, so no count exists.
     moved = [row for row in rows.values() if row.bench != "hugetlb"]
     assert all(row.split_folios == 0 for row in moved)
     return [
@@ -41,8 +41,8 @@ def too_slow(result: Result, wanted: dict[int, float], *, busy: bool) -> list[st
 def test_faster_with_two_cpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Short moves and many rounds: what a host gives its CPUs changes within
-    # seconds, and the two sides of a ratio should be close in time.
+    # Short moves and many rounds: a host's load changes within seconds, and both sides
+    # of a ratio must be close in time.
     result = measure(
         tmp_path, capsys, "move-pages", *MTCOPY, "--total", "32M", "--rounds", "31"
     )
@@ -60,7 +60,7 @@ def test_hugetlb_is_faster_with_two_cpus(
 def test_not_slower_where_cpus_are_busy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Both: with nothing else to do it is seen whether the host was even.
+    # Measure both. The idle case shows whether the host was even.
     argv = ("--total", "64M", "--rounds", "21", "--busy=both", "--no-limit")
     result = measure(tmp_path, capsys, "move-pages", *MTCOPY, *argv)
     assert too_slow(result, CPUS_BUSY, busy=True) == []

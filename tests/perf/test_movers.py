@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An engine costs no more than 3% against none, however many migrate at once."""
+"""An engine costs at most 3%, however many tasks migrate at once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_engines_cost_no_more_than_none(
 ) -> None:
     """Rates per second of a clock that counts the instructions of all CPUs.
 
-    By the host's clock the rate of "none" itself differs by 10% from round to round.
-    By this clock CPUs take turns, so no engine can win: it shows the cost of losing.
+    By the host's clock even "none" differs by 10% between rounds. With this clock CPUs
+    take turns, so no engine can win: it shows the cost of losing.
     """
     options = f"--rounds=3 --ms=400 --warm-ms=1000 --least=97 --movers={movers} {words}"
     outcome = guests.boot(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The hooks apply to every Linux 6.12 that Debian 12 and 13 offer today.
 
-The first run downloads 150 MB for each. Later ones only look what is new.
+The first run downloads 150 MB for each. Later runs only check for new ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIRST = 90
 
 
 def replaced() -> list[dict[str, str | list[str]]]:
-    """Read which of Linux's functions code of ours stands in for."""
+    """Read the list of Linux's functions that ours replace."""
     table = tomllib.loads((HOOKS / "replaced.toml").read_text())
     functions = table["function"]
     assert isinstance(functions, list)
@@ -76,7 +76,7 @@ def test_the_hooks_apply_without_fuzz(offers: Mapping[str, Sample]) -> None:
 def test_what_ours_stands_in_for_did_not_change(
     offers: Mapping[str, Sample], function: dict[str, str | list[str]]
 ) -> None:
-    """A hook that only leads to ours fits on, whatever Linux corrects there."""
+    """A hook that calls our function still applies when Linux corrects its own."""
     name, file = str(function["name"]), str(function["file"])
     new = {}
     for sample in offers.values():
@@ -85,7 +85,7 @@ def test_what_ours_stands_in_for_did_not_change(
         if digest not in function["seen"]:
             new[sample.version] = digest
     if new:
-        # Users may have this release: it is for developers to look at.
+        # Users may run this release. A developer has to look at the change.
         pytest.xfail(
             f"{name}() in {file} is another one than {function['ours']} was compared "
             f"with: does ours need the same change? Then add it to replaced.toml: {new}"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's own selftests pass as they do on the stock kernel.
 
-Those of migration, huge pages, compaction, memory hot-unplug and DAMON, of the base
-release: on that, on ours, and on ours with engines that copy all they can.
+These are the base release's tests of migration, huge pages, compaction, memory
+hot-unplug and DAMON. They run on the base release, on ours, and on ours with engines
+that copy all they can.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.selftests
 _LIBS = ("-lrt", "-lpthread", "-lm", "-lnuma")
 _COMMON = ("vm_util.c", "thp_settings.c")
 _MORE = {"uffd-unit-tests": ("uffd-common.c",)}
-# Under emulation each gets so many seconds.
+# Seconds for each test under emulation.
 _EACH_S = 120
 # A program of mm/ and its arguments.
 _MM = (
@@ -39,30 +40,30 @@ _MM = (
     *("madv_populate", "compaction_test", "migration", "split_huge_page_test"),
     *("uffd-unit-tests -f minor", "uffd-unit-tests -f move"),
 )
-# What fails now and then on the stock kernel, too, is run until it passes, at most so
-# many times. This one did not see two pages merged in 15 of 40 runs.
+# A test that sometimes fails on the stock kernel, too, is repeated at most this often.
+# This one missed the merge of two pages in 15 of 40 runs.
 _TRIES_FOR = {"ksm_tests -N -m 1": 20}
-# Huge pages that there are, and for whom it has to be another number.
+# The number of huge pages, and tests that need another number.
 _PAGES = 128
 _PAGES_FOR = {
     "hugetlb_fault_after_madv": 1,
     "hugetlb_madv_vs_map": 1,
     "hugetlb-soft-offline": 8,
 }
-# What would take minutes, and what there is less of.
+# Tests that would take minutes, and their reduced settings.
 _LESS = {
     "mm/hugetlb_fault_after_madv.c": [("int max = 10000;", "int max = 200;")],
-    # As many threads as there are CPUs, or it skips everything.
+    # It skips everything unless it has as many threads as CPUs.
     "mm/migration.c": [
         ("#define RUNTIME\t\t(20)", "#define RUNTIME\t\t(4)"),
         ("numa_num_task_cpus() - 1", "2"),
     ],
-    # It writes 4 MiB byte by byte for each order.
+    # The test writes 4 MiB byte by byte for each order.
     "mm/split_huge_page_test.c": [
         ("for (i = 8; i >= 0; i--)", "for (i = 8; i >= 8; i--)"),
         ("ksft_set_plan(3+9);", "ksft_set_plan(3+1);"),
     ],
-    # One of them, not three.
+    # One pass, not three.
     "damon/sysfs.sh": [
         (
             '\tensure_write_succ  "$kdamonds_dir/nr_kdamonds" "2" "valid input"\n'
@@ -79,7 +80,7 @@ _SCRIPTS = (
     *("damon/damos_quota_goal.py", "damon/damos_tried_regions.py"),
     "memory-hotplug/mem-on-off-test.sh",
 )
-# Memory with a page that is poisoned does not come back online: this comes last.
+# Run this last: memory with a poisoned page cannot come back online.
 _POISONS = ("hugetlb-soft-offline",)
 _PROGRAMS = (*_MM, *_POISONS)
 _NAMES = (*_MM, *_SCRIPTS, *_POISONS)
@@ -105,7 +106,7 @@ _ENGINES = {
 
 @dataclass(frozen=True)
 class _Told:
-    """What one of them said."""
+    """The output of one test."""
 
     code: int
     passed: frozenset[str]
@@ -113,7 +114,7 @@ class _Told:
 
 
 def _own_tests() -> Path:
-    """Name the selftests of the base release."""
+    """List the selftests of the base release."""
     linux = paths.repo_root() / "linux"
     found = origin.choose(linux, "6.12", None, vanilla=True, fetch=False)
     where = tree.tree_path(found.source, vanilla=True)
@@ -121,14 +122,14 @@ def _own_tests() -> Path:
 
 
 def _compile(where: Path, output: Path, *argv: str) -> None:
-    """Compile a program, with its folder as the place where we are."""
+    """Compile a program in its own folder."""
     command = ["gcc", "-O2", "-w", "-D_GNU_SOURCE", "-U_FORTIFY_SOURCE", *argv]
     done = proc.capture([*command, "-o", str(output), *_LIBS], cwd=where)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
 def _less(own: Path, output: Path, name: str) -> Path:
-    """Give a file as it is, or a copy that has less to do."""
+    """Return a file unchanged, or a copy with less work."""
     if name not in _LESS:
         return own / name
     text = (own / name).read_text()
@@ -141,7 +142,7 @@ def _less(own: Path, output: Path, name: str) -> Path:
 
 
 def _build(kernel: BuiltKernel) -> Path:
-    """Compile them, with the headers of their kernel; returns where they are."""
+    """Compile the tests with their kernel's headers; returns their folder."""
     base = kernel.build_dir.parent
     output = paths.make_cache_dir("own-selftests")
     where = base / "tools/testing/selftests"
@@ -150,13 +151,13 @@ def _build(kernel: BuiltKernel) -> Path:
     with locked(output):
         done = proc.capture(["make", "-s", "-C", base, f"O={output}", "headers"])
         assert done.returncode == 0, done.stderr
-        # What it would find out about a library that we do not have.
+        # Replaces a check for a library that this machine lacks.
         (output / "local_config.h").write_text("")
         for name in sorted({command.split()[0] for command in _PROGRAMS}):
             text = str(_less(where, output, f"mm/{name}.c"))
             parts = [f"-I{where}/mm", *tools, text, *_COMMON, *_MORE.get(name, ())]
             _compile(where / "mm", output / name, *headers, *parts)
-        # Its scripts want its programs beside them.
+        # Its scripts look for programs in their own folder.
         shutil.copytree(where / "damon", output / "damon", dirs_exist_ok=True)
         _less(where, output / "damon", "damon/sysfs.sh")
         for name in _DAMON:
@@ -213,7 +214,7 @@ def _run(kernel: BuiltKernel, programs: Path, engine: str) -> Mapping[str, _Told
             modules=kernel.modules,
             topology="two-node",
             timeout_s=3600,
-            # The test of memory hot-unplug tries whatever block comes first.
+            # The test of memory hot-unplug takes the first block that it finds.
             allow_klog=("page dumped because: unmovable page",),
         )
     )
@@ -223,7 +224,7 @@ def _run(kernel: BuiltKernel, programs: Path, engine: str) -> Mapping[str, _Told
 
 @pytest.fixture(scope="module")
 def stock(kernel_vanilla: BuiltKernel) -> tuple[Path, Mapping[str, _Told]]:
-    """What they say on the base release, and where they are."""
+    """The results on the base release, and the tests' folder."""
     programs = _build(kernel_vanilla)
     return programs, _run(kernel_vanilla, programs, "none")
 
@@ -234,11 +235,11 @@ def ours(
     kernel_vm: BuiltKernel,
     stock: tuple[Path, Mapping[str, _Told]],
 ) -> Mapping[str, _Told]:
-    """What they say on ours."""
+    """The results on our kernel."""
     engine: str = request.param
     told = _run(kernel_vm, stock[0], engine)
     if engine != "none":
-        # That they pass says something only if it was at work.
+        # A pass proves something only if the engine copied.
         copied = [int(line) for line in told[_COPIED].text.split()]
         assert sum(copied) > 0, copied
     return told
@@ -249,7 +250,7 @@ def test_ours_passes_what_stock_does(
     stock: tuple[Path, Mapping[str, _Told]], ours: Mapping[str, _Told], name: str
 ) -> None:
     theirs, now = stock[1][name], ours[name]
-    # Then it says nothing: give it less to do.
+    # The test then proves nothing: reduce its work.
     assert theirs.code != _TIMED_OUT, theirs.text
     assert theirs.passed <= now.passed, now.text
     assert theirs.code or not now.code, now.text

@@ -27,7 +27,7 @@ from pageferry.kernel.build import (
 ROOT = Path(__file__).resolve().parents[2]
 C_FILES = sources.found(sources.TREE, "**/*.c", "**/*.h")
 HOOKS = sources.found(LINUX / "hooks", "**/*.patch")
-# Sparse does not know that guard() lets go of a lock, and reports an imbalance.
+# Sparse does not know that guard() releases a lock, and reports an imbalance.
 WITH_GUARDS = {"kernel/sched/bandwidth.c"}
 
 
@@ -38,7 +38,7 @@ def run_tool(*argv: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess
 
 
 def tracked(pattern: str) -> list[Path]:
-    """List files as git has them, or as they lie there in an export."""
+    """List files by git, or by the file system in an export."""
     listed = proc.capture(["git", "ls-files", "-z", pattern], cwd=ROOT)
     if listed.returncode == 0:
         return [ROOT / name for name in listed.stdout.split("\0") if name]
@@ -64,10 +64,10 @@ def test_types_are_right() -> None:
 
 @pytest.fixture(scope="session")
 def checkpatch() -> Path:
-    """The kernel's own checker, from the base that the patches are for."""
+    """The kernel's checker, from the base that the patches apply to."""
     found = origin.choose(LINUX, "6.12", None, vanilla=False, fetch=False).source
     path = tree.tree_path(found, vanilla=False)
-    # One that exists is whole; its lock is held for as long as a kernel is built.
+    # An existing tree is complete. A build holds its lock, so do not take it.
     if not path.exists():
         with tree.locked(path):
             tree.prepare(found, vanilla=False)
@@ -75,9 +75,9 @@ def checkpatch() -> Path:
 
 
 class Checkpatch:
-    """What it says about each file; one that it found nothing in is not read again.
+    """Checkpatch's complaints about each file; a clean file is not checked again.
 
-    It takes a second and more for each.
+    Each check takes more than a second.
     """
 
     _QUIET = ("--strict", "--terse", "--no-summary")
@@ -87,7 +87,7 @@ class Checkpatch:
         self.root = script.parents[1]
         self.known = paths.make_cache_dir("style") / "checkpatch"
         self.said: list[str] = []
-        # What it looks words up in, too.
+        # Checkpatch also reads these word lists.
         self.tools = [
             script,
             *sorted(script.parent.glob("*.txt")),
@@ -101,7 +101,7 @@ class Checkpatch:
         return digest.hexdigest()
 
     def look(self, files: Sequence[Path], *options: str) -> None:
-        """Have it look at all of them: it begins faster once than each time."""
+        """Check all files in one process, as each start takes time."""
         clean = set(self.known.read_text().split()) if self.known.exists() else set()
         keys = {path: self._key(path, options) for path in files}
         new = [path for path, key in keys.items() if key not in clean]
@@ -111,7 +111,7 @@ class Checkpatch:
         done = run_tool(*argv, *options, *new, cwd=self.root)
         assert done.stderr == "" and done.returncode in (0, 1), done.stderr
         said = done.stdout.splitlines()
-        # Each line is about one of them.
+        # Each line names its file.
         blamed = {line.partition(":")[0] for line in said}
         assert blamed <= {str(path) for path in new}, said
         self.said += said
@@ -120,22 +120,22 @@ class Checkpatch:
             known.write("".join(f"{key}\n" for key in found))
 
     def complaints(self, path: Path) -> list[str]:
-        """Give what it said about one."""
+        """Return the complaints about one file."""
         return [line for line in self.said if line.startswith(f"{path}:")]
 
 
 @pytest.fixture(scope="session")
 def checked(checkpatch: Path) -> Checkpatch:
-    """Our files and hooks, and what checkpatch says about them."""
+    """Checkpatch's complaints about our files and hooks."""
     checked = Checkpatch(checkpatch)
-    # Our files are not in MAINTAINERS, and git is not asked about them.
+    # Our files are not in MAINTAINERS, and checkpatch must not ask git.
     ignored = "--ignore=FILE_PATH_CHANGES"
-    # TRACE_EVENT() is laid out the same way in all of Linux, and checkpatch knows
-    # no exception for it.
+    # Linux formats TRACE_EVENT() in the same way everywhere, but checkpatch makes no
+    # exception for it.
     for_traces = f"{ignored},OPEN_ENDED_LINE,PARENTHESIS_ALIGNMENT"
-    # Hooks are made to be small: what they add lies in files of its own, and they
-    # are not mails to sign.
-    # EMBEDDED_FILENAME is about mm/Kconfig's "source" line, which names a file.
+    # Hooks stay small, so new code lies in other files. Hooks are not mails, and need
+    # no signature. EMBEDDED_FILENAME is about mm/Kconfig's "source" line, which names a
+    # file.
     for_hooks = f"{ignored},MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,COMMIT_MESSAGE"
     for_hooks += ",EMBEDDED_FILENAME"
     traces = [path for path in C_FILES if "trace" in path.parts]
@@ -160,11 +160,11 @@ def test_sparse_finds_nothing(kernel_debug: BuiltKernel) -> None:
     compiled = sources.compiled()
     assert set(compiled) >= WITH_GUARDS
     names = [name for name in compiled if name not in WITH_GUARDS]
-    # Only kbuild knows which objects of a directory make up a module.
+    # Only kbuild knows the objects of a module.
     objects = [f"{n[:-2]}.o" for n in names if not n.startswith("drivers/")]
     drivers = [f"{top}/" for top in builds.TOUCHED if top.startswith("drivers/")]
     plan = plan_build(BuildRequest(configs=kernel_debug.configs))
-    # The same command line as that of the build, or kbuild compiles again.
+    # Use the command line of the build, or kbuild compiles again.
     done = run_tool(*make_command(plan), "C=2", *objects, *drivers)
     assert done.returncode == 0, done.stderr
     assert sources.unchecked(done.stdout, names) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Jobs of another process: each is done once, and what fails is told."""
+"""Jobs of another process: each is done once, and failures are reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_job_is_done_once(queue: ahead.Queue) -> None:
 
 
 def test_whoever_waits_does_another_meanwhile(queue: ahead.Queue) -> None:
-    # It has begun there.
+    # The job has begun there.
     while not (queue.process.here / "slow.claim").exists():
         time.sleep(0.01)
     assert queue.result("slow", queued_jobs.JOBS) == queue.process.process.pid
@@ -36,7 +36,7 @@ def test_whoever_waits_does_another_meanwhile(queue: ahead.Queue) -> None:
 
 
 def test_what_is_done_ahead_gives_way(queue: ahead.Queue) -> None:
-    """All that it starts, too, and where sessions are what is scheduled."""
+    """Its children have low priority, too, also where sessions are scheduled."""
     while not (queue.process.here / "patience.claim").exists():
         time.sleep(0.01)
     assert queue.result("patience", queued_jobs.JOBS) == min(os.nice(0) + 15, 19)

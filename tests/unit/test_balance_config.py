@@ -91,7 +91,7 @@ def test_metrics_are_open_metrics(tmp_path: Path) -> None:
     assert 'pageferry_balance_node_weight{node="0"} 3' in text
     assert 'pageferry_balance_changes_total{kind="spread"} 2' in text
     assert "pageferry_balance_moved_bytes_total 123456789012" in text
-    # A counter's samples end in _total, its name does not.
+    # The samples of a counter end in _total, but its name does not.
     assert "# TYPE pageferry_balance_changes counter" in text
     for line in text.splitlines():
         if line.startswith("# TYPE"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The balancer's sums and decisions, without a machine."""
+"""The calculations and decisions of the balancer, without a machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pageferry.interleave.weights import parse_weights
 from pageferry.report import published
 from pageferry.units import GIB
 
-# Of the published machine.
+# Rates of the published machine.
 BANDWIDTH = {0: 72e9, 1: 26e9}
 MEMORY = 64 * GIB
 rates = st.floats(1e9, 1e12)
@@ -42,7 +42,7 @@ def test_the_published_machine_gets_3_to_1() -> None:
 def test_the_published_speedup_is_predicted_within_5_percent() -> None:
     rows = published.load("damon_interleave_2025").rows
     times = {int(row["repeat"]): float(row["total_ms"]) for row in rows}
-    # 0 warms up, and the weights change during 8.
+    # Round 0 warms up, and the weights change during round 8.
     before = median(times[i] for i in range(1, 8))
     after = median(times[i] for i in range(9, 17))
     made = trace.replay(Balancer(BANDWIDTH, 0), bundled("saturated.csv"), MEMORY, 1.0)
@@ -78,7 +78,7 @@ def test_weights_come_close_to_what_nodes_can_give(machine: dict[int, float]) ->
     assert 1 <= weights.total <= rule.MAX_TOTAL
     found = rule.throughput(weights, machine)
     assert found <= sum(machine.values()) * 1.000001
-    # Never worse than the best node on its own.
+    # Never worse than the best node alone.
     assert found >= max(machine.values()) * 0.999999
     if len(machine) == 2 and min(machine.values()) > max(machine.values()) / 8:
         assert found >= 0.9 * sum(machine.values())
@@ -100,7 +100,7 @@ def test_a_steady_load_changes_weights_once_at_most(
     st.floats(0.0, 0.04),
 )
 def test_noise_is_not_chased(loads: list[float], seed: int, width: float) -> None:
-    """Each new load is a reason for one change, however much figures tremble."""
+    """Each new load causes one change, however noisy the figures are."""
     balancer, noise = Balancer(BANDWIDTH, 0), random.Random(seed)
     made = []
     for number in range(60 * len(loads)):
@@ -145,7 +145,7 @@ def test_the_budget_holds() -> None:
     made = trace.replay(
         Balancer(BANDWIDTH, 0, limits), bundled("two-copies.csv"), MEMORY, 1.0
     )
-    # 16 GiB went out; the way back would be 16 more.
+    # 16 GiB moved out. The way back would be 16 more.
     assert [kind for _, kind, _ in changes(made)] == [Kind.SPREAD]
     assert made[-1][1].kind is Kind.OVER_BUDGET
     balancer = Balancer(BANDWIDTH, 0, limits)
@@ -153,7 +153,7 @@ def test_the_budget_holds() -> None:
     quiet = {0: 10e9, 1: 3e9}
     kinds = {balancer.step(float(at), quiet, MEMORY).kind for at in range(3500)}
     assert Kind.HOME not in kinds
-    # An hour later there is a new budget.
+    # An hour later the budget is new.
     assert balancer.step(3700.0, quiet, MEMORY).kind is Kind.HOME
 
 

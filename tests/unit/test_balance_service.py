@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The balancer's eyes and hands, on a machine made of files."""
+"""The service of the balancer, on a machine made of files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put(files: Files, name: str, value: object) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """Two nodes, a program with a child, and somebody else."""
+    """Two nodes, a program with a child, and a foreign program."""
     files = Files(root=tmp_path)
     furnish(files)
     return files
@@ -86,7 +86,7 @@ def test_resctrl_adds_up_its_groups(files: Files) -> None:
     assert sources.resctrl_obstacle(files) is None
     mbm(files, "", 1000, 900)
     mbm(files, "jobs/", 500, 500)
-    # Counted by jobs already.
+    # Jobs already count this.
     mbm(files, "jobs/mon_groups/one/", 100, 100)
     clock = iter([10.0, 12.0])
     source = sources.find(files, "auto", RATES, lambda: next(clock))
@@ -133,7 +133,7 @@ TWO_COPIES = [
 
 
 class Machine:
-    """A service with a clock that is turned by hand."""
+    """A service with a manual clock."""
 
     def __init__(self, files: Files, mover: FakeMover, **config: object) -> None:
         self.now_s = 0.0
@@ -155,7 +155,7 @@ class Machine:
         )
 
     def until(self, end_s: float) -> list[Kind]:
-        """Go on, a second at a time, and list the changes."""
+        """Advance the clock, a second at a time, and list the changes."""
         made = []
         while self.now_s < end_s:
             decision = self.service.step(self.now_s)
@@ -171,7 +171,7 @@ def test_memory_goes_out_and_comes_home(files: Files, tmp_path: Path) -> None:
     assert machine.until(10.0) == []
     assert mover.moves == []
     assert machine.until(30.0) == [Kind.SPREAD]
-    # Of the program and its child a quarter each, which have the same addresses.
+    # A quarter each of the program and its child, which have the same addresses.
     assert sorted(mover.where.values()) == [1, 1]
     assert 'changes_total{kind="spread"} 1' in path.read_text()
     assert machine.until(50.0) == [Kind.HOME]
@@ -190,7 +190,7 @@ def test_with_damon_the_kernel_moves(tmp_path: Path) -> None:
     assert machine.until(30.0) == [Kind.SPREAD]
     assert damon.running() == ["0"]
     machine.until(50.0)
-    # All of it is at home, so nobody has to see to it any longer.
+    # All memory is at home, so the balancer drops the program.
     assert damon.running() == []
     assert machine.control.store.all() == []
     assert mover.moves == []
@@ -224,7 +224,8 @@ def test_a_process_that_comes_later_gets_the_same_weights(files: Files) -> None:
     add_area(files, 60, BASE + (1 << 30), list(range(200, 208)))
     machine.until(22.0)
     assert sorted(mover.where.values()) == [1, 1, 1, 1]
-    # The one that the session has its name of ends: the others stay in charge.
+    # The program that names the session ends. The session stays in charge of the
+    # others.
     files.path("/proc/42/stat").unlink()
     machine.until(24.0)
     assert [known.pid for known in machine.control.store.all()] == [60]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bad values, bad lines and written files, for all benchmarks alike."""
+"""Bad values, bad lines and written files, for all benchmarks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rows_of(name: str, *lines: Timed) -> list[Row]:
 
 
 def parsed(name: str, *argv: str) -> Measures:
-    """Make a plan as the command line does."""
+    """Make a plan from a command line."""
     bench = spec.load(name)
     parser = argparse.ArgumentParser()
     add_arguments(parser, bench)
@@ -121,6 +121,6 @@ def test_what_is_written_on_a_live_machine_is_said(
     assert ("tracefs" in said) == (name == "demotion")
     assert ("compact_memory" in said) == (name != "compaction")
     if name == "compaction":
-        # These get what dmasim was loaded with.
+        # These cases use the rate with which dmasim was loaded.
         rates = "chan*/bandwidth_mbps"
         assert said.index("restore all of them") < said.index(rates)

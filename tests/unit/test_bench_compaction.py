@@ -57,7 +57,7 @@ def test_arguments() -> None:
 def test_channels_that_follow_what_stock_migrates() -> None:
     with_rate = plan(channel_percent=150)
     assert with_rate.arguments()[-1] == "--channel-percent=150"
-    # Where there are none, there is no rate to be set.
+    # Without channels, no rate can be set.
     assert with_rate.arguments()[:-1] == plan().arguments()
     without = dataclasses.replace(with_rate, engines=("stock", "off"))
     assert not any("percent" in word for word in without.arguments())
@@ -75,7 +75,7 @@ def test_channels_that_follow_what_stock_migrates() -> None:
 
 
 def test_ticks_of_all_rounds_count_together() -> None:
-    """One round has only a few: its own share would be one of a handful of values."""
+    """One round has only a few ticks, too few for a share."""
     ticks = ((2, 1), (2, 1), (3, 0))
     lines: list[Line] = [
         compaction("dcbm", 30, round=number, system_ns=system, idle_ns=idle)
@@ -95,7 +95,7 @@ def test_modules() -> None:
 
 
 def test_measurements_are_counted() -> None:
-    # 4 variants; 5 rounds and one that warms up; with and without a hog.
+    # 4 variants; 5 rounds and a warm-up; with and without a hog.
     assert plan().measurements() == 4 * 6 * 2
     assert plan(states=("busy",)).measurements() == 4 * 6
 
@@ -123,7 +123,7 @@ def test_wall_time_is_of_each_huge_page() -> None:
     rows = rows_by(
         [
             compaction("stock", 1000),
-            # As fast, but memory was used up earlier.
+            # This one is equally fast, but ran out of memory earlier.
             compaction("dcbm", 500, allocated=50, ended="memory"),
         ]
     )
@@ -168,9 +168,9 @@ def test_a_hog_has_the_rest_of_the_time_that_stock_took() -> None:
     rows = rows_by(
         [
             busy("stock", 1000, 100, **alone),
-            # 80 meanwhile, and 40 in the 200 ns that are left.
+            # 80 meanwhile, and 40 in the remaining 200 ns.
             busy("dcbm", 800, 80, **alone),
-            # So much of it was done when stock was.
+            # The part that was done when stock had finished.
             busy("mtcopy", 1250, 110, **alone),
             busy("cpu", 500, 80, alone_iterations=0, alone_ns=0),
         ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench cost`: the initramfs, rows, and what --check refuses."""
+"""`bench cost`: the initramfs, rows, and the cases that --check rejects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
 def shown(rows: list[Row]) -> str:
-    """Give what people read of them."""
+    """Return the text that people read of these rows."""
     found = result(rows)
     machine = msgspec.structs.replace(found.machine, accel="tcg icount")
     return page(SPEC, msgspec.structs.replace(found, machine=machine))
@@ -61,14 +61,14 @@ def sample(
 
 
 def elsewhere(engine: str, path: str, per_folio: int, **changes: Any) -> Sample:  # noqa: ANN401
-    """Two passes that did not find the same number of folios."""
+    """Two passes with different numbers of folios."""
     passes: dict[str, Any] = {"pass_ns": [1000 * per_folio, 3000 * per_folio]}
     passes |= {"pass_folios": [1000, 3000]}
     return sample(engine, 0, path=path, folios=1000, **passes, **changes)
 
 
 def moved_again(engine: str, first: int, later: int, split: int) -> Sample:
-    """Folios of 64K, ten times there and back."""
+    """Folios of 64K, moved ten times there and back."""
     seen: dict[str, Any] = {"pass_ns": [first * 256] + [later * 256] * 9}
     seen |= {"split_folios": split, "split": split, "split_deferred": split}
     seen |= {"folios": 256, "nr_anon_partially_mapped": 0}
@@ -113,7 +113,7 @@ def test_the_copy_is_told_apart_where_cpu_was_counted() -> None:
             sample("stock", 6500),
             sample("cpu", 6900, copy_instructions=1700, layout=0),
             sample("cpu", 6900, copy_instructions=1702, layout=1),
-            # Copies by itself, and so takes something else.
+            # This engine copies by itself, so its cost differs.
             sample("mtcopy", 6000, engine_bytes=1),
             sample("dcbm", 5000, engine_bytes=1),
             sample("stock", 900_000, folio_bytes=2 * MIB),
@@ -161,7 +161,7 @@ def test_check_passes_within_the_limits() -> None:
         ("unbatched", 2 * MIB, 100_000, 100_100, False),
         ("unbatched", 2 * MIB, 100_000, 100_101, True),
         ("off", 4096, 10_000, 10_051, True),
-        # With what it spares by itself.
+        # The engine saves instructions of its own.
         ("off", 4096, 10_000, 5_000, False),
     ],
 )
@@ -172,7 +172,7 @@ def test_check_limits(
         [
             sample("stock", stock, folio_bytes=size),
             sample(engine, off, folio_bytes=size),
-            # As it does where it copies: no limit then.
+            # This engine copies, so it has no limit.
             sample("mtcopy", 2 * off, folio_bytes=size, engine_bytes=1),
         ]
     )
@@ -215,7 +215,7 @@ def test_kinds_of_pages_are_told_apart() -> None:
     assert "--pages" not in init_arguments("off", (), 0)
     asked = init_arguments("unbatched", (), 0, pages=("runs", "ksm"))
     assert asked[-2:] == ["--pages", "runs,ksm"]
-    # It is for the program as stock is.
+    # The program gets the settings of stock.
     assert asked[:2] == ["--engine", "stock"]
 
 
@@ -238,7 +238,7 @@ def test_paths_are_told_apart() -> None:
     ]
     assert [row.path for row in rows[:5]] == [None] * 5
     assert rows[-1].instructions_per_folio == 9_900
-    # Compared with the same path, whatever else has pages of that size.
+    # The row is compared with the same path, not with other paths of that page size.
     assert rows[-1].ratio_to_stock == pytest.approx(1.1)
     assert regressions(rows) == [
         "off differs from stock by +10.00% in promotion, 1% is allowed"
@@ -253,7 +253,7 @@ def test_paths_are_told_apart() -> None:
         ("unbatched", 9_899, True),
         ("off", 10_100, False),
         ("off", 10_101, True),
-        # With what it spares by itself.
+        # The engine saves instructions of its own.
         ("off", 5_000, False),
         ("cpu", 20_000, False),
     ],

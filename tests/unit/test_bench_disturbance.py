@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Knowing that the host had other things to do."""
+"""Detection of other load on the host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_idle_time_is_not_busy() -> None:
 def test_own_work_is_no_disturbance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child burns CPU time; the host's counter says only that much was used."""
+    """A child burns CPU time, and the host's counter grows by the same time."""
     stat = tmp_path / "stat"
     stat.write_text(stat_line(0))
     monkeypatch.setattr(disturbance, "STAT", stat)

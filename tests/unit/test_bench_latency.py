@@ -84,7 +84,7 @@ def test_every_combination_is_a_case() -> None:
         windows=(1, 2),
         limits_us=(None, 0),
     ).cases()
-    # Stock once for each size, three engines with all eight limits.
+    # Stock once for each size, and three engines with all eight limits.
     assert len(cases) == 2 * (1 + 3 * 8)
     assert len(set(cases)) == len(cases)
     assert cases[0].engine == "stock"
@@ -228,7 +228,10 @@ def test_a_change_that_nobody_saw_is_a_failure() -> None:
 
 
 def test_the_knee_of_what_was_published() -> None:
-    """The issue puts it at 8192 pages: 90%, and 2.7 times stock's wait."""
+    """The published text puts the knee at 8192 pages:
+
+    90%, and 2.7 times stock's wait.
+    """
     rates = [
         (int(row["batch_cap_pages"]), float(row["gb_per_s"]))
         for row in published.load(CAPS).rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reading what the C programs print."""
+"""Parses the output of the C programs."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_baseline_is_always_measured() -> None:
 
 
 def test_measurements_are_counted() -> None:
-    # 4 variants and 3 limits, 2 sizes, 5 rounds and the one that warms up.
+    # 4 variants and 3 limits, 2 sizes, 5 rounds and a warm-up.
     assert plan().measurements() == 7 * 2 * 6
     assert plan(busy="both").measurements() == 2 * 7 * 2 * 6
     assert plan(busy="only").measurements() == 7 * 2 * 6
@@ -106,8 +106,8 @@ def test_rows_tell_numbers_of_channels_apart() -> None:
 
 
 def test_ratio_is_the_median_of_round_ratios() -> None:
-    # The machine is four times slower in round 2; the ratios of the medians
-    # would be 1.5, of the rounds they are 2, 3 and 2.
+    # The machine is four times slower in round 2. The ratio of medians would be 1.5,
+    # and the rounds' ratios are 2, 3 and 2.
     samples = [
         measurement("stock", 100, number=1),
         measurement("mtcopy", 50, number=1, threads=2),
@@ -233,7 +233,7 @@ def test_hugetlb_arguments() -> None:
         "--sizes=2097152,1073741824",
     ]
     assert hugetlb().variants() == ["stock", "dcbm:channels=1", "dcbm:channels=4"]
-    # Not to be had later.
+    # Pages of 1 GiB can only be reserved at boot.
     assert hugetlb().words() == ["hugepagesz=1024M", "hugepages=0:1,1:1"]
 
 

@@ -143,7 +143,7 @@ def test_one_node_is_not_enough(programs: Path, program: str) -> None:
 
 
 def test_no_files_of_common_need_each_other(tmp_path: Path) -> None:
-    """By the symbols that each object defines, and those that it lacks."""
+    """Checks the symbols that each object defines and uses."""
     names = [path.stem for path in (ROOT / "bench" / "common").glob("*.c")]
     objects = [tmp_path / "common" / f"{name}.o" for name in names]
     make = ("make", "-s", "-C", ROOT / "bench", f"OUT={tmp_path}", "CFLAGS=-O0")
@@ -161,7 +161,7 @@ def test_no_files_of_common_need_each_other(tmp_path: Path) -> None:
         name: {defined[symbol] for symbol in symbols if symbol in defined}
         for name, symbols in lacking.items()
     }
-    # Raises CycleError, which names the files, unless they have an order.
+    # Raises CycleError with the files' names if they have no order.
     assert sorted(TopologicalSorter(needs).static_order()) == sorted(names)
     assert needs["options"] >= {"parse"}
 

@@ -81,7 +81,7 @@ def test_modules() -> None:
 
 
 def test_measurements_are_counted() -> None:
-    # 4 variants; 3 lengths of lists and 2 sizes; 5 rounds and one that warms up.
+    # 4 variants; 3 lengths of lists and 2 sizes; 5 rounds and a warm-up.
     assert plan().measurements() == 4 * (3 + 2) * 6
     assert plan(parts=("calls",)).measurements() == 4 * 3 * 6
     assert plan(parts=("reclaim",)).measurements() == 4 * 2 * 6
@@ -172,7 +172,7 @@ def test_what_was_tried_in_vain_is_not_demotion() -> None:
 
 
 def test_times_of_one_kind_are_compared() -> None:
-    """Where one is not known, all that reclaim did counts, of everybody."""
+    """If one time is unknown, all work of reclaim counts, of all tasks."""
     tried = [
         demotion("stock", 150, moving_ns=100),
         demotion("mtcopy", 100, moving_ns=None),

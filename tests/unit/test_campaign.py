@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the fault campaign is given and how its report is judged."""
+"""The settings of the fault campaign, and the judgement of its report."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_complaints_of_linux_itself_are_known_one_by_one() -> None:
 def test_a_guest_that_qemu_broke_is_booted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it said until then does not count."""
+    """Output from before the failure does not count."""
     log = tmp_path / "log"
     log.write_text("")
     phase = b'{"type": "phase", "fault": "fail", "folios": 4, "problems": "broken"}\n'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the commands say of themselves is what the page about them says."""
+"""The page about commands has the same text as --help."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_page_is_current() -> None:
 
 
 def _helps(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Give what --help says of each verb, by its words."""
+    """Return the output of --help of each verb."""
     (verbs,) = (
         action
         for action in parser._actions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Comments and docstrings keep to docs/STYLE.md, as far as a test can see."""
+"""Comments and docstrings follow docs/STYLE.md, as far as a test can check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def docstrings(source: str) -> Iterator[str]:
 
 
 def comments(path: Path) -> Iterator[str]:
-    """Yield the comments of a file; lines that follow each other are one."""
+    """Yield the comments of a file; adjacent lines form one comment."""
     text, last = "", -1
     with tokenize.open(path) as stream:
         for token in tokenize.generate_tokens(stream.readline):

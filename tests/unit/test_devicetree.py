@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A word added to a device tree."""
+"""Adds a word to a device tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ END = struct.pack(">I", 2)
 
 
 def tree(*nodes: bytes) -> bytes:
-    """Put a tree together: header, reserved memory, structure, strings."""
+    """Build a tree: header, reserved memory, structure, strings."""
     body = begin("") + b"".join(nodes) + END + struct.pack(">I", 9)
     reserved = struct.pack(">4Q", 0x1000, 0x2000, 0, 0)
     at = 40 + len(reserved)
@@ -52,12 +52,12 @@ def test_devices_of_the_kind_become_coherent_and_memory_goes() -> None:
     )
     word = struct.pack(">III", 3, 0, len(STRINGS))
     wanted = tree(copier("dma@1", word), other, copier("dma@3", word))
-    # The same but for one more string, and the sizes that follow from it.
+    # The same with one more string and the resulting sizes.
     assert made.endswith(b"reg\0dma-coherent\0")
     assert made[40:-13] == wanted[40:]
     sizes = struct.unpack(">10I", made[:40])
     assert sizes[1] == len(made) and sizes[8] == len(STRINGS) + 13
-    # It reads back, and a second word does no harm.
+    # The tree parses, and a second word fits as well.
     again = devicetree.make_coherent(made, "maker,none")
     assert again[40:-13] == made[40:]
 

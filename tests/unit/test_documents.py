@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pages keep to docs/STYLE.md, as far as a test can see, and their links lead on."""
+"""Pages follow docs/STYLE.md, as far as a test can check, and links have targets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MADE = {"commands.md", "counters.md"}
 
 
 def prose(text: str) -> str:
-    """Leave out code, and put what is no sentence on paragraphs of its own."""
+    """Remove code, and put headings, rows and items into separate paragraphs."""
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"^ *```.*?^ *```$", "\n", text, flags=re.DOTALL | re.MULTILINE)
-    # Indented code; an item that goes on is indented by less.
+    # Indented code; the lines of an item are indented less.
     text = re.sub(r"(?<=\n\n)(?: {4}.*\n)+", "\n", text)
     # Headings, rows of tables and items of lists.
     text = re.sub(r"^(#.*|\|.*)$", r"\n\1\n", text, flags=re.MULTILINE)
@@ -58,7 +58,7 @@ def sentences(page: Path) -> Iterator[str]:
 
 
 def anchor(heading: str) -> str:
-    """Give the anchor that a heading has."""
+    """Return the anchor of a heading."""
     words = re.sub(r"[^\w\- ]", "", heading.replace("`", "").strip().lower())
     return words.replace(" ", "-")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What an error says, to people and to programs."""
+"""The text of an error for people, and its fields for programs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a benchmark program is given in a virtual machine, and what comes back."""
+"""The arguments of a benchmark program in a guest, and its output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pageferry.vm.run import VmOutcome, VmRequest
         (b"parm=cpus:something else", "two-node", True, "channels=4 bandwidth_mbps=9"),
         (b"parm=cpu:where it copies", "two-node", False, "channels=4 bandwidth_mbps=9"),
         (b"parm=cpu:where it copies", "cost", True, "channels=4 bandwidth_mbps=9"),
-        # A real controller: nothing is simulated.
+        # A real controller: no simulation.
         (b"parm=cpu:where it copies", "versal", True, None),
     ],
 )
@@ -51,10 +51,10 @@ def test_what_is_simulated_gets_a_cpu(
     execute.execute(bench, plan, topology, BuildRequest(), 10.0, lambda line: None)
     (request,) = seen
     assert request.topology == topology
-    # Not where instructions are what is counted.
+    # Not where instructions are counted.
     assert request.preallocate == (topology != "cost")
     given = [word for word in request.command if word.startswith("--module=")]
-    # The engine itself, whose own share is not what a simulated rate is about.
+    # A simulated rate tests the engine alone, without a share for the CPU.
     simulated = [] if words is None else [f"--module={module} {words}"]
     alone = " cpu_share=0" if words else ""
     assert given == [*simulated, f"--module={module}{alone}"]
@@ -80,14 +80,14 @@ DONE = b'{"type": "done", "rounds": 1}\n'
 
 
 def runs(monkeypatch: pytest.MonkeyPatch, *outcomes: VmOutcome) -> None:
-    """Have one virtual machine after the other end like this."""
+    """Have virtual machines end in these ways, one after the other."""
     left = iter(outcomes)
 
     def run(request: VmRequest) -> VmOutcome:
         outcome = next(left)
         assert request.on_stdout is not None
         request.on_stdout(ENVIRONMENT)
-        # What a broken one said before is of no use, half a line least of all.
+        # Output of a broken guest is useless, half a line most of all.
         request.on_stdout(b'{"type": "do' if outcome.findings else DONE)
         return outcome
 
@@ -112,7 +112,7 @@ def test_what_an_emulator_broke_is_measured_again(
     "outcomes",
     [
         (BROKEN,) * 3,
-        # That of a kernel, whatever runs it, is its fault.
+        # A fault of the kernel, not of the machine.
         (dataclasses.replace(BROKEN, accel="kvm"),),
         (dataclasses.replace(BROKEN, findings=("BUG: x",)),),
     ],

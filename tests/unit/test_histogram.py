@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Histograms of the kernel, and what is read from them."""
+"""Histograms of the kernel, and values computed from them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pageferry.sysfs.histogram import (
     parse,
 )
 
-# As mm/migrate_offload/hist.c has them.
+# The same buckets as in mm/migrate_offload/hist.c.
 BOUNDS = [0]
 BOUNDS += [(8 + sub) << octave for octave in range(7, 27) for sub in range(8)]
 BOUNDS.append(OPEN_NS)
 
 
 def of(times: list[int]) -> Histogram:
-    """Count times as the kernel does."""
+    """Count times in the kernel's buckets."""
     counts: dict[int, int] = {}
     for ns in times:
         lower = BOUNDS[bisect_right(BOUNDS, ns) - 1]
@@ -85,7 +85,7 @@ def test_times_lie_evenly_in_a_bucket() -> None:
 
 def test_the_longest_time_ends_the_last_bucket() -> None:
     assert parse("1024 10\n", max_ns=1030).longest == 1030
-    # Since boot, that is: an earlier one may have been longer.
+    # The maximum is since boot, so an earlier time may have been longer.
     assert parse("1024 10\n", max_ns=99999).longest == 1152
     assert parse(f"{OPEN_NS} 1\n", max_ns=5 * OPEN_NS).longest == 5 * OPEN_NS
 
@@ -107,7 +107,7 @@ def test_a_percentile_is_right_to_its_bucket(found: list[int], percent: float) -
     assert value is not None
     longest = hist.longest
     assert longest == max(found)
-    # Where the exact one is, or at the edge to its neighbour.
+    # In the bucket of the exact value, or at the edge of the next.
     ordered = sorted(found)
     rank = len(ordered) * percent / 100
     low = ordered[max(int(rank) - 1, 0)]

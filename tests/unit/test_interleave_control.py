@@ -37,7 +37,7 @@ def furnish(files: Files) -> None:
 
 @pytest.fixture
 def damon(tmp_path: Path) -> FakeDamon:
-    """A kernel whose DAMON can do it."""
+    """A kernel whose DAMON can interleave."""
     files = FakeDamon(root=tmp_path)
     furnish(files)
     return files
@@ -53,7 +53,7 @@ def plain(tmp_path: Path) -> Files:
 
 @pytest.fixture
 def mover() -> FakeMover:
-    """Memory, all of it on node 0."""
+    """Memory, all on node 0."""
     return FakeMover()
 
 
@@ -90,10 +90,10 @@ def test_damon_gets_the_weights(damon: FakeDamon, mover: FakeMover) -> None:
     assert (scheme["dests/1/id"], scheme["dests/1/weight"]) == ("1", "1")
     assert scheme["quotas/bytes"] == str(100 << 20)
     assert scheme["quotas/reset_interval_ms"] == "1000"
-    # Else what is hottest would eat up the quota again and again.
+    # Otherwise the hottest memory would use up the quota every time.
     assert scheme["quotas/weights/nr_accesses_permil"] == "0"
     assert scheme["access_pattern/nr_accesses/min"] == "0"
-    # The kernel moves, nobody else.
+    # Only the kernel moves pages.
     assert mover.moves == []
 
 
@@ -112,14 +112,14 @@ def test_a_quota_is_looked_after_often_enough(
     assert damon.read(f"{intervals}/aggr_us") == "500000"
     assert damon.read(f"{SCHEME}/quotas/bytes") == "0"
     assert damon.read(f"{SCHEME}/filters/nr_filters") == "0"
-    # What it would look at in vain is left out.
+    # The scheme leaves out memory that cannot move.
     damon.path(f"/proc/{PID}/maps").write_text(
         "00400000-00404000 r-xp 00000000 00:20 12  /usr/bin/hold\n"
         "20000000-20021000 rw-p 00000000 00:00 0  [heap]\n"
     )
     control.set(PID, parse_weights("0=1,1=1"))
     assert damon.read(f"{SCHEME}/filters/nr_filters") == "0"
-    # What is short gets longer, at the same rate.
+    # A short interval becomes longer, at the same rate.
     quotas = {(100 << 20, 1.0): (100 << 20, 1000), (1 << 20, 0.03): (7 << 20, 210)}
     for (size_bytes, interval_s), expected in quotas.items():
         control.set(PID, parse_weights("0=1,1=1"), Quota(size_bytes, interval_s))
@@ -207,7 +207,7 @@ def test_a_running_kdamond_of_others_is_left_alone(
     assert caught.value.code == ExitCode.FAILED
     assert "--by user" in (caught.value.hint or "")
     assert tree(damon.root) == before
-    # Without DAMON there is nobody to disturb.
+    # Without DAMON, no other user of it exists.
     done = control.start(request(by="user"))
     assert done.report is not None and done.report.moved_pages == 2
     assert tree(damon.root) == before
@@ -318,7 +318,7 @@ def test_a_worker_hears_of_new_weights_and_of_the_end(
         moved.append(done.moved_pages)
         other = Control(plain, mover)
         if len(moved) == 1:
-            # The worker is to do it, not whoever asks for it.
+            # The worker does the pass, not the caller.
             assert other.set(PID, parse_weights("0=3,1=1")).report is None
         else:
             other.stop(PID)
@@ -378,7 +378,7 @@ def test_a_dry_run_shows_every_write_and_does_none(
     assert f"3 > {damon.root}{SCHEME}/dests/0/weight" in text
     assert text.endswith(f"on > {damon.root}{TOP}/0/state")
     assert control.store.all() == []
-    # Whether DAMON can do it only a write would tell.
+    # Only a write tells whether DAMON can interleave.
     done = control.start(request())
     assert report.plan(done, damon)["would_move_pages"] == 2
     assert mover.moves == []
@@ -388,7 +388,7 @@ def test_what_dry_runs_show_is_what_is_done(damon: FakeDamon, mover: FakeMover) 
     dry = FakeDamon(root=damon.root, dry_run=True)
     Control(dry, mover).start(request(by="kernel"))
     Control(damon, mover).start(request())
-    # The first writes find out what this DAMON can do, and undo it.
+    # The first writes test the abilities of this DAMON, and are undone.
     assert damon.writes[-len(dry.writes) :] == dry.writes
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finding folios in what the kernel shows of a process."""
+"""Finds folios in the kernel's files about a process."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_huge_pages_are_found_whole(files: Files) -> None:
 
 
 def test_folios_of_all_sizes_beside_each_other(files: Files) -> None:
-    """64K, next to it in memory another one, single pages, and one that is cut."""
+    """64K folios that are adjacent in memory, single pages, and a cut folio."""
     pfns = [*range(64, 80), *range(80, 96), 5, 6, *range(104, 112)]
     add_area(files, PID, BASE, pfns)
     set_flags(files, 64, large(4))
     set_flags(files, 80, large(4))
-    # Of this one only the second half is mapped.
+    # Only the second half of this folio is mapped.
     set_flags(files, 96, large(4))
     found = look(files)
     assert found.orders == [4, 4, 0, 0, 4]
@@ -93,7 +93,7 @@ def test_folios_of_all_sizes_beside_each_other(files: Files) -> None:
         (FIRST >> 4) + 1,
         FIRST + 32,
         FIRST + 33,
-        # Where its first page would be: 8 before the first that is mapped.
+        # The place of its first page: 8 pages before the first mapped one.
         (FIRST + 34 - 8) >> 4,
     ]
 
@@ -120,7 +120,7 @@ def test_what_never_moves_is_counted_by_reason(files: Files) -> None:
         "poisoned": 1,
         "memory of the kernel": 1,
     }
-    # The page that is all zeros belongs to nobody.
+    # No folio owns the zero page.
     assert found.addresses == [BASE + 515 * PAGE]
 
 
@@ -180,12 +180,12 @@ MAPS = """\
     ("heaps", "expected"),
     [
         (["20000000-20021000"], Gap(0x404000, 0x20000000)),
-        # What is free in both.
+        # Free in both.
         (["20000000-20021000", "10000000-10021000"], Gap(0x404000, 0x10000000)),
-        # Not worth it.
+        # Too small.
         (["00500000-00521000"], None),
         (["00404000-00421000"], None),
-        # A heap that lies where the other one's gap is.
+        # A heap at the place of the other process's gap.
         (["20000000-20021000", "00500000-10021000"], None),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What move_pages(2) answers, and what that means for a whole process."""
+"""The results of move_pages(2), and their meaning for a whole process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KTHREAD = 0x00200000
 
 
 class _Failing:
-    """A C library whose every system call fails."""
+    """A C library whose system calls all fail."""
 
     def __init__(self, error: int) -> None:
         self.error = error
@@ -42,7 +42,7 @@ def failure(
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        # It has given up its memory, and runs on for a moment.
+        # The process has released its memory, and still runs for a moment.
         (errno.EINVAL, "R"),
         (errno.EINVAL, "Z"),
         (errno.ESRCH, "R"),

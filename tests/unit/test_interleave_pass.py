@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Passes from user space, over memory that is a table."""
+"""Passes from user space, over memory in a table."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def fill(files: Files) -> None:
 def test_the_room_of_a_node(files: Files) -> None:
     fill(files)
     room = read_room(files)
-    # What old devices need is not for this.
+    # Memory for old devices does not count.
     assert list(room) == [1]
-    # Three blocks of 512 pages and one of 1024, less what stays free.
+    # Three blocks of 512 pages and one of 1024, less the pages that stay free.
     assert room[1].folios(0) == 2560 - 512
     assert room[1].folios(9) == 4
     assert Room((((600, 0, 0), 100),)).folios(1) == 0
@@ -143,7 +143,7 @@ def test_huge_pages_that_would_be_split_stay(files: Files) -> None:
         set_flags(files, 512 * at, large(9))
     mover = FakeMover()
     done = go(files, mover, "0=0,1=1")
-    # The kernel says the same free memory again after each move, in this test.
+    # In this test, the kernel reports the same free memory after each move.
     assert max(mover.steps) <= 4
     assert done.no_room or done.moved_pages == 8 * 512
 
@@ -164,7 +164,7 @@ def test_what_cannot_move_is_named(files: Files) -> None:
         "memory of devices or of the kernel": 1,
         "EXFULL": 1,
     }
-    # Shares are of the pages that can move.
+    # Shares refer to the pages that can move.
     assert done.pages == {0: 0, 1: 7}
     assert not done.no_room
 
@@ -181,7 +181,7 @@ def test_a_quota_is_kept(files: Files) -> None:
     add_area(files, PID, BASE, list(range(100, 200)))
     begin = time.monotonic()
     go(files, FakeMover(), "0=0,1=1", quota=Quota(25 * PAGE, 0.05))
-    # The last step starts when the first 75 pages have had their time.
+    # The last step starts after the time for the first 75 pages.
     assert 0.15 <= time.monotonic() - begin < 1.0
 
 

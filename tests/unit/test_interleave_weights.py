@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Weights and places: sums, without any memory."""
+"""Calculations of weights and places, without memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_from_1_1_to_3_1_a_quarter_moves() -> None:
 def test_a_cut_area_keeps_its_places(
     weights: Weights, offset: int, order: int, cut: int
 ) -> None:
-    """The page of a folio that one looks at first makes no difference."""
+    """A folio has one place, whichever of its pages is looked at first."""
     head = offset << order
     within = cut % (1 << order)
     assert folio_index(head, order) == folio_index(head + within, order)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whose data races are whose."""
+"""Assigns data races to our code or to Linux."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which hooks a point release gets."""
+"""Selects the hooks for a point release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def hook(touched: str = "mm/migrate.c") -> str:
 
 @pytest.fixture
 def hooks(tmp_path: Path) -> Path:
-    """Two hooks, of which one has two variants, and one for old releases only."""
+    """Two hooks, one with two variants, and one for old releases only."""
     top = tmp_path / "hooks" / "6.12"
     for folder in (".", "90-99", "118-"):
         (top / folder).mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def test_the_release_decides_what_is_read_and_its_digest(hooks: Path) -> None:
     new = read_changes(linux, "6.12", "6.12.118")
     assert [h.touched() for h in new.hooks] == [["mm/new.c"], ["mm/migrate.c"]]
     assert len({old.digest(), usual.digest(), new.digest()}) == 3
-    # The number itself changes nothing, so that the same build may serve.
+    # The release number alone changes nothing, so that one build serves both.
     assert read_changes(linux, "6.12", "6.12.116").digest() == usual.digest()
 
 

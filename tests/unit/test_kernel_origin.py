@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which source is taken, and what is said when none is fit."""
+"""The choice of a kernel source, and the error if none fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNFIT = "eins\nzwei\ndrei\n"
 
 
 class Place:
-    """A checkout, what Debian's package has installed, a cache, and a mirror."""
+    """A checkout, a source installed by Debian's package, a cache, and a mirror."""
 
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.linux = make_checkout(top / "checkout") / "linux"
@@ -62,7 +62,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Where nothing is yet."""
+    """A place without any source yet."""
     return Place(tmp_path, monkeypatch)
 
 
@@ -111,7 +111,7 @@ def test_without_a_build_nothing_is_kept(place: Place) -> None:
 def test_an_update_that_does_not_fit_leaves_the_newest_that_works(
     place: Place, vanilla: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The stock kernel is compared with ours, so it is of the same release."""
+    """The stock kernel is compared with ours, so it has the same release."""
     place.installed(10, UNFIT)
     place.in_cache(7)
     best = place.in_cache(8)
@@ -197,7 +197,7 @@ def test_a_hook_that_was_broken_is_not_hidden_by_another_release(
     error = place.refuses()
     assert error.value == str(hook) and "6.12.9" in (error.reason or "")
     assert "download" not in (error.reason or "")
-    # Without hooks there is nothing to break.
+    # Without hooks, none can fail.
     assert place.choose(vanilla=True).version == "6.12.9"
 
 
@@ -236,7 +236,7 @@ def test_a_sample_gets_the_files_that_hooks_touch_by_now(place: Place) -> None:
     place.choose()
     hook = place.linux / "hooks/6.12/0002-next.patch"
     hook.write_text("Why.\n--- a/behave\n+++ b/behave\n@@ -1 +1 @@\n-x\n+y\n")
-    # It is there, and is rejected.
+    # The source exists, and is rejected.
     assert "rejected in behave" in (place.refuses().reason or "")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Unpacking a source, applying hooks and syncing by content."""
+"""Unpacks a source, applies hooks, and copies files whose content differs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Say why.
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep the real cache out of it."""
+    """Use a temporary cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "pageferry"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `bench latency --check` measures, and how it judges."""
+"""The measurements of `bench latency --check`, and their judgement."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_posted_design_stands_beside() -> None:
     assert (largest.max_windows, largest.streaming, largest.limit_us) == (1, False, 0)
     assert largest.cap_pages * 4096 >= largest.total_bytes
     assert found["throughput/one-batch", 2 * MIB].cap_pages == 512
-    # For one folio, as KNOWN has it, behind a part of another: not for two.
+    # For one folio, as KNOWN has it, behind a part of another; not for two.
     limit_us = found["throughput/windows", 2 * MIB].limit_us
     assert limit_us == round(1.7 * KNOWN.large_ns / 1000)
 
@@ -67,7 +67,7 @@ def test_the_posted_design_stands_beside() -> None:
 def test_bookkeeping_and_copying_are_measured_apart() -> None:
     found = cases("overlap")
     assert found["overlap/bookkeeping", 4096].mbps == 0
-    # Half of the rate at which both would take as long.
+    # Half of the rate at which both would take equally long.
     mbps = KNOWN.rates.balanced_mbps // 2
     assert found["overlap/windows", 4096].mbps == mbps
     assert found["overlap/copying", 2 * MIB].mbps == mbps
@@ -92,12 +92,12 @@ def test_limits_are_times_of_one_folio() -> None:
     assert ("limit/20", 2 * MIB) not in found
     assert ("limit/10/slowed", 2 * MIB) not in found
     assert ("limit/0.5/slowed", 4096) not in found
-    # Best case: one by one, with nothing else under way.
+    # The best case: one by one, with nothing else in flight.
     alone = found["limit/alone", 2 * MIB]
     assert (alone.cap_pages, alone.max_windows, alone.limit_us) == (512, 1, 0)
     assert found["limit/alone", 4096].cap_pages == 1
     assert found["limit/50", 4096].cap_pages == 262144
-    # A window is one batch there.
+    # One window is one batch there.
     assert found["limit/50/slowed", 4096].cap_pages == 512
     assert len(found) == 2 * (2 + 2 * 4)
 
@@ -108,10 +108,10 @@ def test_rates_come_from_the_machine() -> None:
         row("calibrate/stock", 2 * GB),
         row("calibrate/bookkeeping", 480 * 10**6, folio_bytes=4096),
     ]
-    # An eighth of what a CPU copies, and as much as it can unmap and move.
+    # An eighth of a CPU's copy rate, and as much as the CPU can unmap and move.
     assert rates_of(plan, rows) == Rates(16, 30)
     assert Rates(16, 30).small_mbps == 30
-    # Ten times slower has to be possible.
+    # The channel must be able to become ten times slower.
     assert Rates(16, 3).small_mbps == 10
     slow = [msgspec.structs.replace(one, bytes_per_s=None) for one in rows[:1]]
     with pytest.raises(PageferryError, match="missing"):
@@ -222,7 +222,7 @@ def touch_rows(lost: int, stock: int, size: int = 4096) -> list[Row]:
 def test_toucher() -> None:
     rows = [*touch_rows(5000, 5000), *touch_rows(5001, 5000, 2 * MIB)]
     assert verdicts(toucher(rows)) == {"toucher: 4 KiB": True, "toucher: 2 MiB": False}
-    # Nothing lost at all is no more than nothing.
+    # A loss of zero is within any limit.
     assert toucher(touch_rows(0, 0))[0].ok
     assert not toucher(touch_rows(7, 0))[0].ok
 
@@ -263,12 +263,12 @@ def alone_row(p99_us: int) -> Row:
     [
         (limit_row("2", 1300), True),
         (limit_row("2", 1301), False),
-        # Counting folios as over the limit is no excuse where one fits twice.
+        # Folios count as over the limit only if one folio fits less than twice.
         (limit_row("2", 1301, over=5), False),
         (limit_row("0.5", 1000), True),
         (limit_row("0.5", 2000), False),
         (limit_row("0.5", 2000, over=5), True),
-        # Ten times slower, 50 folio times are 5, 20 are two, and 5 are half of one.
+        # Ten times slower: 50 folio times become 5, 20 become two, and 5 become a half.
         (limit_row("50", 1301, slowed=True, over=5), False),
         (limit_row("50", 1299, slowed=True), True),
         (limit_row("20", 1301, slowed=True, over=5), False),
@@ -285,7 +285,7 @@ def test_limit(one: Row, good: bool) -> None:
 
 
 def test_no_limit_helps_where_the_host_stops_the_machine() -> None:
-    """What folios one by one do not keep, the kernel has to say."""
+    """The kernel must count the folios that exceed the limit even one by one."""
     for over, alone_us, good in ((5, 1301, True), (0, 1301, False), (5, 1300, False)):
         (check,) = limit([alone_row(alone_us), limit_row("2", 1301, over=over)])
         assert check.ok is good

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several memory layouts: boots of a virtual machine that count as one run."""
+"""Several memory layouts: boots that count as one run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rows_of(lines: list[Line]) -> list[Row]:
 
 
 def boot(speed: int, rounds: int = 2) -> list[Line]:
-    """Give what one prints: a round that does not count, and some that do."""
+    """Return the lines of one boot: a warm-up round, and some that count."""
     lines: list[Line] = [HERE]
     for number in range(rounds + 1):
         lines.append(measured("stock", number, 1000 * speed))
@@ -67,7 +67,7 @@ def test_ratios_are_of_rounds_of_the_same_boot() -> None:
     rows = rows_of(lines)
     (row,) = (row for row in noted(rows, 3) if row.engine == "mtcopy")
     assert row.layouts == 3
-    # Two of each boot: none is lost, as would be if all had the same numbers.
+    # Two of each boot: equal numbers would lose some.
     assert row.rounds == 6
     assert row.ratio_to_stock_spread is not None
     assert row.ratio_to_stock_spread.min == pytest.approx(2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The model: what it conserves, what it is fitted to, how far off it is."""
+"""The model: its conserved sums, its fit, and its error."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_conservation(machine: Machine, plan: Plan) -> None:
 def test_more_channels_are_never_slower(
     machine: Machine, doublings: int, size: int
 ) -> None:
-    # Equal shares: one channel left with a larger share may well be slower.
+    # Equal shares: a single channel with a larger share may well be slower.
     plan = Plan(size, 32, 1 << doublings, 16)
     more = replace(plan, channels=plan.channels * 2)
     slow, fast = simulate(machine, plan), simulate(machine, more)
@@ -120,7 +120,7 @@ def test_each_end_gives_something(end: fit.Cell) -> None:
 
 
 def test_the_tables_count_in_gib() -> None:
-    # What follows the first folio is the CPU's alone: as long for any engine.
+    # Only the CPU works after the first folio, so this time is equal for all engines.
     last = [
         cell
         for cell in fit.cells()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""CONTRIBUTING.md shows how a benchmark is added: here it is."""
+"""Adds the benchmark that CONTRIBUTING.md shows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pageferry.results.schema import Kernel, Machine, decode
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-# Comments, and what is about other files.
+# Comments, and lines about other files.
 NO_CODE = ("#", "/*", "*", "//", '"""', "from ", "import ")
 
 
 def shown(language: str) -> str:
-    """Give the only block of the page in that language."""
+    """Return the page's only block in that language."""
     (block,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
     return str(block)
 
@@ -66,7 +66,7 @@ def test_the_program_takes_what_it_is_told(
     done = subprocess.run(
         [program, *words], capture_output=True, text=True, check=False
     )
-    # It is told of a node that no machine has.
+    # No machine has this node.
     assert done.returncode == 3, done.stderr
     assert isinstance(parse_line(done.stdout, *mbind.lines), Failure)
     told = subprocess.run([program, "--help"], capture_output=True, text=True)

@@ -11,7 +11,7 @@ UNITS = ROOT / "packaging" / "systemd"
 
 
 def complaints(unit: Path, text: str) -> str:
-    """Say what systemd finds wrong with a unit, whose program need not be there."""
+    """Return the errors that systemd finds in a unit, whose program may be missing."""
     unit.write_text(text.replace("/usr/bin/pageferry", "/bin/true"))
     done = subprocess.run(
         ["systemd-analyze", "verify", str(unit)],

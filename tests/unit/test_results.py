@@ -137,7 +137,7 @@ def test_files_of_version_1_are_read_and_shown(path: Path) -> None:
         assert said.items() <= everything.items()
     text = page(load(found.rows[0].bench.replace("-", "_")), found)
     assert text.startswith(("Linux ", "Instructions ")) and found.kernel.release in text
-    # Each row is a line of a table, beside the figure that it is about.
+    # Each row is a line of a table, next to its figure.
     for row in found.rows:
         assert row.engine.replace("limit", "memcpy (limit)") in text
         if row.instructions_per_folio is not None:
@@ -175,7 +175,7 @@ def test_ratio_to_oneself_is_one(series: dict[int, float]) -> None:
 def test_a_slow_round_does_not_change_the_ratio(
     pairs: list[tuple[float, float]],
 ) -> None:
-    """What slows both sides of a round alike leaves its ratio alone."""
+    """An equal slowdown of both sides of a round leaves its ratio unchanged."""
     ours = {i: pair[0] for i, pair in enumerate(pairs)}
     base = {i: pair[1] for i, pair in enumerate(pairs)}
     found = round_ratios(ours, base)

@@ -21,7 +21,7 @@ VM = ["bench", "latency", "--vm", "--rounds", "2"]
 
 
 class FakeMachine:
-    """Moves 1 GB/s whatever it is asked, with every folio back after 1.1 us."""
+    """Moves 1 GB/s in all cases, with each folio back after 1.1 us."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
@@ -31,14 +31,14 @@ class FakeMachine:
         self, bench: Benchmark, plan: Plan, where: str | None, *how: object
     ) -> tuple[list[Line], Kernel, Machine]:
         assert where == "two-node"
-        # The time after which a machine is given up.
+        # The time after which a machine counts as hung.
         assert isinstance(how[1], float) and how[1] > 300
         assert bench.simulated_apart
         self.plans.append(plan)
         lines: list[Line] = [Environment(bench="latency", release="6.12", version="")]
         for number in range(plan.rounds + 1):
             for index, case in enumerate(plan.cases):
-                # Emulators are slow when they start.
+                # Emulators start slowly.
                 elapsed_ns = case.total_bytes * (100 if number == 0 else 1)
                 line = measured(case, index, number, elapsed_ns)
                 if case.engine == "dcbm":
@@ -97,7 +97,7 @@ def test_a_check_learns_first(
     assert kept.checks is not None
     assert len(kept.checks) > 20
     assert len(machine.plans) == 3
-    # Of 1 GB/s by 16 channels an eighth, but no less than 10; a half; all of it.
+    # An eighth of 1 GB/s by 16 channels, but at least 10; a half; all of it.
     assert "channels of 10 MB/s for 2M, 31 MB/s for 4K to overlap" in said.err
     assert "else 62" in said.err
     assert machine.plans[1].simulated()["dmasim"].endswith("=62")

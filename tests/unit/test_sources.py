@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A check whose files have moved must fail, and not pass without a look."""
+"""A check must fail if its files have moved, and not pass without reading any."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_file_that_sparse_did_not_read_is_named() -> None:
 
 
 def test_every_directory_of_ours_is_compiled() -> None:
-    """The checks that compile ours name directories, which must hold all files."""
+    """Compile checks name directories, which must hold all files of ours."""
     assert sources.outside(["mm/a.c", "mmu/a.c"], ["mm"]) == ["mmu/a.c"]
     assert sources.outside(sources.compiled(), builds.TOUCHED) == []
 
@@ -60,7 +60,7 @@ def test_the_options_of_the_unit_tests_exist() -> None:
 
 
 def test_files_of_ours_that_a_text_names_exist() -> None:
-    """Comments, pages and kernel-doc lines follow a file that moves."""
+    """Comments, pages and kernel-doc lines name the present path of a file."""
     root = sources.LINUX.parent
     named = re.compile(
         r"(?<![\w])((?:mm/migrate_\w+|drivers/migrate_offload|drivers/dma/dmasim)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The control files, against a tree made to look like the kernel's."""
+"""The control files, on a fake of the kernel's tree."""
 
 from __future__ import annotations
 

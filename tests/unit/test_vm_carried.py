@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests of another architecture: what they can run, and what goes along."""
+"""Guests of another architecture: programs that they can run, and files to add."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSAL = topology.load("versal")
 
 
 def elf(machine: int, *segments: int) -> bytes:
-    """Make the header of a program with segments of these types."""
+    """Make the header of a program with these segment types."""
     head = b"\x7fELF\2\1\1" + b"\0" * 9 + struct.pack("<HH", 2, machine)
     head += struct.pack("<IQQQIHHHHHH", 1, 0, 64, 0, 0, 64, 56, len(segments), 0, 0, 0)
     return head + b"".join(struct.pack("<I52x", kind) for kind in segments)
@@ -118,7 +118,7 @@ def test_everything_lies_where_the_host_has_it(shell: Path, tmp_path: Path) -> N
     assert inside | {"init", "bin/busybox", "dev/console"} <= set(names)
     assert re.search(rf"^-rwxr-xr-x .* {str(program)[1:]}$", long, re.MULTILINE)
     assert f"lib/modules/6.12.9 -> {modules}" in long
-    # A directory comes once, and before what lies in it.
+    # A directory comes once, and before its files.
     assert len(names) == len(set(names))
     for name in names:
         above = str(Path(name).parent)
@@ -145,7 +145,7 @@ def test_qemu_is_that_of_the_architecture(monkeypatch: pytest.MonkeyPatch) -> No
     assert argv[argv.index("-machine") + 1] == "xlnx-versal-virt"
     counted = qemu.bare_machine(topology.load("versal-cost"), accel.TCG, icount=True)
     assert "shift=0,sleep=off" in counted
-    # Nothing that only x86 has, and never KVM: this is another processor.
+    # No options of x86 alone, and never KVM: this is another processor.
     assert topology.load("versal-cost").kernel_words() == ["numa=fake=2", "nr_cpus=1"]
     assert accel.choose(Path("/none"), ARM64) == accel.TCG
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Topologies, the kernel log, the guest's script: all that needs no machine."""
+"""Topologies, the kernel log, the guest's script: all parts that need no machine."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_the_named_topologies_promise() -> None:
     assert not any("nodeid=1" in word and "cpus=" in word for word in tiered)
     cost = topology.load("cost")
     assert cost.icount and cost.cpus == 1 and cost.node[1].cpus is None
-    # The same machine, but for the tiers.
+    # The same machine except for the tiers.
     tiers = topology.load("tiered-cost")
     assert tiers.icount and "hmat=on" in tiers.qemu_args()
     assert [(n.memory, n.cpus) for n in tiers.node] == [
@@ -153,7 +153,7 @@ def test_a_command_arrives_word_for_word(command: list[str]) -> None:
         insert=(),
         environment={},
     )
-    # There is no kernel log to write to here, and no host.
+    # This test has neither a kernel log nor a host.
     script = script.replace("/dev/kmsg", "/dev/null")
     script = script.replace("/dev/virtio-ports/pageferry.state", "/dev/null")
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
@@ -221,7 +221,7 @@ def test_the_machine_gets_one_accelerator(
     )
     assert argv.count("-accel") == 1
     assert argv[argv.index("-accel") + 1].partition(",")[0] == chosen
-    # Else virtme-ng names one too, and QEMU refuses to start.
+    # Otherwise virtme-ng adds a second one, and QEMU refuses to start.
     assert "--disable-kvm" in argv
     assert "--kopt=extra=1" in argv
     assert f"--kopt=init={guest.INIT}\t--" in argv
@@ -241,7 +241,7 @@ STALE_CODE = b"""\
 def boots(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *boots: tuple[bytes, bytes]
 ) -> VmRequest:
-    """Pretend to boot: for each time what the console and the port `state` say."""
+    """Fake boots: each has a text on the console and on the port `state`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     waiting = list(boots)
 
@@ -281,7 +281,7 @@ def test_a_guest_that_qemu_breaks_each_time_fails(
     with pytest.raises(PageferryError, match="did not get as far") as caught:
         vm_run.run_vm(request)
     assert caught.value.code == ExitCode.NOT_STARTED
-    # Elsewhere it would be a fault of the kernel.
+    # In other places this is a fault of the kernel.
     one_thread = dataclasses.replace(request, accel=accel.TCG_ONE_THREAD)
     boots(monkeypatch, tmp_path, (STALE_CODE, b""))
     with pytest.raises(PageferryError, match="did not get as far"):
@@ -299,7 +299,7 @@ def test_a_crash_of_qemu_is_no_end_of_the_guest(
     assert vm_run.run_vm(request).status == 7
     said = capsys.readouterr().err
     assert "QEMU crashed (SIGSEGV): booting again" in said
-    # Whoever kills it means it.
+    # A kill by the user is intended.
     boots(monkeypatch, tmp_path, (CRASH, b"killed 9\n"))
     with pytest.raises(PageferryError, match="did not get as far"):
         vm_run.run_vm(request)
@@ -319,7 +319,7 @@ def test_a_crash_under_a_command_is_a_complaint(
     assert done.broken_by_qemu
     assert dataclasses.replace(done, accel=accel.TCG_ONE_THREAD).broken_by_qemu
     assert done.status == ExitCode.FAILED
-    # Nor does it matter when the command has ended.
+    # It does not matter after the command has ended.
     boots(monkeypatch, tmp_path, (CRASH, b"started 3.25\nended 7\nkilled 11\n"))
     done = vm_run.run_vm(request)
     assert (done.status, done.findings) == (7, ())

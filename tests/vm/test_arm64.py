@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel's own selftests on arm64, which has page table entries of its own."""
+"""The kernel's selftests on arm64, which has other page table entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
 
-# Programs, and how many tests of each are run at least.
+# Programs, and the least number of tests that each must run.
 _PROGRAMS = {
     "runs": ("./runs -k", 25),
     "notify": ("./notify -k", 10),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmarks, run for real and small: what they verify, say and refuse."""
+"""Short real runs of the benchmarks: content, output and rejected cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Rows = dict[tuple[str, int], Row]
 def bench(
     capsys: pytest.CaptureFixture[str], output: Path, *argv: str
 ) -> tuple[Result, str]:
-    """Run a benchmark and return the document, which must be the kept one."""
+    """Run a benchmark and return its document, which must equal the stored one."""
     capsys.readouterr()
     code = main([*argv, "--json", "--output", str(output)])
     said = capsys.readouterr()
@@ -60,9 +60,9 @@ def test_every_engine_moves_and_is_verified(
                 assert row.moved_bytes == 8 * MIB
                 assert row.bytes_per_s is not None
                 assert row.bytes_per_s.min > 0
-            # Fresh memory each time: nothing is split by an earlier move.
+            # Fresh memory each time: no earlier move can have split it.
             assert rows["mtcopy", 2, size, busy].split_folios == 0
-            # The engine says itself that it did the copying.
+            # The engine's own counter shows that it copied.
             assert rows["cpu", 1, size, busy].engine_bytes == 2 * 8 * MIB
     assert "warning: 2 rounds are few" in said
     assert result.command[:4] == ["pageferry", "bench", "move-pages", "--vm"]
@@ -92,7 +92,7 @@ def test_vanilla_kernel_has_a_baseline_and_no_engines(
     assert json.loads(said.out)["error"]["exit_code"] == 3
 
 
-# Everything that the program may pin, as the guest's shell sees it.
+# All settings that the program may pin, as the guest's shell reads them.
 SETTINGS = (
     "cat /sys/kernel/mm/migrate_offload/engine "
     "/sys/kernel/debug/migrate_offload/verify "
@@ -105,7 +105,7 @@ SABOTAGE = ("content", "node")
 
 
 def settings_script(program: Path, ending: str) -> str:
-    """Say whether settings are as before, however the program ends."""
+    """Check that settings are restored, however the program ends."""
     engine = "/sys/kernel/mm/migrate_offload/engine"
     rounds = "1" if ending == "end" else "1000"
     script = f"""
@@ -123,8 +123,8 @@ def settings_script(program: Path, ending: str) -> str:
         diff /tmp/before /tmp/after && echo same
         pgrep -c move_pages
     """
-    # A shell starts its background jobs with SIGINT ignored; bash with job
-    # control does not.
+    # A shell starts background jobs with SIGINT ignored; bash with job control does
+    # not.
     return guests.program(shlex.join(("bash", "-mc", script)))
 
 
@@ -148,7 +148,7 @@ def small_runs(kernel_vm: BuiltKernel) -> guests.Steps:
 
 @pytest.mark.parametrize("what", SABOTAGE)
 def test_a_spoilt_page_fails_the_run(small_runs: guests.Steps, what: str) -> None:
-    """The check is connected: one wrong bit or one page left behind is found."""
+    """The check works: it finds one wrong bit, or one page left behind."""
     code, lines, said = small_runs.ended(what)
     assert code == 1
     last = parse_line(lines[-1])
@@ -212,7 +212,7 @@ def test_interrupt_leaves_nothing_running(
 
 
 def descendants(pid: int) -> set[int]:
-    """List the processes that a process started, and what those started."""
+    """List the descendants of a process."""
     found: set[int] = set()
     waiting = [pid]
     while waiting:
@@ -228,7 +228,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs; one that waits for its parent has ended."""
+    """Return whether a process runs; a zombie does not count."""
     try:
         return (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -239,7 +239,7 @@ def alive(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def once(kernel_vm: BuiltKernel, tmp_path_factory: pytest.TempPathFactory) -> Rows:
-    """What a copy takes, which the engine "cpu" says, and an engine that declines."""
+    """The cost of a copy by the engine "cpu", and of an engine that declines."""
     path = tmp_path_factory.mktemp("once") / "result.json"
     argv = ("bench", "cost", "--engines", "cpu,mtcopy", "--layouts", "1")
     assert main([*argv, "--output", str(path)]) == 0
@@ -256,10 +256,9 @@ def test_off_costs_nothing(
 ) -> None:
     """Within 0.5% of stock at 4K and 0.1% at 2M, over five memory layouts.
 
-    That is with all of it turned off. With no engine 4K pages move in runs, at no
-    more than 2,400 instructions besides the copy, and mtcopy costs next to nothing
-    where it finds no idle CPU, as in this machine, which has one, and as where other
-    work keeps all of them busy.
+    These limits hold with everything turned off. Without an engine, 4K pages move in
+    runs, with at most 2,400 instructions besides the copy. mtcopy costs next to nothing
+    where it finds no idle CPU: here with one CPU, and with other work on all CPUs.
     """
     argv = ("bench", "cost", "--engines", "stock,unbatched,off", "--layouts", "5")
     result, _ = bench(capsys, tmp_path / "result.json", *argv, "--check")
@@ -294,7 +293,7 @@ def test_other_paths_cost_what_they_do_on_stock(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    """Within 3%: with one layout, and of promotion, which moves one folio at a time."""
+    """Within 3% with one layout. Promotion moves one folio at a time."""
     others = [path for path in PATHS if path != MOVE_PAGES]
     result, _ = bench(
         capsys,
@@ -323,7 +322,7 @@ def test_pages_that_cannot_move_in_runs_cost_no_more(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    """Not 2% more than on stock; and those in no order spare something."""
+    """At most 2% more than on stock. Pages in random order save some."""
     result, _ = bench(
         capsys,
         tmp_path / "result.json",
@@ -339,7 +338,7 @@ def test_pages_that_cannot_move_in_runs_cost_no_more(
         assert ratio <= 1.02
     random = rows["off", "random"]
     assert random.instructions_per_folio is not None
-    # In whatever order they are: it is the same copy.
+    # The order does not matter, as the copy is the same.
     copy = once["cpu", 4096].copy_instructions
     assert copy is not None
     assert random.instructions_per_folio - copy <= 3400

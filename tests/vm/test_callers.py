@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Everybody who has memory migrate: offloaded by the mask of reasons, or not.
+"""All callers that migrate memory are offloaded if the mask of reasons says so.
 
-On a kernel full of checks, with engines that work, and with one of which one
-descriptor in seven fails.
+They run on a debug kernel, with engines that work, and with one that fails one
+descriptor in seven.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from helpers import guests
 pytestmark = pytest.mark.vm
 
 _ENGINES = ("mtcopy", "dcbm")
-# All that this machine has; nothing of it may be skipped. DAMON has its own tests.
+# All callers on this machine; none may be skipped. DAMON has its own tests.
 _CALLERS = (
     *("move_pages", "mbind", "migrate_pages", "cpuset", "demotion"),
     *(
@@ -49,7 +49,7 @@ def test_the_mask_says_who_is_offloaded(
 
 @pytest.mark.parametrize("name", _OFFLOADED)
 def test_all_that_moves_is_offloaded(tiered_run: guests.Steps, name: str) -> None:
-    """By an engine that leaves nothing to anybody else."""
+    """Uses an engine that leaves no copy to the CPU."""
     tiered_run.passes("cpu", name)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Who asked, and who pays: what cgroups are told, and what their limits limit."""
+"""Counters of cgroups about migration, and limits that bind helpers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compaction, run for real and small."""
+"""Short real runs of the benchmark of compaction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_huge_pages_come_out_of_fragments(
         assert row.compaction.migrated_pages.median > 16 * 200
     for busy in (False, True):
         dcbm = rows[busy, "dcbm"]
-        # A busy host makes channels too slow for some windows.
+        # On a busy host, channels are too slow for some windows.
         assert dcbm.engine_bytes
         assert (
             dcbm.compaction.hog_iterations is None
@@ -51,7 +51,7 @@ def test_huge_pages_come_out_of_fragments(
 
 
 OFFLOAD = "/sys/kernel/mm/migrate_offload"
-# What the program pins, and what it keeps.
+# Settings that the program pins or keeps.
 STATE = (
     "cat /proc/sys/vm/compaction_proactiveness /proc/sys/vm/watermark_boost_factor "
     f"{OFFLOAD}/engine {OFFLOAD}/max_unmapped_is_default; "
@@ -64,8 +64,8 @@ def test_whole_blocks_are_taken_and_all_comes_back(
 ) -> None:
     """With an engine, after a failed check and after a signal: one boot for all.
 
-    A block that was isolated at once is done with: nobody looks at it again for the
-    next allocation.
+    A block that was isolated as a whole is finished: the next allocation does not scan
+    it again.
     """
     program = build.build() / "compaction"
     module = module_path(kernel_vm, "migrate_compact_test")
@@ -109,9 +109,10 @@ FILES = "/sys/kernel/debug/migrate_compact_test"
 
 
 def test_the_module_is_bounded(in_vm: RunInVm, kernel_vm: BuiltKernel) -> None:
-    """It leaves memory, ends at a signal, and gives back what it has when it goes.
+    """The module leaves free memory, ends at a signal, and frees all when unloaded.
 
-    Of more than a GiB, some tens of MiB stay on the lists of CPUs, which are not free.
+    Of more than a GiB, some tens of MiB stay on the lists of CPUs, and do not count as
+    free.
     """
     module = module_path(kernel_vm, "migrate_compact_test")
     script = f"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tool that DAMON's users know drives our kernel as it is."""
+"""damo, the tool of DAMON's users, works with our kernel unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_damo_makes_two_halves(kernel_vm: BuiltKernel) -> None:
     assert not outcome.findings
     found = json.loads(outcome.stdout)["damo"]
     assert found["code"] == 0, found["said"]
-    # Posted: 514 and 514 of 1027 MB.
+    # The posted result: 514 and 514 of 1027 MB.
     first, second, total = found["megabytes"]
     assert abs(first - second) <= 1
     assert total >= MIB

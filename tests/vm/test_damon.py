@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""DAMON interleaves memory by weight: the kselftests, on two kinds of machines.
+"""DAMON interleaves memory by weight: the selftests, on two kinds of machines.
 
-A debug kernel that is emulated takes ten seconds to settle once, so it has only
-the kinds that differ most, where its boot is shared.
+An emulated debug kernel takes ten seconds until DAMON settles. So its shared boot runs
+only the most different kinds of memory.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _LIMITS_TESTS = (
     *("goes_on_behind_a_large_folio", "commits_without_a_target", "forgets_a_target"),
     *("begins_a_quota_with_nothing", "stops_in_the_middle", "lets_a_process_exit"),
 )
-# 512 MiB give the same, and take minutes under emulation.
+# 512 MiB give the same result, but take minutes under emulation.
 _BYTES = 64 << 20
 
 
 @pytest.fixture(scope="module")
 def quick_run(kernel_vm: BuiltKernel) -> guests.Steps:
-    """All of it, on the kernel that users run."""
+    """All kinds of memory, on the kernel of users."""
     steps = {
         "damon": "./damon",
         "damon scheme": "./damon_scheme",

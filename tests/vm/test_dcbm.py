@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Copying with DMA engines: dcbm on the simulated one, and a driver of others."""
+"""Copies by DMA: dcbm on the simulated engine, and a posted driver."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_kernel_had_nothing_to_complain_about(
 
 
 def test_batches_are_copied_side_by_side(plain_run: guests.Steps) -> None:
-    """Also when one of them fails; and who waits for channels gets some."""
+    """Also with a failing batch. A task that waits for channels gets some."""
     guests.passes(plain_run.text("streams"), at_least=12)
 
 
@@ -77,9 +77,9 @@ def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -
     output = tmp_path / "result.json"
     code = main(
         [
-            # Without a limit in time, which such channels could not keep.
+            # Use no limit on unmapped time: such channels could not keep one.
             *("bench", "latency", "--vm", "--engines", "dcbm", "--limits-us", "0"),
-            # So slow that what else it takes for each folio hardly counts.
+            # The channels are so slow that the rest of a folio's time hardly counts.
             *("--channels", "1,2,4,8", "--channel-mbps", "5", "--sizes", "2M"),
             *("--total", "8M", "--rounds", "5", "--output", str(output)),
             *("--windows", "2"),
@@ -87,7 +87,7 @@ def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -
     )
     assert code == 0
     rows = [row for row in decode(output.read_bytes()).rows if row.engine == "dcbm"]
-    # A host with other work to do makes a round slower, and none faster.
+    # Other work of the host makes rounds slower, and never faster.
     rates = {row.channels: row.bytes_per_s.max for row in rows if row.bytes_per_s}
     assert all(row.engine_bytes == row.moved_bytes * row.rounds for row in rows)
     for channels in (2, 4, 8):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The simulated DMA engine does, and fails, as it is told to."""
+"""The simulated DMA engine works, and fails on request."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_dmatest_and_unit_tests_pass_and_faults_show(plain_run: guests.Steps) ->
 
 
 def test_they_pass_with_bounce_buffers(bounced_run: guests.Steps) -> None:
-    """Where bytes get to and from the device only when somebody synchronises."""
+    """Data reaches the device or the CPU only after a sync call."""
     guests.passes(bounced_run.text("dmasim"), at_least=32)

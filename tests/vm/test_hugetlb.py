@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""hugetlb folios are copied by engines, one by one, and none is lost."""
+"""Engines copy hugetlb folios one by one, and no folio is lost."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FILE_CASES = (
     *("moves", "takes_time", "leaves_the_pools_alone"),
     *("one_fails", "moves_while_written"),
 )
-# The next one is unmapped while an engine copies one.
+# The core unmaps the next folio while an engine copies one.
 _AHEAD = (
     *("moves", "takes_time_once", "comes_in_any_order", "may_fail", "keeps_the_limit"),
     *("not_where_nothing_overlaps", "not_under_cpu_max", "not_without_a_pool"),
     "ends_with_its_engine",
 )
-# An engine of each kind; 1 GiB is left out, as there is no memory for it.
+# An engine of each kind; folios of 1 GiB do not fit into memory.
 _STEPS = {
     "hugetlb": {
         f"hugetlb.{kind}.{case}"
@@ -71,7 +71,7 @@ def test_bench_verifies_and_every_engine_copies_all(
     path = tmp_path / "result.json"
     argv = ("bench", "hugetlb", "--vm", "--total", "8M", "--rounds", "1")
     words = ("--engines", "cpu,mtcopy,dcbm", "--channels", "1,2", "--output", str(path))
-    # With a limit, how much an engine copies is a matter of time.
+    # With a limit, the engine's part would depend on speed.
     limits = ("--channel-mbps", "0", "--max-unmapped-us", "0")
     assert main([*argv, *limits, *words]) == 0
     result = decode(path.read_bytes())
@@ -82,23 +82,23 @@ def test_bench_verifies_and_every_engine_copies_all(
         assert rows[variant].folio_bytes == 2 * MIB
         assert rows[variant].moved_bytes == 8 * MIB
     assert result.settings["max_unmapped_us"] == 0
-    # Nobody else has such folios: this is exact.
+    # No other process has hugetlb folios, so the count is exact.
     for variant in (("cpu", 1, 0), ("dcbm", 1, 1), ("dcbm", 1, 2)):
         assert rows[variant].engine_bytes == 8 * MIB
-    # Without an idle CPU it declines.
+    # mtcopy declines without an idle CPU.
     assert rows["mtcopy", 2, 0].engine_bytes is not None
 
 
 @pytest.mark.parametrize("bench", ["move-pages", "hugetlb"])
 def test_channels_add_up(kernel_vm: BuiltKernel, tmp_path: Path, bench: str) -> None:
-    """Of huge pages, hugetlb or not: simulated channels of 10 MB/s each."""
+    """Huge pages, hugetlb or not, on simulated channels of 10 MB/s each."""
     path = tmp_path / "result.json"
     argv = ("bench", bench, "--vm", "--sizes", "2M", "--total", "16M", "--rounds", "3")
     words = ("--engines", "dcbm", "--channels", "1,2,4", "--channel-mbps", "10")
     limits = ("--no-limit", "--max-unmapped-us", "0", "--output", str(path))
     assert main([*argv, *words, *limits]) == 0
     rates = {
-        # A host with other work to do makes a round slower, and none faster.
+        # Other work of the host makes rounds slower, and never faster.
         row.channels: row.bytes_per_s.max / 1e6
         for row in decode(path.read_bytes()).rows
         if row.engine == "dcbm" and row.bytes_per_s is not None
@@ -107,7 +107,7 @@ def test_channels_add_up(kernel_vm: BuiltKernel, tmp_path: Path, bench: str) -> 
         assert 9 * channels < rates[channels] <= 10.1 * channels, rates
 
 
-# Of 1 GiB each test has one, which takes its time.
+# Each test has one folio of 1 GiB, which takes time.
 _GIGANTIC = ("moves", "takes_time", "leaves_the_pools_alone", "one_fails")
 _GIGANTIC_WORDS = ("hugepagesz=1G", "hugepages=0:1,1:1")
 _GIGANTIC_NEEDS = 8 * GIB
@@ -123,7 +123,7 @@ def _available_bytes() -> int:
 
 @pytest.fixture(scope="module")
 def gigantic(kernel_rules: BuiltKernel) -> guests.Steps:
-    """One folio of 1 GiB on each node, moved by engines that do well and by others."""
+    """One folio of 1 GiB on each node, moved by good and by failing engines."""
     if _available_bytes() < _GIGANTIC_NEEDS:
         pytest.skip("the virtual machine takes 7 GiB")
     bench = [
@@ -132,7 +132,7 @@ def gigantic(kernel_rules: BuiltKernel) -> guests.Steps:
         f"--variants={','.join(_GIGANTIC_VARIANTS)}",
     ]
     steps = {
-        # What comes first counts.
+        # The first pass counts.
         "hugetlb": "./hugetlb "
         + " ".join(f"-T {case}" for case in _CASES if case not in _GIGANTIC)
         + " -v private_1g",
@@ -168,7 +168,7 @@ def test_every_engine_copies_all_of_a_gigantic_folio(gigantic: guests.Steps) -> 
         and line.round > 0
     ]
     copied = {move.engine: move.engine_bytes for move in moves}
-    # Without an idle CPU mtcopy declines.
+    # mtcopy declines without an idle CPU.
     assert copied.pop("mtcopy") in (0, GIB)
     assert copied == {"stock": None, "dcbm": GIB}
     assert all(move.verified and move.folio_bytes == GIB for move in moves)
@@ -180,10 +180,10 @@ ENDINGS = {"end": 0, "spoilt": 1, "INT": 130}
 
 
 def _pools_script(program: Path, ending: str) -> str:
-    """Say whether the pools are as before, however the program ends.
+    """Check that the pools are restored, however the program ends.
 
-    With 32 MiB more is in use on the target, when a page is spoilt, than its pool
-    is to keep; the kernel would leave pages in the other pool.
+    When the program corrupts a page, the target's pool has 32 MiB more in use than it
+    is to keep. Without care, the kernel would leave pages in the other pool.
     """
     rounds = "1000" if ending == "INT" else "1"
     spoil = "--sabotage=content" if ending == "spoilt" else ""

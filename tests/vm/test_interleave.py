@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Interleaving processes that run, on a machine with two nodes."""
+"""Interleaves running processes, on a machine with two nodes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CASES = (
     *("full", "damon-full", "ends", "quota", "damon-quota"),
     *("empty", "areas", "damon-areas", "others", "balance"),
 )
-# Where one node has no CPUs, and the firmware says how fast both are.
+# One node has no CPUs, and the firmware reports the speed of both.
 TIERED_CASES = ("damon-2M", "shares-4K", "rates")
 
 
 @pytest.fixture(scope="module")
 def seen(kernel_vm: BuiltKernel) -> dict[str, Any]:
-    """What came of the cases where both nodes have CPUs."""
+    """Results of the cases where both nodes have CPUs."""
     return boot(kernel_vm, "two-node", MIB, CASES)
 
 
 @pytest.fixture(scope="module")
 def seen_tiered(kernel_vm: BuiltKernel) -> dict[str, Any]:
-    """What came of those where one has none."""
+    """Results of the cases where one node has no CPUs."""
     return boot(kernel_vm, "tiered", MIB, TIERED_CASES)
 
 
@@ -58,7 +58,7 @@ def test_whoever_can_does_it(seen: dict[str, Any]) -> None:
     assert found["asked"]["code"] == 0
     assert found["done"]["code"] == found["stopped"]["code"] == 0
     assert found["done"]["by"] == "kernel"
-    # DAMON is as it was.
+    # The settings of DAMON are restored.
     assert found["left"] == "0"
 
 
@@ -81,14 +81,14 @@ def test_a_full_node_gets_what_fits(seen: dict[str, Any]) -> None:
     assert found["done"]["code"] == 1
     assert "not all of it fits" in found["done"]["said"]
     assert 0 < found["nodes"][1] < sum(found["nodes"])
-    # What did not fit, and what else the process has: to fill the node may have had
-    # pages of the program dropped, which come back on the node that touches them.
+    # Pages that did not fit, and other memory of the process. A full node may drop
+    # pages of the program, which return to the node that touches them.
     here = sum(node["pages"] for node in found["status"]["nodes"])
     others = here - sum(found["nodes"])
     no_room, left = found["done"]["no_room_pages"], found["status"]["left_pages"]
     assert 0 <= others < sum(found["nodes"]) / 16
     assert no_room <= left <= no_room + others
-    # Not even to make them fit were huge pages split.
+    # The kernel split no huge page, not even to make it fit.
     assert found["verified"]["ok"] and found["verified"]["split_folios"] == 0
     assert found["rest"]["code"] == 0 and found["rest"]["no_room_pages"] == 0
 
@@ -96,14 +96,14 @@ def test_a_full_node_gets_what_fits(seen: dict[str, Any]) -> None:
 def test_damon_gives_a_full_node_what_fits(seen: dict[str, Any]) -> None:
     found = seen["damon-full"]
     assert 0 < found["nodes"][1] < sum(found["nodes"])
-    # As above.
+    # The same as above.
     here = sum(node["pages"] for node in found["status"]["nodes"])
     others = here - sum(found["nodes"])
     left = found["status"]["left_pages"]
     assert 0 <= others < sum(found["nodes"]) / 16
     assert found["nodes"][0] <= left <= found["nodes"][0] + others
     assert found["verified"]["ok"] and found["verified"]["split_folios"] == 0
-    # DAMON goes on, so that the rest moves when there is room.
+    # DAMON continues, so that the rest moves when memory is free.
     assert found["rest"]["left_pages"] == found["after"][0] == 0
     assert found["stopped"]["code"] == 0
 
@@ -117,7 +117,7 @@ def test_a_process_that_ends_in_the_middle(seen: dict[str, Any]) -> None:
 
 
 def test_a_quota_takes_its_time(seen: dict[str, Any]) -> None:
-    # Half of the memory in a second, and the first half at once.
+    # Half of the memory in a second, of which the first half moves at once.
     assert seen["quota"]["done"]["seconds"] > 1
     assert seen["quota"]["done"]["code"] == 0
 
@@ -186,7 +186,7 @@ def test_the_balancer_spreads_memory_and_brings_it_home(seen: dict[str, Any]) ->
     changes = [d for d in found["done"]["decisions"] if "->" in d["why"]]
     assert [change["kind"] for change in changes] == ["spread", "home"]
     assert "0=1,1=0 -> 0=3,1=1" in changes[0]["why"]
-    # Between the two, pages really were elsewhere.
+    # In between, pages really were on another node.
     places = [pages[:2] for pages in found["meanwhile"]]
     assert [PAGES * 3 // 4, PAGES // 4] in places
     assert found["after"][:2] == [PAGES, 0]

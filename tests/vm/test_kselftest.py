@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Memory of every kind moves with every engine, in a kernel full of checks."""
+"""Memory of each kind moves with each engine, in a debug kernel."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_debug_kernel_had_nothing_to_complain_about(
 ) -> None:
     assert "loaded" in debug_run.text("modules")
     debug_run.is_well()
-    # A rule that says nothing because it was never on is no rule.
+    # A rule that was never on proves nothing.
     log = debug_run.outcome.serial_log.read_text(errors="replace")
     assert "page_poison=1" in log
     assert "KernelAddressSanitizer initialized" in log

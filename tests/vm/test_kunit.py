@@ -10,7 +10,7 @@ from helpers import guests
 pytestmark = pytest.mark.vm
 
 
-# The suite itself counts as one, too.
+# The suite itself also counts as a result.
 _AT_LEAST = {"migrate_compact": 4, "migrate_run": 4}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench latency`, run for real and small: what it measures and verifies."""
+"""Short real runs of `bench latency`: measurements and checks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def result(kernel_vm: BuiltKernel, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """Every engine, with few channels and little memory; one boot."""
+    """All engines, with few channels and little memory; one boot."""
     path = tmp_path_factory.mktemp("latency") / "result.json"
     code = main(
         [
@@ -46,7 +46,7 @@ def all_rows(result: Result) -> list[tuple[str, Row]]:
 
 
 def test_every_engine_is_measured(result: Result) -> None:
-    # Stock once, three engines with one and with two windows.
+    # Stock once, and three engines with one and with two windows.
     assert len(result.rows) == 2 * (1 + 3 * 2)
     assert {row.engine for row in result.rows} == {"stock", "cpu", "mtcopy", "dcbm"}
     for name, row in all_rows(result):
@@ -66,11 +66,11 @@ def test_folios_were_out_of_reach_for_a_while(result: Result) -> None:
         assert times.p50 is not None
         assert 0 < times.p50 <= times.p99 <= times.last, name
         assert 0 < times.mean <= times.last, name
-        # Nobody was away for longer than all of it took.
+        # No folio was unmapped for longer than the whole call.
         assert row.bytes_per_s is not None
         all_of_it_ns = row.moved_bytes * 1e9 / row.bytes_per_s.min
         assert most.last <= 1.2 * all_of_it_ns, name
-        # The first folio came back, and not before it had gone.
+        # The first folio came back, and not before the start.
         assert times.first is not None, name
         assert 0 < times.first <= all_of_it_ns, name
 
@@ -83,16 +83,16 @@ def test_limits_are_those_of_the_engine(result: Result) -> None:
         assert row.latency.batch_cap_pages == 512, name
         assert row.latency.streaming
         assert row.latency.default_limit
-        # The kernel has measured it.
+        # The kernel has measured the default.
         assert row.latency.max_unmapped_us, name
-        # mtcopy declines where no CPU is idle, and then none is counted.
+        # mtcopy declines without an idle CPU, and then no window counts.
         assert row.latency.windows is not None
         if row.engine != "mtcopy":
             assert row.latency.windows.min >= row.moved_bytes // (512 * 4096), name
 
 
 def test_engines_did_the_copying(kernel_vm: BuiltKernel, tmp_path: Path) -> None:
-    """Without a limit: one that the host makes too slow for it would be left out."""
+    """Without a limit, which would leave out an engine on a slow host."""
     path = tmp_path / "result.json"
     code = main(
         [
@@ -111,7 +111,7 @@ def test_engines_did_the_copying(kernel_vm: BuiltKernel, tmp_path: Path) -> None
 def test_a_program_touched_the_memory(result: Result) -> None:
     for name, row in all_rows(result):
         assert row.touch is not None, name
-        # A round takes 10 ms: in one of them its CPU may have been nobody's.
+        # A round takes 10 ms, and another guest may have had the CPU in one of them.
         assert row.touch.touches.max > 0, name
         assert row.touch.quiet_ns < row.touch.threshold_ns
         assert row.touch.slowest_ns >= row.touch.quiet_ns, name
@@ -123,7 +123,7 @@ SABOTAGE = ("content", "node")
 
 
 def settings_script(program: Path) -> str:
-    """Say whether settings are as before."""
+    """Check that settings are restored."""
     here = "/sys/kernel/mm/migrate_offload"
     debug = "/sys/kernel/debug/migrate_offload"
     tracing = "/sys/kernel/tracing"
@@ -158,7 +158,7 @@ def small_runs(kernel_vm: BuiltKernel) -> guests.Steps:
     steps = {
         "modules": "modprobe mtcopy && echo loaded",
         **{what: guests.program(f"{spoilt}={what}") for what in SABOTAGE},
-        # The last, as it leaves another engine.
+        # Run this last, because it leaves another engine.
         "settings": settings_script(program),
     }
     run = guests.boot_once(kernel_vm, steps)
@@ -168,7 +168,7 @@ def small_runs(kernel_vm: BuiltKernel) -> guests.Steps:
 
 @pytest.mark.parametrize("what", SABOTAGE)
 def test_a_spoilt_page_fails_the_run(small_runs: guests.Steps, what: str) -> None:
-    """The check is connected, though somebody wrote to the memory meanwhile."""
+    """The check works, although a thread wrote to the memory meanwhile."""
     code, lines, said = small_runs.ended(what)
     assert code == 1
     last = parse_line(lines[-1])
@@ -211,17 +211,18 @@ def test_channels_get_slower_in_mid_run(
     assert row.latency.slowed.factor == 10
     assert row.latency.slowed.skipped_windows >= 6
     assert row.unmapped_ns is not None
-    # 2M by four channels of 5 MB/s, or a good part of it.
+    # 2M by four channels of 5 MB/s, or a large part of that.
     assert row.unmapped_ns.mean > 20_000_000
 
 
 def test_the_limit_holds(
     kernel_vm: BuiltKernel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also with channels that get slower; in instructions, so nearly always the same.
+    """Also with channels that become slower; measured in instructions.
 
-    In one of three rounds something else may come between: with a single one, the
-    folios of one late window were its 99th percentile.
+    The result is nearly always the same, but other work may disturb one of three
+    rounds. With a single round, the folios of one late window would be its 99th
+    percentile.
     """
     path = tmp_path / "result.json"
     argv = ["bench", "latency", "--vm", "--topology", "counted", "--check", "limit"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many CPUs migrate at once: nobody waits for ever, and no byte is wrong."""
+"""Many CPUs migrate at once: no task hangs, and no byte is wrong."""
 
 from __future__ import annotations
 

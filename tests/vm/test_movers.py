@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No engine makes migration slower, however many migrate at once."""
+"""No engine makes migration slower, however many tasks migrate at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.vm
 def test_engines_are_no_slower_than_none(
     kernel_vm: BuiltKernel, topology: str, words: str
 ) -> None:
-    """As after boot: the kernel is to find out by itself.
+    """With the settings of boot, the kernel must find out by itself.
 
-    Other work on the host moves these rates by a third, so only a collapse fails
-    here: it was to a fortieth. `make perf` asks for more.
+    Other work on the host changes these rates by a third. So only a collapse fails
+    here: one was to a fortieth. `make perf` is stricter.
     """
     script = f"{LOAD}./movers --rounds=7 --ms=600 --least=50 {words}"
     outcome = guests.boot(kernel_vm, script, topology=topology)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Memory moves right while there is hardly any: content, nodes, and nothing leaks."""
+"""Memory moves correctly while memory is short, and nothing leaks."""
 
 from __future__ import annotations
 

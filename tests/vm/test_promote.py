@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Promotions gather into batches: the kselftest, on a machine with two tiers."""
+"""Promotions gather into batches: the selftest, on a machine with two tiers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""move_pages(2) reports for each page what it reports on stock Linux."""
+"""move_pages(2) reports the same status for each page as on stock Linux."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pageferry.vm.run import VmOutcome
 pytestmark = pytest.mark.vm
 
 _HERE = "/sys/kernel/mm/migrate_offload"
-# Each in a boot of its own would take longer; memory is new for each.
+# Boots of their own would take longer; memory is new for each.
 _WAYS = {
     "as it is": "true",
     "with an engine": f"echo cpu >{_HERE}/engine",
@@ -38,7 +38,7 @@ def test_status_of_each_page_is_that_of_stock_linux(
     program = str(guests.programs(kernel_vm) / "status")
     (stock,) = _said(in_vm, kernel_vanilla, program)
     lines = stock.splitlines()
-    # All that there is to report is in it, and most pages have moved.
+    # Each possible status occurs, and most pages have moved.
     for wanted in ("duplicates:", "mix:", "errno 19", " -2", " -14", " -13", " -16"):
         assert any(wanted in line for line in lines), wanted
     script = f"; echo; echo {_NEXT!r}; ".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A destination without CPUs: the case that tiered memory is about."""
+"""A destination without CPUs, as tiered memory has it."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def test_mtcopy_finds_helpers_for_a_node_without_cpus(
     assert code == 0
     rows = {row.engine: row for row in decode(output.read_bytes()).rows}
     assert rows["mtcopy"].verified
-    # Declined batches would leave it at zero: the CPU copies those.
+    # With declined batches the counter would be zero, as the CPU copies those.
     assert rows["mtcopy"].engine_bytes

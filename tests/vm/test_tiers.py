@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Demotion and promotion, run for real and small."""
+"""Short real runs of the benchmarks of demotion and promotion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
 OFFLOAD = "/sys/kernel/mm/migrate_offload"
 DEBUG = "/sys/kernel/debug/migrate_offload"
 LRU_GEN = "/sys/kernel/mm/lru_gen/enabled"
-# It can clear accessed bits of PTEs, and of PMDs, many at a time: see mm/vmscan.c.
+# The kernel clears many accessed bits of PTEs and PMDs at once: see mm/vmscan.c.
 LRU_GEN_ON = "0x0007"
 
 
@@ -60,7 +60,7 @@ def test_reclaim_demotes_through_an_engine(
     assert single.ratio_to_single.median == 1
     assert result.settings["memory_tiers"]
     assert result.settings["demotion_enabled_found"] == "false"
-    # Null where the kernel does not count stalls.
+    # Null if the kernel does not count stalls.
     known = result.settings["psi"] is True
     stall = moved["memory.reclaim", "stock", 4096].demotion.stall_some_us
     assert (stall is not None) == known
@@ -82,27 +82,27 @@ def test_a_limit_demotes_and_stalls_who_needs_memory(
         assert row.verified
         assert row.moved_bytes == 8 * MIB
         assert row.demotion.stall_some_us is not None
-        # A 2M folio is not copied in less.
+        # No copy of a 2M folio is faster.
         assert row.demotion.stall_some_us.median > 100
     assert (rows["cpu"].demotion.share_offloaded or 0) > 0.9
 
 
-# One line for each list that was migrated.
+# One line for each migrated list.
 LIST = re.compile(r"mm_migrate_pages: .*nr_thp_succeeded=(\d+) .*reason=demotion")
 
 
 def test_several_huge_pages_are_demoted_at_once(
     in_vm: RunInVm, kernel_vm: BuiltKernel
 ) -> None:
-    """From either LRU, for an engine that would take them, if so much is asked for.
+    """From either LRU, for an engine that takes several, if the request is large.
 
-    memory.reclaim has a quarter of what is left reclaimed at a time: of 4 MiB that is
-    less than one huge page from the beginning, of 32 MiB only in the end. Small pages
-    come by as many as ever. memory.high has all reclaimed that is above it.
+    memory.reclaim reclaims a quarter of the rest at a time. Of 4 MiB this is always
+    less than a huge page, and of 32 MiB only near the end. Small pages keep their
+    rounds. memory.high reclaims all that is above it.
     """
     demotion = build.build() / "demotion"
     words = f"{demotion} --parts=reclaim --variants=cpu --rounds=1"
-    # So that what comes at once is one batch.
+    # So that pages isolated together form one batch.
     script = f"""
         echo 0 >{OFFLOAD}/max_unmapped_us; echo 8192 >{DEBUG}/max_batch_pages
         cd /sys/kernel/tracing
@@ -132,7 +132,7 @@ def test_several_huge_pages_are_demoted_at_once(
     assert all(16 < pages <= 64 for pages in small), small
     runs = {}
     for run in done.stderr.split("run ")[1:]:
-        # Lists of small pages, of the program itself, come between.
+        # Lists of the program's own small pages come between.
         huge = [int(n) for n in LIST.findall(run) if n != "0"]
         runs[run.splitlines()[0]] = huge
     for lru in "ny":
@@ -143,18 +143,18 @@ def test_several_huge_pages_are_demoted_at_once(
         assert 1 < max(quarters) <= 4, quarters
         whole = runs[f"{lru} 32M --pressure=high"]
         assert sum(whole) == 32, whole
-        # Not always all 16: a small page that lies between ends a list, and on the
-        # classic LRU a huge page takes the place of a round of its list.
+        # Sometimes fewer than 16. A small page in between ends a list, and on the
+        # classic LRU a huge page uses up a round of its list.
         assert max(whole) > (8 if lru == "y" else 2), whole
 
 
 def test_what_a_pass_has_so_far_is_subtracted(
     in_vm: RunInVm, kernel_vm: BuiltKernel
 ) -> None:
-    """An LRU list of more than 512 MiB is isolated from several times in one pass.
+    """One pass isolates from an LRU list of more than 512 MiB several times.
 
-    Of 400 MiB, memory.reclaim asks for 100 first: that is one list of 64 MiB, which is
-    the most at once, and one for the rest.
+    Of 400 MiB, memory.reclaim asks for 100 first. This is one list of 64 MiB, the
+    largest, and one for the rest.
     """
     hold = build.build() / "hold"
     script = f"""
@@ -183,9 +183,9 @@ def test_what_a_pass_has_so_far_is_subtracted(
 def test_no_more_is_demoted_than_without_an_engine(
     in_vm: RunInVm, kernel_vm: BuiltKernel
 ) -> None:
-    """The last huge page is demoted whole, and nothing beyond it."""
+    """The last huge page is demoted whole, and nothing more."""
     hold = build.build() / "hold"
-    # It needs some pages itself, small ones, which reclaim may take first.
+    # The program has some small pages, which reclaim may take first.
     script = f"""
         echo true >/sys/kernel/mm/numa/demotion_enabled
         echo +memory >/sys/fs/cgroup/cgroup.subtree_control
@@ -208,8 +208,8 @@ def test_no_more_is_demoted_than_without_an_engine(
         [int(number) for number in re.findall(r"\d+", line)]
         for line in done.stdout.splitlines()
     ]
-    # 25 MiB are no whole number of huge pages, and small ones count, too: one huge
-    # page less where more than 1 MiB of them has gone first.
+    # 25 MiB are no whole number of huge pages, and small pages count, too. If more than
+    # 1 MiB of these went first, one huge page less moves.
     moved = [there for _, there, *_ in pages]
     assert len(moved) == 2
     assert set(moved) <= {24 * MIB // 4096, 26 * MIB // 4096}
@@ -222,7 +222,7 @@ _COUNTED = ("kswapd", "direct", "by the engine", "by the CPU")
 def test_a_node_that_is_full_is_demoted_through_an_engine(
     in_vm: RunInVm, kernel_vm: BuiltKernel, lru: str
 ) -> None:
-    """By kswapd, and by tasks where they cannot wait for it, which is a matter of time."""
+    """By kswapd, and by tasks that cannot wait for it, which depends on timing."""
     hold = build.build() / "hold"
     reasons = f"{OFFLOAD}/stats/reasons/demotion"
     script = f"""
@@ -283,7 +283,7 @@ def test_hot_memory_is_promoted_through_an_engine(
         assert (rows["cpu", size].promotion.share_offloaded or 0) > 0.9
 
 
-# What the programs pin, and what they make.
+# Settings that the programs pin, and files that they make.
 STATE = (
     "cat /sys/kernel/mm/numa/demotion_enabled /proc/sys/kernel/numa_balancing "
     f"{OFFLOAD}/engine {OFFLOAD}/engine_of/demotion "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Memory moves while programs do to it whatever programs do.
+"""Memory moves while programs do all that programs do to memory.
 
-Half a minute of it is part of all tests; `make torture` is for an hour.
+Half a minute is part of all tests; `make torture` runs an hour.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RESULTS = {
     *(f"torture {engine}" for engine in ("none", "cpu", "mtcopy", "test")),
     *("devices", "hints", "counters", "memory"),
 }
-# None of them may be left out because something was not there.
+# No operation may be left out for lack of a feature.
 _OPERATIONS = (
     *("write", "words", "fork", "mprotect", "mremap", "munmap", "dontneed", "free"),
     *("cold", "pageout", "uffd-missing", "uffd-wp", "mlock", "vmsplice", "direct"),
@@ -53,7 +53,7 @@ def test_nothing_was_left_out(torture_run: guests.Steps) -> None:
 
 @pytest.mark.torture
 def test_memory_survives_an_hour() -> None:
-    """With all checks that there are; and so do those that test one thing each."""
+    """With all checks on; the tests of single hazards pass, too."""
     seconds = int(os.environ.get("TORTURE_SECONDS", _HOUR_S))
     configs = ("vm", "debug-kasan", "debug-lockdep", "debug-pages", "test")
     steps = {

@@ -27,7 +27,7 @@ CHANNELS = 8
 
 @dataclass(frozen=True)
 class Engine:
-    """Whether it is a module, and whether it takes every folio."""
+    """An engine: whether it is a module, and whether it takes every folio."""
 
     module: bool = True
     takes_all: bool = True
@@ -130,7 +130,7 @@ dmesg
 def test_the_controller_copies(
     in_vm: RunInVm, kernel_arm64: BuiltKernel, size: int
 ) -> None:
-    """The kernel's own test of the driver, on every channel."""
+    """The kernel's own driver test, on each channel."""
     threads = 2 * CHANNELS
     fixed = "N" if size < 2 * MIB else "Y"
     done = in_vm(
@@ -147,7 +147,7 @@ def test_the_controller_copies(
 def test_every_engine_moves_and_is_verified(
     in_vm: RunInVm, kernel_arm64: BuiltKernel
 ) -> None:
-    """Every size from 4K to 2M, each page verified, and who copied it."""
+    """All sizes from 4K to 2M; each page is verified, and the copying side is known."""
     move_pages = [
         *("move_pages", "--rounds=1", "--limit=none", f"--total-bytes={TOTAL}"),
         "--variants=" + ",".join(("stock", *ENGINES)),
@@ -155,7 +155,7 @@ def test_every_engine_moves_and_is_verified(
     ]
     done = in_vm(
         kernel_arm64,
-        # Without a limit in time: an emulated controller may be too slow for it.
+        # Use no limit on unmapped time: an emulated controller may be too slow.
         *("sh", "-c", f"echo 0 >{LIMIT} && {' '.join(move_pages)}"),
         topology="versal",
         insert=[name for name, engine in ENGINES.items() if engine.module],
@@ -171,7 +171,7 @@ def test_every_engine_moves_and_is_verified(
         assert not line.split_folios
         key = (line.engine, line.folio_bytes)
         counted[key] = counted.get(key, 0) + (line.engine_bytes or 0)
-        # The kernel's counters say who copied.
+        # The kernel's counters tell which side copied.
         if line.engine in ENGINES and ENGINES[line.engine].takes_all:
             assert line.engine_bytes == TOTAL
     assert counted.keys() == {(e, s) for e in ("stock", *ENGINES) for s in SIZES}
@@ -181,7 +181,7 @@ def test_every_engine_moves_and_is_verified(
 def test_a_controller_spares_the_cpu_the_copy(
     kernel_arm64: BuiltKernel, tmp_path: Path
 ) -> None:
-    """At 2M a tenth of the instructions, at 4K fewer, or the CPU does it."""
+    """At 2M a tenth of the instructions, at 4K fewer, or the CPU copies."""
     output = tmp_path / "result.json"
     argv = ["bench", "cost", "--arch", "arm64", "--engines", "off,dcbm", "--check"]
     assert main([*argv, "--layouts", "1", "--output", str(output)]) == 0
@@ -201,7 +201,7 @@ def test_a_benchmark_runs_there(kernel_arm64: BuiltKernel, tmp_path: Path) -> No
             *("bench", "move-pages", "--vm", "--topology", "versal", "--no-limit"),
             *("--engines", "stock,dcbm", "--channels", "1,8", "--sizes", "2M"),
             *("--total", "16M", "--rounds", "1", "--output", str(output)),
-            # It takes as long as a CPU: too long, as often as not.
+            # The controller is about as slow as a CPU, so it is often too slow.
             *("--max-unmapped-us", "0"),
         ]
     )

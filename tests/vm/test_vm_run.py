@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`vm run`: what comes out of a guest, and how it ends."""
+"""`vm run`: the output of a guest, and the ways in which it ends."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ exit 7
 def test_streams_exit_code_directories_and_topology(
     kernel_vm: BuiltKernel, tmp_path: Path
 ) -> None:
-    # Not the checkout: it may lie below /tmp, where the guest has a layer.
+    # Do not use the checkout: it may lie below /tmp, where the guest has a layer.
     home = str(Path("/usr/share"))
     command = ["sh", "-c", SCRIPT, "sh", str(tmp_path), home]
     code, out, err = run(kernel_vm, "--rw", tmp_path, command=command)
@@ -79,7 +79,7 @@ def test_streams_exit_code_directories_and_topology(
 
 
 def test_the_exit_code_does_not_come_by_the_console(kernel_vm: BuiltKernel) -> None:
-    """Its last lines may be lost when the power goes; here, all of them are."""
+    """The console may lose its last lines at power-off; here, all of them are lost."""
     mute = ["sh", "-c", "echo 0 >/proc/sys/kernel/printk; echo here; exit 7"]
     code, out, err = run(kernel_vm, command=mute)
     assert code == 7, err
@@ -164,7 +164,7 @@ def test_an_interrupted_run_leaves_no_machine(kernel_vm: BuiltKernel) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(30)
     assert process.returncode == 130
-    # Killed, but it may take a moment to give its memory back.
+    # A killed process may take a moment to free its memory.
     deadline = time.monotonic() + 20
     while any(map(is_running, machine)) and time.monotonic() < deadline:
         time.sleep(0.1)
