@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Running the C programs in bench/ and making results of what they say."""
+"""Runs the C programs in bench/, and makes results from their output."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Building the C programs, once for each content of bench/."""
+"""Builds the C programs, once for each content of bench/."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pageferry.proc import capture, find_tool
 
 
 def programs() -> list[str]:
-    """Name the programs: each is a file of bench/."""
+    """List the programs: each is a file of bench/."""
     return sorted(path.stem for path in (repo_root() / "bench").glob("*.c"))
 
 
 def _sources(directory: Path) -> list[Path]:
-    """List what goes into the programs; a build directory does not."""
+    """List the sources of the programs, without build directories."""
     names = [directory / "Makefile"]
     for pattern in ("*.c", "common/*.c", "common/*.h"):
         names += directory.glob(pattern)
@@ -30,7 +30,7 @@ def _sources(directory: Path) -> list[Path]:
 
 
 def content_key(directory: Path, arch: Architecture = X86_64) -> str:
-    """Hash the sources, and the compiler's choice by environment."""
+    """Hash the sources and the environment's choice of compiler."""
     digest = hashlib.sha256()
     for path in _sources(directory):
         digest.update(f"{path.relative_to(directory)}\0".encode())
@@ -43,7 +43,7 @@ def content_key(directory: Path, arch: Architecture = X86_64) -> str:
 
 
 def build(arch: Architecture = X86_64) -> Path:
-    """Return a directory with the programs, building them when it is new."""
+    """Return a directory with the programs, and build them if the content is new."""
     source = repo_root() / "bench"
     try:
         cache = make_cache_dir("bench")
@@ -64,13 +64,13 @@ def _build(source: Path, cache: Path, wanted: Path, arch: Architecture) -> Path:
         output.talk("building the benchmark programs")
     else:
         find_tool(*arch.compilers[0])
-        # The compiler's package only recommends it.
+        # Debian's compiler package only recommends this package.
         if not Path("/usr", arch.cross.rstrip("-"), "include/stdio.h").exists():
             raise unsupported(
                 f"no C library for {arch.name}", hint=f"apt-get install {arch.libc}"
             )
         output.talk(f"building the benchmark programs for {arch.name}")
-    # Whatever happens, a half-built directory never gets the final name.
+    # A half-built directory must never get the final name.
     with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as name:
         objects, ready = Path(name, "objects"), Path(name, "ready")
         cross = [f"CROSS={arch.cross}"] if arch.cross else []
@@ -88,7 +88,7 @@ def _build(source: Path, cache: Path, wanted: Path, arch: Architecture) -> Path:
         try:
             ready.rename(wanted)
         except OSError:
-            # Another process built the same in the meantime.
+            # Another process has built the same content meanwhile.
             if not wanted.is_dir():
                 raise
     return wanted

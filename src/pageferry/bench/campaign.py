@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The fault campaign: what it is given, what it says, and how that is judged."""
+"""The fault campaign: its options, its output, and the judgement."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 from pageferry.errors import PageferryError, usage_error
 
-# In the order in which the program goes through them.
+# The order in which the program runs them.
 FAULTS = (
     *("none", "fail", "refuse", "lose-irq", "stall", "stall-held", "stall-error"),
     *("late", "late-stopped", "late-error", "dead", "vanish", "reload", "mixed"),
     "lie",
 )
-# These faults break a rule, to see that the campaign notices. `all` leaves them out.
+# These faults break a rule, to prove that the campaign notices. `all` excludes them.
 DAMAGING = ("trusted-lie",)
-# While memory is moved, these switch engines, which changes code that runs. QEMU
-# before 8.1 gets this wrong with a thread for each CPU.
+# These faults switch engines during migration, which patches running code. QEMU before
+# 8.1 gets this wrong with a thread for each CPU.
 SWITCHING = ("reload", "mixed")
 
 # Messages that the kernel may log, and the reasons. Any other message is a finding.
@@ -38,7 +38,7 @@ ANNOUNCED = (
     (r"dcbm_\w+: \d+ callbacks suppressed", "lost interrupts, many"),
     (r"DMA-API: (preallocated|debugging enabled|dma_debug_entry pool)", "boot"),
 )
-# Messages of Linux itself, patched or not.
+# Messages of Linux itself, with or without our patches.
 STOCK_COMPLAINTS = (
     (
         r"page dumped because: VM_WARN_ON_FOLIO\(folio_test_partially_mapped\(folio\)\)",
@@ -51,7 +51,7 @@ _OURS = re.compile(r"\b(dcbm\w*|dmasim|DMA-API|migrate_offload)\b.*:")
 
 
 def parse_faults(text: str) -> tuple[str, ...]:
-    """Read a list of faults; the order is that of the program."""
+    """Parse a list of faults, in the order of the program."""
     if text == "all":
         return FAULTS
     names = text.split(",")
@@ -74,25 +74,25 @@ class Report:
 
     @property
     def folios(self) -> int:
-        """Count the folios that were moved."""
+        """Count the folios that moved."""
         return sum(int(phase["folios"]) for phase in self.phases)
 
     def add(self, part: Report) -> None:
-        """Add what was said in one more boot."""
+        """Add the output of another boot."""
         self.phases += part.phases
         self.leaks += part.leaks
         self.ended += part.ended
         self.kernel_log += part.kernel_log
 
     def problems(self) -> list[str]:
-        """List what was not as it should be."""
+        """List all failed checks."""
         found = [f"{p['fault']}: {p['problems']}" for p in self.phases if p["problems"]]
         found += [f"leaks: {leak}" for leak in self.leaks if not leak["ok"]]
         return found + [f"kernel log: {line}" for line in self.kernel_log]
 
 
 def read_line(report: Report, text: str) -> dict[str, Any] | None:
-    """Take in one line of the program; others than JSON say nothing to us."""
+    """Parse one line of the program; only JSON counts."""
     if not text.startswith("{"):
         return None
     try:
@@ -113,7 +113,7 @@ def read_line(report: Report, text: str) -> dict[str, Any] | None:
 
 
 def unannounced(lines: Iterable[str]) -> list[str]:
-    """List what our own parts of the kernel said without being expected to."""
+    """List unexpected messages of our own kernel code."""
     expected = [re.compile(pattern) for pattern, _ in ANNOUNCED]
     found: list[str] = []
     for line in lines:
@@ -126,7 +126,7 @@ def unannounced(lines: Iterable[str]) -> list[str]:
 
 
 def unexplained(findings: Iterable[str]) -> list[str]:
-    """Leave out complaints that have nothing to do with us."""
+    """Remove kernel messages that have a known cause outside our code."""
     known = [re.compile(pattern) for pattern, _ in STOCK_COMPLAINTS]
     return [line for line in findings if not any(p.search(line) for p in known)]
 
@@ -138,6 +138,6 @@ _COLUMNS = (
 
 
 def table(phases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Give header and rows of the table for people."""
+    """Return header and rows of the table for people."""
     header = [name.replace("_ms", " ms") for name in _COLUMNS]
     return header, [[str(phase[name]) for name in _COLUMNS] for phase in phases]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How much of this host's CPU time went to others while we measured.
+"""The share of the host's CPU time that other work used during a measurement.
 
-An emulated machine with two CPUs needs two of the host's. If a build runs at the
-same time, two threads of the guest share one CPU, and no figure means much. The
-result contains the share of other work, so that a test can skip.
+An emulated machine with two CPUs needs two of the host's. If a build runs at the same
+time, two threads of the guest share one CPU, and no figure means much. The result
+contains the share of other work, so that a test can skip.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 
 STAT = Path("/proc/stat")
-# Above this, a run is worth repeating.
+# Above this share, repeat a run.
 TOLERABLE = 0.10
 
 
 def busy_seconds(text: str) -> float | None:
-    """Add up the first line of /proc/stat: all that was not idle."""
+    """Add up all but the idle time in the first line of /proc/stat."""
     fields = text.partition("\n")[0].split()
     if len(fields) < 9 or fields[0] != "cpu":
         return None
@@ -37,7 +37,7 @@ def _read() -> float | None:
 
 
 def _own_seconds() -> float:
-    """Give the CPU time of this process and of all children that have ended."""
+    """Return the CPU time of this process and of its ended children."""
     used = 0.0
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         usage = resource.getrusage(who)
@@ -72,5 +72,5 @@ class Disturbance:
 
     @property
     def too_much(self) -> bool:
-        """Say whether the figures are worth little."""
+        """Return whether the figures are unreliable."""
         return self.share is not None and self.share > TOLERABLE

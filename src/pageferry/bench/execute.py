@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Running a benchmark program, on this machine or in a virtual one."""
+"""Runs a benchmark program, on this machine or in a virtual one."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Seen = Callable[[Line], None]
 
 @contextlib.contextmanager
 def shown(measurements: int) -> Iterator[Seen]:
-    """Show how far a program has come that prints so many."""
+    """Show the progress of a program with this many measurements."""
     progress = output.Progress("measuring", measurements)
 
     def seen(line: Line) -> None:
         if isinstance(line, Environment) and not progress.done:
-            # Until here a kernel was built, and a machine booted.
+            # The build and the boot took the time until here.
             progress.start = time.monotonic()
         elif isinstance(line, Timed):
             progress.advance()
@@ -63,10 +63,9 @@ def execute(
     seen: Seen,
     layouts: int = 1,
 ) -> tuple[list[Line], Kernel, Machine]:
-    """Run it in the topology of that name, or on this machine where it is None.
+    """Run a program in the named topology, or with None on this machine.
 
-    A virtual machine is booted as often as there are to be memory layouts, and given
-    up after limit_s each time.
+    A virtual machine boots once per memory layout, and has limit_s for each boot.
     """
     if where is not None:
         return _in_vm(bench, plan, where, request, limit_s, seen, layouts)
@@ -98,7 +97,7 @@ def _in_vm(
         words = f"{parameters} cpu=1" if apart and _knows(module, "cpu") else parameters
         arguments.append(f"--module={module} {words}")
     for name in plan.modules():
-        # A rate that is simulated is about the channels alone.
+        # A simulated rate tests the channels alone.
         alone = " cpu_share=0" if name == "dcbm" and simulated else ""
         arguments.append(f"--module={module_path(kernel, name)}{alone}")
     vm = VmRequest(
@@ -108,8 +107,8 @@ def _in_vm(
         topology=where,
         append=tuple(plan.words()),
         timeout_s=limit_s,
-        # The guest's first touch of a page must not be the host's page fault, where
-        # the host's time counts.
+        # Where the host's time counts, the guest's first touch of a page must not fault
+        # on the host.
         preallocate=not machine.icount,
     )
     boots: list[list[Line]] = []
@@ -126,7 +125,7 @@ def _in_vm(
 
 
 def _knows(module: Path, parameter: str) -> bool:
-    """Say whether a module has this parameter."""
+    """Return whether a module has this parameter."""
     return f"parm={parameter}:".encode() in module.read_bytes()
 
 

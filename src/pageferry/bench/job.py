@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Carrying out a benchmark: build, run where it was asked for, make a result of it."""
+"""Carries out a benchmark: build, run on the chosen machine, make a result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from pageferry.vm import topology
 
 @dataclass(frozen=True)
 class Job:
-    """A plan, and where it runs. where None: on this machine."""
+    """A plan and its machine.
+
+    where None: on this machine.
+    """
 
     bench: Benchmark
     plan: Measures
@@ -38,11 +41,11 @@ class Job:
 
     @property
     def simulated(self) -> bool:
-        """Say whether DMA channels are simulated there."""
+        """Return whether the machine simulates DMA channels."""
         return self.where is not None and not topology.load(self.where).dma_channels
 
     def dry_run(self) -> list[str]:
-        """Say what a run would do and write."""
+        """Describe the steps and writes of a run."""
         plan = self.plan
         words = [plan.program, *plan.arguments()]
         steps = ["build the programs in bench/"]
@@ -69,7 +72,7 @@ class Job:
             )
 
     def run(self) -> Result:
-        """Measure, and give the result with every row verified."""
+        """Measure, verify, and return the result."""
         begin = time.monotonic_ns()
         bench, plan = self.bench, self.plan
         if plan.rounds < 5:
@@ -98,7 +101,7 @@ def make_result(
     machine: Machine,
     **more: Any,  # noqa: ANN401
 ) -> Result:
-    """Put together what every result says."""
+    """Make the common part of every result."""
     return Result(
         command=["pageferry", *args.words],
         kernel=kernel,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Memory layouts: a virtual machine is booted again, and everything measured again.
+"""Memory layouts: several boots of a virtual machine, each with all measurements.
 
 The place of data in memory differs from boot to boot, and so does the speed of an
 emulated CPU. All rounds of one boot have the same places.
@@ -18,9 +18,9 @@ MAX_LAYOUTS = 100
 
 
 def one_after_the_other(boots: Iterable[Sequence[Line]]) -> list[Line]:
-    """Put the lines of all boots together, as if it had been one with all rounds.
+    """Combine the lines of all boots into one run.
 
-    Rounds are numbered on from boot to boot; those that do not count stay 0.
+    Rounds are numbered from boot to boot; warm-up rounds stay 0.
     """
     lines: list[Line] = []
     before = last = 0
@@ -35,13 +35,13 @@ def one_after_the_other(boots: Iterable[Sequence[Line]]) -> list[Line]:
 
 
 def noted(rows: Sequence[Row], layouts: int) -> list[Row]:
-    """Say in each row of how many layouts it is, where there are several."""
+    """Note the number of layouts in each row, if there are several."""
     if layouts == 1:
         return list(rows)
     return [msgspec.structs.replace(row, layouts=layouts) for row in rows]
 
 
 def boots(topology: str, layouts: int) -> str:
-    """Say what is booted, for a run that is only described."""
+    """Describe the boots of a dry run."""
     often = f", {layouts} times in turn" if layouts > 1 else ""
     return f"boot topology {topology}{often}"

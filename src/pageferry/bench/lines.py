@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lines that programs in bench/ print: JSON objects, strictly read."""
+"""The lines that programs in bench/ print: JSON objects, strictly parsed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.results.schema import Setting
 
-# These are no settings.
+# These fields are not settings.
 _BASE = ("bench", "release", "version", "nodes", "cpus", "cpu_model")
 
 
 class Line(msgspec.Struct, tag_field="type", kw_only=True):
-    """A line of whatever kind."""
+    """A line of any type."""
 
 
 class Environment(Line, tag="environment", kw_only=True):
-    """The first line: where the program runs, and what it found there."""
+    """The first line: the machine of the program, and its settings."""
 
     bench: str
     release: str
@@ -29,20 +29,20 @@ class Environment(Line, tag="environment", kw_only=True):
     nodes: str = ""
     cpus: int = 1
     cpu_model: str = "unknown"
-    # All else that the line says. Null is what this kernel lacks.
+    # All other fields of the line. Null: this kernel lacks it.
     settings: dict[str, Setting] = {}
 
 
 class Timed(Line, kw_only=True):
-    """One step of a run, which belongs to one of its rounds."""
+    """One step of a run, in one of its rounds."""
 
     engine: str
     threads: int
     channels: int = 0
-    # 0 warms up, and does not count.
+    # 0: a warm-up, which does not count.
     round: int
     verified: bool
-    # Not on a kernel without migrate_offload, or where nobody asks.
+    # Unknown on a kernel without migrate_offload, or if the program did not ask.
     engine_bytes: int | None = None
     cpu_bytes: int | None = None
     offered_folios: int | None = None
@@ -56,7 +56,7 @@ class Moved(Timed, kw_only=True):
     moved_bytes: int
     elapsed_ns: int
     split_folios: int | None = None
-    # Only where a thread touched it meanwhile.
+    # Only if a thread touched the memory meanwhile.
     touch: str | None = None
     touches: int = 0
     touch_quiet_ns: int = 0
@@ -70,21 +70,21 @@ class Moved(Timed, kw_only=True):
 
 
 class Skipped(Line, tag="skipped", kw_only=True):
-    """A folio size that this kernel does not have."""
+    """A folio size that this kernel lacks."""
 
     folio_bytes: int
     reason: str
 
 
 class Failure(Line, tag="error", kw_only=True):
-    """The program gave up, and with which exit code."""
+    """The program failed with this exit code."""
 
     exit: int
     message: str
 
 
 class Done(Line, tag="done", kw_only=True):
-    """The last line: everything that was asked for has been measured."""
+    """The last line: all measurements are done."""
 
     rounds: int = 0
     passes: int = 0
@@ -100,9 +100,9 @@ def _decoder(kinds: tuple[type[Line], ...]) -> msgspec.json.Decoder[Line]:
 
 
 def parse_line(text: str, *kinds: type[Line]) -> Line | None:
-    """Read one line; None for one that the program did not write.
+    """Parse one line; None if the program did not write the line.
 
-    On a serial console the kernel and the firmware talk as well.
+    The kernel and the firmware use the same serial console.
     """
     start = text.find(_START)
     if start < 0:
@@ -124,7 +124,7 @@ def parse_line(text: str, *kinds: type[Line]) -> Line | None:
 
 
 def complete(lines: Iterable[Line]) -> list[Line]:
-    """Pass on all lines of a run that reached its end, or raise its error."""
+    """Yield all lines of a run that reached its end, or raise its error."""
     seen = list(lines)
     for line in seen:
         if isinstance(line, Failure):
@@ -140,7 +140,7 @@ def complete(lines: Iterable[Line]) -> list[Line]:
 
 
 def environment_of(lines: Sequence[Line]) -> Environment:
-    """Pick out the line that describes the machine."""
+    """Find the line that describes the machine."""
     for line in lines:
         if isinstance(line, Environment):
             return line

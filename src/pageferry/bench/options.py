@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The options of benchmarks, as tables, and how their values are read."""
+"""The options of benchmarks as tables, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from pageferry.errors import usage_error
 from pageferry.units import BASE_BYTES, MIB, PMD_BYTES, parse_size, whole
 
-# "off": no engine, but pages that are unmapped and mapped many at a time.
+# "off": no engine, but pages are unmapped and mapped in batches.
 ENGINES = ("stock", "off", "cpu", "mtcopy", "dcbm")
 MAX_THREADS = 32
 MAX_CHANNELS = 64
 MAX_MBPS = 1_000_000
 
-# The name, and what argparse is told about it.
+# The name, and the arguments for argparse.
 Option = tuple[str, Mapping[str, Any]]
 
 
@@ -28,7 +28,7 @@ def option(
     default: str | None = None,
     **more: Any,  # noqa: ANN401
 ) -> Option:
-    """Describe an option; its default stands behind what it is about."""
+    """Describe an option; its default follows its description."""
     if about is not None and default is not None:
         about = f"{about} (default: %(default)s)".strip()
     given = {"help": about, "metavar": metavar, "default": default, **more}
@@ -42,7 +42,7 @@ def switch(name: str, about: str, **more: Any) -> Option:  # noqa: ANN401
 
 THREADS = "threads of mtcopy, including the caller"
 CHANNELS = "DMA channels of dcbm"
-# Where each engine has one size.
+# For engines that have one size.
 ONE_OF_EACH = (
     option("--threads", THREADS, "N", "2"),
     option("--channels", CHANNELS, "N", "1"),
@@ -78,7 +78,7 @@ ENDING = (OUTPUT, JSON, DRY_RUN)
 def words_of(
     text: str, known: Sequence[str], unknown: str, twice: str
 ) -> tuple[str, ...]:
-    """Read a list of names, none of them twice."""
+    """Parse a list of names without duplicates."""
     words = tuple(word.strip() for word in text.split(","))
     for word in words:
         if word not in known:
@@ -89,16 +89,16 @@ def words_of(
 
 
 def parse_engines(text: str, known: Sequence[str] = ENGINES) -> tuple[str, ...]:
-    """Read a list of engine names."""
+    """Parse a list of engine names."""
     return words_of(text, known, "unknown engine", "an engine is listed twice")
 
 
 def parse_list(text: str, what: str, low: int, high: int) -> tuple[int, ...]:
-    """Read a list of numbers, none of them twice."""
+    """Parse a list of numbers without duplicates."""
     found = []
     for word in text.split(","):
         digits = word.strip()
-        # Not int() alone: it reads "1_6".
+        # int() alone would accept "1_6".
         if not (digits.isascii() and digits.isdigit() and low <= int(digits) <= high):
             raise usage_error(f"not {what}", word, f"from {low} to {high}")
         found.append(int(digits))
@@ -108,19 +108,19 @@ def parse_list(text: str, what: str, low: int, high: int) -> tuple[int, ...]:
 
 
 def parse_threads(text: str) -> tuple[int, ...]:
-    """Read a list of thread counts for mtcopy, the caller included."""
+    """Parse a list of thread counts for mtcopy, including the caller."""
     return parse_list(text, "a number of threads", 1, MAX_THREADS)
 
 
 def parse_channels(text: str) -> tuple[int, ...]:
-    """Read a list of numbers of DMA channels."""
+    """Parse a list of numbers of DMA channels."""
     return parse_list(text, "a number of DMA channels", 1, MAX_CHANNELS)
 
 
 def parse_powers(
     text: str, low: int, high: int, what: str, hint: str
 ) -> tuple[int, ...]:
-    """Read a list of sizes, each a power of two and none of them twice."""
+    """Parse a list of sizes, all different powers of two."""
     sizes = []
     for word in text.split(","):
         size = parse_size(word)
@@ -133,7 +133,7 @@ def parse_powers(
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Read a list of folio sizes: 4K,64K,2M, or all."""
+    """Parse a list of folio sizes: 4K,64K,2M, or all."""
     if text == "all":
         return tuple(BASE_BYTES << order for order in range(10) if order != 1)
     hint = "a power of two from 4K to 2M, or all"
@@ -141,7 +141,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def parse_total(text: str, largest: int = PMD_BYTES) -> int:
-    """Read the total that each call moves, which is of folios of up to `largest`."""
+    """Parse the total of each call, in folios of up to `largest`."""
     total = parse_size(text)
     largest = max(largest, PMD_BYTES)
     if not total or total % largest:
@@ -155,7 +155,7 @@ def parse_total(text: str, largest: int = PMD_BYTES) -> int:
 
 
 def nodes_of(args: argparse.Namespace, most: int) -> dict[str, int]:
-    """Read from where to where memory goes."""
+    """Parse the source and the target node."""
     from_node = whole("--from-node", args.from_node, 0, most)
     to_node = whole("--to-node", args.to_node, 0, most)
     if from_node == to_node:
@@ -166,7 +166,7 @@ def nodes_of(args: argparse.Namespace, most: int) -> dict[str, int]:
 
 
 def shared(args: argparse.Namespace) -> dict[str, Any]:
-    """Check the options that most have."""
+    """Check the options that most benchmarks have."""
     reach = args.max_unmapped_us
     return {
         "channel_mbps": whole("--channel-mbps", args.channel_mbps, 0, MAX_MBPS),
@@ -178,7 +178,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def one_of_each(args: argparse.Namespace) -> dict[str, Any]:
-    """Check the same and ONE_OF_EACH."""
+    """Check the same options and ONE_OF_EACH."""
     return {
         "threads": (whole("--threads", args.threads, 1, MAX_THREADS),),
         "channels": (whole("--channels", args.channels, 1, MAX_CHANNELS),),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The plan of one run: the options of its program, and how long that may take."""
+"""The plan of one run: the options of its program, and its time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE_S = 300.0
 
 
 class Measures(Protocol):
-    """A plan as the rest needs it: where memory goes, by whom, and in which sizes."""
+    """The interface of a plan: nodes, engines and sizes."""
 
     @property
     def program(self) -> str: ...
@@ -31,8 +31,8 @@ class Measures(Protocol):
     @property
     def rounds(self) -> int: ...
 
-    # Plan says what these do. arguments() are those of the program; writes() lists the
-    # settings that it writes and puts back.
+    # Plan describes these. arguments() are those of the program; writes() lists the
+    # settings that it writes and restores.
     def arguments(self) -> list[str]: ...
     def writes(self) -> list[str]: ...
     def modules(self) -> list[str]: ...
@@ -57,17 +57,17 @@ class Plan:
     channel_mbps: int = 0
     from_node: int = 0
     to_node: int = 1
-    # How long a folio may be out of reach; 0: without bounds. None: as it is.
+    # The limit on unmapped time; 0: no limit. None: the present limit.
     max_unmapped_us: int | None = None
 
-    # A run that hangs must end; one that is merely slow must not. Emulation on a
-    # busy host moves no less than this.
+    # A hanging run must end, and a slow one must not. Emulation on a busy host moves at
+    # least this much.
     slowest_bytes_per_s: ClassVar[int] = 4_000_000
     # The time that a measurement needs besides moving.
     measurement_s: ClassVar[float] = 0.0
 
     def variants(self) -> list[str]:
-        """Name the columns for the program, the baseline always first."""
+        """Return the columns for the program, the baseline always first."""
         names = ["stock"]
         for engine in self.engines:
             if engine == "mtcopy":
@@ -79,22 +79,22 @@ class Plan:
         return names
 
     def modules(self) -> list[str]:
-        """List the kernel modules that the engines live in."""
+        """List the kernel modules of the engines."""
         return [MODULES[name] for name in self.engines if name in MODULES]
 
     def simulated(self) -> dict[str, str]:
-        """List the modules that stand in for hardware, with their parameters."""
+        """List the modules that simulate hardware, with their parameters."""
         if "dcbm" not in self.engines:
             return {}
         parameters = f"channels={max(self.channels)}"
         return {"dmasim": f"{parameters} bandwidth_mbps={self.channel_mbps}"}
 
     def words(self) -> list[str]:
-        """Give what a virtual machine has to be told when it boots."""
+        """Return the kernel command line words of a virtual machine."""
         return []
 
     def moving_words(self) -> list[str]:
-        """Give the options of a program that moves memory between two nodes."""
+        """Return the options of a program that moves memory between two nodes."""
         return [
             f"--from={self.from_node}",
             f"--to={self.to_node}",
@@ -105,17 +105,17 @@ class Plan:
         ]
 
     def limit_words(self) -> list[str]:
-        """Give the option for how long folios are out of reach."""
+        """Return the option for the limit on unmapped time."""
         if self.max_unmapped_us is None:
             return []
         return [f"--max-unmapped-us={self.max_unmapped_us}"]
 
     def arguments(self) -> list[str]:
-        """Give the options of the program."""
+        """Return the options of the program."""
         return [*self.moving_words(), *self.limit_words()]
 
     def kinds(self) -> int:
-        """Count what each variant does in a round."""
+        """Count the measurements of each variant in a round."""
         return len(self.sizes)
 
     def measurements(self) -> int:
@@ -124,23 +124,23 @@ class Plan:
 
     @property
     def each_bytes(self) -> int:
-        """Give what a measurement moves at most."""
+        """Return the largest amount that a measurement moves."""
         return self.total_bytes
 
     def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up, at each boot."""
+        """Return the time limit of a virtual machine for each boot."""
         each = self.each_bytes / self.slowest_bytes_per_s + self.measurement_s
         return BASE_S + self.measurements() * each
 
     def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
+        """List the settings that the program writes and restores."""
         limit = writes.of_limit(self.max_unmapped_us)
         return [writes.FOLIO_SIZES, writes.OTHER_MIGRATION, *limit]
 
     def leaves(self, *, live: bool) -> list[str]:
-        """Say what else it does to this machine, or to a virtual one."""
+        """List its other effects on this machine, or on a virtual one."""
         return [writes.COMPACTED] if live else []
 
     def on_real_channels(self) -> Self:
-        """Give the plan for channels whose rate nobody can set."""
+        """Return the plan for real channels, whose rate cannot be set."""
         return self

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rows from what a program measured, as far as all benchmarks make them alike."""
+"""The common part of making rows from measurements."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ M = TypeVar("M", bound=Moved)
 Key = tuple[Any, ...]
 # By kind, engine, threads and channels, and by round.
 Rates = Mapping[Key, dict[int, float]]
-# A plain copy in user space, which is no migration at all.
+# A plain copy in user space, without a migration.
 LIMIT = "limit"
 
 
 def counted(lines: Sequence[Line], kind: type[T]) -> list[T]:
-    """Pick out what counts: the warm-up round does not."""
+    """Select the rounds that count: all but the warm-up."""
     found = [line for line in lines if isinstance(line, kind)]
     for sample in found:
         if not sample.verified:
@@ -33,7 +33,7 @@ def counted(lines: Sequence[Line], kind: type[T]) -> list[T]:
 
 
 def sort_by(samples: Sequence[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
-    """Sort them by what was done, in the order in which that was first done."""
+    """Sort by kind, in the order of the first measurement of each."""
     found: dict[Key, list[T]] = {}
     for sample in samples:
         found.setdefault(key(sample), []).append(sample)
@@ -41,7 +41,7 @@ def sort_by(samples: Sequence[T], key: Callable[[T], Key]) -> dict[Key, list[T]]
 
 
 def rate(sample: Moved, elapsed_ns: int | None = None) -> float:
-    """Give bytes per second."""
+    """Return bytes per second."""
     elapsed_ns = sample.elapsed_ns if elapsed_ns is None else elapsed_ns
     if elapsed_ns <= 0:
         raise PageferryError(
@@ -52,12 +52,12 @@ def rate(sample: Moved, elapsed_ns: int | None = None) -> float:
 
 
 def by_round(samples: Sequence[T], figure: Callable[[T], float]) -> dict[int, float]:
-    """Give a figure of each round."""
+    """Return a figure of each round."""
     return {sample.round: figure(sample) for sample in samples}
 
 
 def total(values: Sequence[int | None]) -> int | None:
-    """Add up what is known; unknown anywhere is unknown altogether."""
+    """Add up known values; one unknown value makes the sum unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 
@@ -69,7 +69,7 @@ def make_row(
     ratio: RatioSpread | None,
     **more: Any,  # noqa: ANN401
 ) -> Row:
-    """Make a row of samples of one engine, of which all else is known."""
+    """Make a row from samples of one engine and the given fields."""
     first = mine[0]
     return Row(
         bench=bench,
@@ -92,9 +92,9 @@ def compared(
     own: Callable[[list[M], Rates], dict[str, Any]] = lambda *_: {},
     figure: Callable[[M], float] = rate,
 ) -> list[Row]:
-    """Make a row for each kind of move and each engine, and compare it with stock.
+    """Make a row for each kind of move and engine, and compare it with stock.
 
-    `own` gives what else is said of them, `figure` their rate.
+    `own` returns further fields, `figure` the rate.
     """
 
     def key(sample: M) -> Key:
@@ -119,13 +119,13 @@ def compared(
 
 
 def rank(row: Row, order: Sequence[str]) -> tuple[int, int, int]:
-    """Give the place of an engine: the baseline's is before all others."""
+    """Return the place of an engine: the baseline comes first."""
     known = order.index(row.engine) if row.engine in order else len(order)
     return known, row.threads, row.channels
 
 
 def touch_of(mine: Sequence[Moved]) -> Touch | None:
-    """Say what a thread lost that touched the memory, in all rounds."""
+    """Return the time that a touching thread lost, in all rounds."""
     touched = [s for s in mine if s.touch is not None]
     if not touched:
         return None
@@ -147,10 +147,7 @@ def touch_of(mine: Sequence[Moved]) -> Touch | None:
 
 
 def offered(mine: Sequence[Timed]) -> tuple[int | None, int | None]:
-    """Give the bytes that an engine copied, and those that it left to the CPU.
-
-    Null where there was none.
-    """
+    """Return the bytes copied by an engine, and by the CPU. Null: no engine."""
     if mine[0].engine in ("stock", "off"):
         return None, None
     return total([s.engine_bytes for s in mine]), total([s.cpu_bytes for s in mine])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Carrying out the fault campaign: build, boot, watch the kernel log."""
+"""Carries out the fault campaign: build, boot, check the kernel log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORDS = ("page_poison=1", "watchdog_thresh=60")
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 _BASE_S = 600.0
 _SLOWEST_PER_S = 100
-# Where an emulator breaks the guest, which says nothing about the kernel.
+# Boots that an emulator may break, which is no fault of the kernel.
 _BOOTS = 3
 
 
@@ -46,7 +46,7 @@ class Job:
     break_rule: str | None = None
 
     def arguments(self, faults: Sequence[str], folios: int) -> list[str]:
-        """Give the program's command line."""
+        """Return the program's command line."""
         words = ["--folios", str(folios), "--seed", str(self.seed)]
         words += ["--faults", ",".join(faults), "--timeout-ms", str(self.timeout_ms)]
         if self.break_rule is not None:
@@ -55,7 +55,7 @@ class Job:
 
 
 def boots(faults: Sequence[str], chosen: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Divide the faults by what the emulator can do."""
+    """Divide the faults by the abilities of the emulator."""
     if chosen != accel.TCG:
         return [(chosen, tuple(faults))]
     rest = tuple(f for f in faults if f not in campaign.SWITCHING)
@@ -65,7 +65,7 @@ def boots(faults: Sequence[str], chosen: str) -> list[tuple[str, tuple[str, ...]
 
 
 def dry_run(job: Job) -> list[str]:
-    """Say what a run would do."""
+    """Describe the steps of a run."""
     program = " ".join(["./campaign", *job.arguments(job.faults, job.folios)])
     return [
         *describe(plan_build(job.kernel)),
@@ -95,7 +95,7 @@ def build_program(kernel: BuiltKernel) -> Path:
 
 
 def run(job: Job) -> campaign.Report:
-    """Go through all of it; the report may hold problems."""
+    """Run all boots; the report may contain problems."""
     kernel = build_kernel(job.kernel)
     program = build_program(kernel)
     report = campaign.Report()
@@ -126,7 +126,7 @@ def run(job: Job) -> campaign.Report:
 
 
 class _Watch:
-    """Reads what the program says as it comes."""
+    """Reads the output of the program while it runs."""
 
     def __init__(
         self, report: campaign.Report, progress: output.Progress, before: int
@@ -135,7 +135,7 @@ class _Watch:
         self.progress = progress
         self.before = before
         self.rest = b""
-        # Progress of a boot that broke is not shown again.
+        # Do not show the progress of a repeated boot again.
         self.shown = progress.done
 
     def __call__(self, data: bytes) -> None:
@@ -176,7 +176,7 @@ def _limit_s(job: Job) -> float:
 
 
 def _judge(job: Job, outcome: VmOutcome, report: campaign.Report) -> None:
-    """Look at how it ended, and at the kernel log."""
+    """Judge the end of the run, and the kernel log."""
     if outcome.timed_out:
         raise PageferryError(
             "the campaign did not end in time",

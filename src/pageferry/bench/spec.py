@@ -23,11 +23,11 @@ NAMES = (
 
 
 class Runs(Protocol):
-    """A benchmark with its options, ready to be carried out."""
+    """A benchmark with its options, ready to run."""
 
-    # Says how a run would go, and which files it would write.
+    # Describes a run and the files that it would write.
     def dry_run(self) -> list[str]: ...
-    # Measures. Every row is verified.
+    # Measures and verifies every row.
     def run(self) -> Result: ...
 
 
@@ -45,48 +45,48 @@ def _checks_that_fail(_: argparse.Namespace, result: Result) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A benchmark: its options, its plan, its lines, its rows and how they look."""
+    """A benchmark: its options, plan, lines, rows and tables."""
 
     name: str
     about: str
     description: str
     epilog: str
     options: tuple[Option, ...]
-    # The parts of a page, between which is an empty line.
+    # The parts of a page, separated by empty lines.
     show: Callable[[Result], list[str]]
 
-    # The virtual machine if no other is named; None: it is not the user's choice.
+    # The default virtual machine; None: the user cannot choose.
     topology: str | None = "two-node"
     topology_about: str | None = "virtual machine (default: %(default)s)"
-    # Options that --help shows apart, and what is above them.
+    # Options in a separate section of --help, and its title.
     apart: tuple[Option, ...] = ()
     apart_title: str = ""
-    # Whether --help begins with all options, or with a word that stands for them.
+    # Whether --help lists all options first, or one word for them.
     all_in_usage: bool = False
 
     make_plan: Callable[[argparse.Namespace], Measures] | None = None
-    # Lines of this program alone; all programs print the others.
+    # Lines of this program only; all programs print the others.
     lines: tuple[type[Line], ...] = ()
     make_rows: Callable[[Any, Sequence[Line]], list[Row]] | None = None
-    # In place of these, where a run is more than one program on one machine.
+    # Replaces these for runs of several programs or machines.
     make_job: Callable[[argparse.Namespace, BuildRequest], Runs] | None = None
 
-    # A simulated device gets a CPU of its own, where there is one.
+    # A simulated device gets its own CPU, if there is one.
     simulated_apart: bool = False
-    # Figures of others, by what --published says, and how they look below ours.
+    # Published figures by their --published name, and their table below ours.
     published: Mapping[object, tuple[str, ...]] = field(default_factory=dict)
     show_published: Callable[[], str] | None = None
-    # Measures first what the plan depends on; gets the job, too.
+    # Measures the rates that the plan depends on; gets the job, too.
     settle: Callable[[Any, Any], Measures] | None = None
-    # Warns of lines that count even so.
+    # Warns about lines, which count nevertheless.
     warn: Callable[[Sequence[Line]], None] | None = None
     judge: Callable[[argparse.Namespace, Sequence[Row]], list[Check] | None] = _unjudged
-    # Lists why a run that was carried out is a failure.
+    # Lists the reasons why a finished run is a failure.
     refused: Callable[[argparse.Namespace, Result], list[str]] = _checks_that_fail
     complaint: str = "a check does not hold"
 
 
 def load(name: str) -> Benchmark:
-    """Find a benchmark by the name of its folder."""
+    """Load a benchmark by the name of its folder."""
     spec: Benchmark = import_module(f"pageferry.bench.{name}.spec").SPEC
     return spec

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a benchmark runs: this machine, or a virtual machine."""
+"""The machine of a benchmark: this one, or a virtual machine."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NODES = Path("/sys/devices/system/node")
 
 # Lines of one program alone; all programs print the others.
 Kinds = Sequence[type[Line]]
-# So often a program is run in a virtual machine, where the emulator breaks it.
+# Attempts in a virtual machine, whose emulator may break the guest.
 _RUNS = 3
 
 
 class Runner(Protocol):
-    """Runs a program and hands over what it prints, line by line."""
+    """Runs a program and passes on its output, line by line."""
 
     def __call__(self, argv: Sequence[str], seen: Callable[[str], None]) -> int:
         """Return the program's exit status."""
 
 
 class _Reader:
-    """Takes the lines of a program as they come."""
+    """Collects the output of a program."""
 
     def __init__(self, kinds: Kinds, progress: Callable[[Line], None]) -> None:
         self.lines: list[Line] = []
@@ -43,14 +43,14 @@ class _Reader:
         self._rest = b""
 
     def text(self, text: str) -> None:
-        """Take a whole line."""
+        """Add a whole line."""
         line = parse_line(text, *self._kinds)
         if line is not None:
             self.lines.append(line)
             self._progress(line)
 
     def data(self, data: bytes) -> None:
-        """Take bytes, of lines that may not be whole yet."""
+        """Add bytes, which may end inside a line."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         for raw in whole:
             self.text(raw.decode(errors="replace"))
@@ -62,7 +62,7 @@ def run_lines(
     kinds: Kinds,
     progress: Callable[[Line], None],
 ) -> list[Line]:
-    """Run a benchmark program to its end and read what it printed."""
+    """Run a benchmark program to its end, and parse its output."""
     reader = _Reader(kinds, progress)
     lines = reader.lines
     code = runner(argv, reader.text)
@@ -76,7 +76,7 @@ def run_lines(
 
 
 def run_live(argv: Sequence[str], seen: Callable[[str], None]) -> int:
-    """Run a program on this machine. Its errors are among its JSON lines too."""
+    """Run a program on this machine. Its errors are JSON lines, too."""
     with proc.group(argv) as process:
         assert process.stdout is not None
         for raw in process.stdout:
@@ -88,7 +88,7 @@ def run_live(argv: Sequence[str], seen: Callable[[str], None]) -> int:
 
 
 def live_obstacle(from_node: int, to_node: int, engines: Sequence[str]) -> str | None:
-    """Say why a benchmark cannot run on this machine, or None when it can."""
+    """Return the reason why a benchmark cannot run on this machine, or None."""
     for node in (from_node, to_node):
         if not (NODES / f"node{node}").exists():
             return f"this machine has no node {node}"
@@ -100,7 +100,7 @@ def live_obstacle(from_node: int, to_node: int, engines: Sequence[str]) -> str |
 
 
 def host_cpu_model() -> str:
-    """Name the CPU of this machine."""
+    """Return the CPU model of this machine."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
@@ -124,7 +124,7 @@ def _file_sha256(path: Path) -> str | None:
 
 
 def describe_built(kernel: BuiltKernel, environment: Environment | None) -> Kernel:
-    """Describe a kernel that we built."""
+    """Describe a kernel built by this tool."""
     return Kernel(
         release=kernel.release,
         version=environment.version if environment else "",
@@ -137,7 +137,7 @@ def describe_built(kernel: BuiltKernel, environment: Environment | None) -> Kern
 
 
 def describe_live(environment: Environment) -> Kernel:
-    """Describe the kernel that runs here."""
+    """Describe the running kernel."""
     return Kernel(
         release=environment.release,
         version=environment.version,
@@ -154,7 +154,7 @@ class Place:
     other_load: float | None = None
 
     def describe(self, environment: Environment) -> Machine:
-        """Describe the machine that the program saw."""
+        """Describe the machine that the program ran on."""
         vm = self.topology is not None
         return Machine(
             where="vm" if vm else "live",
@@ -171,7 +171,7 @@ class Place:
 
 
 def module_path(kernel: BuiltKernel, name: str) -> Path:
-    """Find a module of a kernel that we built."""
+    """Find a module of a kernel built by this tool."""
     found = sorted(kernel.modules.rglob(f"{name}.ko"))
     if not found:
         raise PageferryError(
@@ -187,10 +187,9 @@ def module_path(kernel: BuiltKernel, name: str) -> Path:
 def run_vm_lines(
     request: VmRequest, kinds: Kinds, progress: Callable[[Line], None]
 ) -> tuple[list[Line], VmOutcome]:
-    """Run a benchmark program in a virtual machine and read what it printed.
+    """Run a benchmark program in a virtual machine, and parse its output.
 
-    Once more, from the beginning, where an emulator broke the guest: programs leave
-    nothing behind there.
+    If an emulator broke the guest, run it again from the beginning.
     """
     for left in reversed(range(_RUNS)):
         reader = _Reader(kinds, progress)
@@ -203,7 +202,7 @@ def run_vm_lines(
 
 
 def _check(request: VmRequest, lines: Sequence[Line], outcome: VmOutcome) -> None:
-    """Raise if the program did not do what it was to do; pass on its warnings."""
+    """Raise an error if the program failed; pass on its warnings."""
     if outcome.timed_out:
         raise PageferryError(
             "the benchmark did not end in time",

@@ -26,7 +26,7 @@ class ByMethod(Moved, kw_only=True):
 
 
 class Tiering(ByMethod, kw_only=True):
-    """Memory that the kernel moved by itself."""
+    """Memory that the kernel moved without a request for pages."""
 
     asked_bytes: int
     left_bytes: int
@@ -52,7 +52,7 @@ def tier_options(from_node: str, to_node: str) -> tuple[Option, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TierPlan(Plan):
-    """The plan of one run, whichever way memory goes."""
+    """The plan of one run in either direction."""
 
     slowest_bytes_per_s: ClassVar[int] = 2_000_000
 
@@ -69,7 +69,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def kind(sample: ByMethod) -> tuple[str, int]:
-    """Say what was done."""
+    """Return the method."""
     return sample.method, sample.folio_bytes
 
 
@@ -79,7 +79,10 @@ def tier_part(
     arrived: int,
     **own: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
-    """Make a part of a row. `arrived` moved in the end: some comes back later."""
+    """Make a part of a row.
+
+    `arrived` is the memory on the target at the end: some comes back.
+    """
     engine_bytes, cpu_bytes = offered(mine)
     share = None
     if engine_bytes is not None and cpu_bytes is not None:
@@ -98,7 +101,7 @@ def tier_part(
 
 
 def _per_batch(mine: Sequence[Tiering]) -> float | None:
-    """Divide all folios by batches, also those that the engine left to the CPU."""
+    """Divide all folios by batches, including those that the engine left to the CPU."""
     copied = total([sample.engine_bytes for sample in mine])
     left = total([sample.cpu_bytes for sample in mine])
     batches = total([sample.batches for sample in mine])
@@ -108,7 +111,7 @@ def _per_batch(mine: Sequence[Tiering]) -> float | None:
 
 
 def counted_line(rows: Sequence[Row]) -> str:
-    """Say how much was moved and checked."""
+    """Describe the moved and verified amount."""
     return (
         f"{moved_pages(rows):,} pages moved, the node of every page counted, "
         "every byte verified"

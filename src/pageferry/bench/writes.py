@@ -6,7 +6,7 @@ from __future__ import annotations
 _OFFLOAD = "write /sys/kernel/mm/migrate_offload"
 _DEBUG = "write /sys/kernel/debug/migrate_offload"
 
-# With whatever engines a plan has.
+# With any engines of a plan.
 ENGINES = (
     f"{_OFFLOAD}/{{engine,batch_ptes}}, engine_of/*",
     f"{_DEBUG}/{{engine_always,verify}}",
@@ -17,19 +17,19 @@ DMA_TIMEOUT = "write /sys/module/dcbm/parameters/timeout_ms"
 POOLS = "write /sys/devices/system/node/node*/hugepages/hugepages-*kB/nr_hugepages"
 FOLIO_SIZES = "write /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled"
 OTHER_MIGRATION = "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/defrag"
-# Where huge pages are wanted and there are none: nothing to put back.
+# Where huge pages are needed and missing: nothing to restore.
 COMPACTED = "write 1 to /proc/sys/vm/compact_memory, if memory is fragmented"
 # Where a tracepoint is read: see bench/common/tracing.c.
 TRACING = "make an instance of tracefs, with options/record-cmd off, and remove it"
 
 
 def of_limit(max_unmapped_us: int | None) -> list[str]:
-    """Say what is written for --max-unmapped-us."""
+    """Describe the write of --max-unmapped-us."""
     return [] if max_unmapped_us is None else [f"{_OFFLOAD}/max_unmapped_us"]
 
 
 def of_rate(channel_percent: int) -> list[str]:
-    """Say what is written for --channel-percent."""
+    """Describe the write of --channel-percent."""
     if not channel_percent:
         return []
     return [

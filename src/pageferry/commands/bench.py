@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser, bench: Benchmark) -> None:
 
 def make_job(bench: Benchmark, args: argparse.Namespace) -> Runs:
     """Check the options before anything is built or booted."""
-    # With --jobs a benchmark means machines, and not what builds a kernel.
+    # With --jobs a benchmark counts machines, not compiler processes.
     of_kernel = argparse.Namespace(**{**vars(args), "jobs": None})
     if bench.make_job is not None:
         return bench.make_job(args, make_request(of_kernel))

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Results as people read them, with published figures beside them."""
+"""Results for people, with published figures beside them."""

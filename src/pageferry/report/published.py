@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures that other people published, always marked as theirs."""
+"""Published figures of other people, always marked as such."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 from pageferry import output
 from pageferry.errors import PageferryError
 
-# These stand beside `bench move-pages`.
+# Tables shown beside `bench move-pages`.
 MOVE_PAGES = ("move_pages_rfc_v5", "multithreaded_copy_2025")
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published table; the provenance says whose machine it was."""
+    """One published table; the provenance names its machine."""
 
     name: str
     provenance: str
     rows: tuple[Mapping[str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Give the table with numbers as numbers, marked as others' work."""
+        """Return the table with numbers as numbers, marked as published."""
         return {
             "name": self.name,
             "provenance": self.provenance,
@@ -58,7 +58,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Published:
-    """Read one table. A file without its provenance is not used."""
+    """Load one table, which must have its provenance."""
     path = resources.files(__package__) / "published" / f"{name}.csv"
     text = path.read_text(encoding="utf-8")
     first, _, rest = text.partition("\n")
@@ -71,7 +71,7 @@ def load(name: str) -> Published:
 
 
 def _move_pages_table(table: Published) -> str:
-    """Lay out engines by folio sizes, as the posting did."""
+    """Show engines by folio sizes, as in the posting."""
     sizes = list(dict.fromkeys(row["folio_size"] for row in table.rows))
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for row in table.rows:
@@ -86,7 +86,7 @@ def _move_pages_table(table: Published) -> str:
 
 
 def _threads_table(table: Published) -> str:
-    """Lay out thread counts; of each machine and folio size the longest list."""
+    """Show thread counts: the longest list of each machine and folio size."""
     groups: dict[tuple[str, str], dict[int, dict[str, str]]] = {}
     for row in table.rows:
         group = groups.setdefault((row["machine"], row["folio_size"]), {})
@@ -101,7 +101,7 @@ def _threads_table(table: Published) -> str:
 
 
 def render_move_pages() -> str:
-    """Write what stands beside `bench move-pages`, in GB/s."""
+    """Format the table beside `bench move-pages`, in GB/s."""
     parts = ["Published by others, on their machines; GB/s does not compare with ours:"]
     for table in map(load, MOVE_PAGES):
         body = (

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench compaction`: huge pages out of fragmented memory."""
+"""`bench compaction`: huge pages from fragmented memory."""

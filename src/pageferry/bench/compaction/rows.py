@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench compaction`: rows from what the program measured."""
+"""`bench compaction`: rows from the program's measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METHOD = "allocation of 2 MiB"
 
 
 class Compaction(Timed, tag="compaction", kw_only=True):
-    """Huge pages that were allocated on a fragmented node, from one CPU."""
+    """Huge pages that one CPU allocated on a fragmented node."""
 
     busy: bool
     # The speed of each simulated channel, where it follows the rate of stock.
@@ -38,21 +38,21 @@ class Compaction(Timed, tag="compaction", kw_only=True):
     allocated: int
     drained: int
     ended: str
-    # So often before, with fewer than asked for.
+    # Earlier attempts that got fewer pages than requested.
     repeated: int = 0
     passes: int
     wall_ns: int
-    # CPU time of the thread that allocated; the others are of its CPU, in ticks.
+    # CPU time of the allocating thread. The following are times of its CPU, in ticks.
     thread_ns: int
     user_ns: int
     system_ns: int
     idle_ns: int
     steal_ns: int
     hog_iterations: int
-    # Right after that, with the CPU to itself.
+    # Right after that, with the whole CPU for the hog.
     alone_iterations: int = 0
     alone_ns: int = 0
-    # By /proc/vmstat, of the whole machine. Null is what this kernel lacks.
+    # Differences in /proc/vmstat, of the whole machine. Null: this kernel lacks it.
     pgmigrate_success: int | None = None
     pgmigrate_fail: int | None = None
     compact_migrate_scanned: int | None = None
@@ -62,7 +62,7 @@ class Compaction(Timed, tag="compaction", kw_only=True):
 
 
 def samples_of(lines: Sequence[Line]) -> list[Compaction]:
-    """Pick out what counts."""
+    """Select the measurements that count."""
     samples = counted(lines, Compaction)
     for sample in samples:
         if sample.wall_ns <= 0 or sample.allocated <= 0:
@@ -74,7 +74,7 @@ def samples_of(lines: Sequence[Line]) -> list[Compaction]:
 
 
 def warn_of_few(lines: Sequence[Line]) -> None:
-    """Say whether all samples are of what was asked for, and which are not."""
+    """Return whether all samples are complete, and warn about the others."""
     samples = [line for line in lines if isinstance(line, Compaction)]
     repeated = sum(sample.repeated for sample in samples)
     if repeated:
@@ -96,7 +96,7 @@ def _key(sample: Compaction) -> tuple[bool, str, int, int]:
 
 
 def _part(samples: Sequence[Compaction], figure: Callable[[Compaction], int]) -> float:
-    """Take all rounds together, as one has few ticks."""
+    """Combine all rounds, as one round has few ticks."""
     known = sum(s.user_ns + s.system_ns + s.idle_ns + s.steal_ns for s in samples)
     return sum(figure(sample) for sample in samples) / known if known else 0.0
 
@@ -122,9 +122,9 @@ def _ratio(
 def _hog_until(
     mine: Sequence[Compaction], stock: Sequence[Compaction]
 ) -> RatioSpread | None:
-    """Compare what hogs did until stock was done with its huge pages, in each round.
+    """Compare the hogs' work until stock had its huge pages, in each round.
 
-    One whose engine was sooner has the CPU to itself for the rest of that time.
+    With a faster engine, the hog has the CPU alone for the rest of that time.
     """
     walls = {sample.round: sample.wall_ns for sample in stock}
 
@@ -145,7 +145,7 @@ def _spread(values: Sequence[int | None]) -> Spread | None:
 
 
 def make_rows(_: object, lines: Sequence[Line]) -> list[Row]:
-    """Turn measurements into rows."""
+    """Make rows from measurements."""
     grouped = sort_by(samples_of(lines), _key)
     rows = [
         _row(mine, grouped.get((key[0], "stock", 1, 0), []))
@@ -162,7 +162,8 @@ def _row(mine: Sequence[Compaction], stock: Sequence[Compaction]) -> Row:
     engine_bytes, cpu_bytes = offered(mine)
     share = None
     if engine_bytes is not None and any(moved.values()):
-        # Copied, but moved later or not at all: more than what moved.
+        # Copied folios that moved later, or not at all, make this larger than the moved
+        # part.
         share = min(engine_bytes / sum(moved.values()), 1.0)
     return make_row(
         "compaction",

@@ -20,10 +20,10 @@ STATES = ("idle", "busy")
 MODULE = "migrate_compact_test"
 # Descriptors of a simulated channel. Like devices, it has more than dcbm uses.
 DESCRIPTORS = 512
-# By which a completion may be late, so that several have one timer and one interrupt.
-# With one for each page the CPU that is looked at took longer, too.
+# The delay by which completions may share one timer and one interrupt. With a timer for
+# each page, the measured CPU took longer, too.
 COALESCE_US = 100
-# Fragmenting, verifying and compacting, where CPUs are emulated and memory small.
+# Time to fragment, verify and compact with emulated CPUs and little memory.
 MEASUREMENT_S = 60.0
 
 DESCRIPTION = """\
@@ -61,14 +61,14 @@ OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionPlan(Plan):
-    """The plan of one run. The node is from_node and to_node."""
+    """The plan of one run. from_node and to_node are equal here."""
 
     program: ClassVar[str] = "compaction"
 
-    # Huge pages are allocated.
+    # The number of huge pages to allocate.
     sizes: tuple[int, ...] = (PMD_BYTES,)
     states: tuple[str, ...]
-    # 0: what follows from total_bytes; if that is 0, half of what the node has free.
+    # 0: follows from total_bytes, or if that is 0, from half of the free memory.
     count: int
     cpu: int | None = None
     # The speed of each channel, in percent of the rate at which stock migrates.
@@ -76,21 +76,21 @@ class CompactionPlan(Plan):
     channel_percent: int = 0
 
     def modules(self) -> list[str]:
-        """List the kernel modules of the engines, and what allocates."""
+        """List the kernel modules of the engines, and the allocating module."""
         return [*super().modules(), MODULE]
 
     def simulated(self) -> dict[str, str]:
-        """List the modules that stand in for hardware, with their parameters."""
+        """List the modules that simulate hardware, with their parameters."""
         if "dcbm" not in self.engines:
             return {}
         rate = f"bandwidth_mbps={self.channel_mbps}"
-        # A device has a CPU of its own, as what it does is no work of the one looked at.
+        # The simulated device gets its own CPU, so that its work does not count.
         cpu = f"cpu={0 if self.cpu else 1} coalesce_us={COALESCE_US}"
         channels = f"channels={max(self.channels)} descriptors={DESCRIPTORS}"
         return {"dmasim": f"{channels} {rate} {cpu}"}
 
     def arguments(self) -> list[str]:
-        """Give the options of bench/compaction."""
+        """Return the options of bench/compaction."""
         words = [
             f"--node={self.from_node}",
             f"--total-bytes={self.total_bytes}",
@@ -107,15 +107,15 @@ class CompactionPlan(Plan):
         return words
 
     def kinds(self) -> int:
-        """Count what each variant does in a round."""
+        """Count the measurements of each variant in a round."""
         return len(self.states)
 
     def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up, at each boot."""
+        """Return the time limit of a virtual machine for each boot."""
         return BASE_S + self.measurements() * MEASUREMENT_S
 
     def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
+        """List the settings that the program writes and restores."""
         return [
             writes.OTHER_MIGRATION,
             "write /proc/sys/vm/"
@@ -125,7 +125,7 @@ class CompactionPlan(Plan):
         ]
 
     def leaves(self, *, live: bool) -> list[str]:
-        """Say what else it does to this machine, or to a virtual one."""
+        """List its other effects on this machine, or on a virtual one."""
         total = self.total_bytes
         mapped = format_size(total) if total else "half of what is free"
         takes = f"map {mapped} on node {self.from_node}, and free every other page"
@@ -140,12 +140,12 @@ class CompactionPlan(Plan):
 
 
 def parse_states(text: str) -> tuple[str, ...]:
-    """Read whether that CPU has something else to do."""
+    """Parse the states of the CPU: idle, or with a hog."""
     return options.words_of(text, STATES, "unknown state", "a state is listed twice")
 
 
 def parse_total(text: str) -> int:
-    """Read how much memory is mapped; auto is 0."""
+    """Parse the amount of mapped memory; auto is 0."""
     total = 0 if text == "auto" else parse_size(text)
     if total % PMD_BYTES or (not total and text != "auto"):
         raise usage_error(
@@ -155,7 +155,7 @@ def parse_total(text: str) -> int:
 
 
 def make_plan(args: argparse.Namespace) -> CompactionPlan:
-    """Check the options before anything is built or booted."""
+    """Check the options before any build or boot."""
     node = whole("--node", args.node, 0, 63)
     return CompactionPlan(
         engines=options.parse_engines(args.engines),

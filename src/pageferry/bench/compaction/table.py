@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench compaction` as text: the columns of the table that was posted."""
+"""`bench compaction` as text: the columns of the posted table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _compared(name: str, key: str) -> tables.Column:
     )
 
 
-# The columns that were posted, for the states of the CPU and the engines.
+# The posted columns, for the states of the CPU and the engines.
 STATE: tuple[tables.Column, ...] = (
     ("CPU", lambda row: "busy" if row.busy else "idle"),
     ("engine", _engine),
@@ -49,7 +49,7 @@ COLUMNS: tuple[tables.Column, ...] = (
     ("idle %", lambda row: _percent(row.compaction.idle_share)),
     ("task ms", lambda row: tables.median(row.compaction.thread_ns, 1e6)),
 )
-# The changes that each engine makes.
+# The changes by each engine.
 RATIOS: tuple[tables.Column, ...] = (
     *STATE,
     _compared("wall", "wall_ratio_to_stock"),
@@ -62,7 +62,7 @@ RATIOS: tuple[tables.Column, ...] = (
 
 
 def show(result: Result) -> list[str]:
-    """Write a whole result."""
+    """Format a whole result."""
     rows, settings = result.rows, result.settings
     return [
         tables.machine_line(result),
@@ -77,7 +77,7 @@ def show(result: Result) -> list[str]:
 
 
 def show_published() -> str:
-    """Write what was posted, in the same columns."""
+    """Format the posted figures in the same columns."""
     found = published.load("compaction_rfc_v4")
     header = ["CPU", "engine", "wall ms", "pages migrated", "copies by engine"]
     header += ["hog iterations", "user %", "sys %", "idle %"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Carrying out `bench cost`: build, boot many times, make a result of it."""
+"""Carries out `bench cost`: build, boot many times, and combine the results."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _TOPOLOGIES = {X86_64: "cost", ARM64: "versal-cost"}
 # Demotion and promotion need tiers; the other paths use the same boot.
 _TIERED = "tiered-cost"
 _BOOT_LIMIT_S = 600.0
-# The date would end up in the count, as would random numbers; those
-# accel.cpu_args() takes care of.
+# The date would change the count, and so would random numbers, which accel.cpu_args()
+# prevents.
 _REPEATABLE = ("-rtc", "base=2020-01-01,clock=vm")
 
 
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def machines(self) -> dict[str, tuple[str, ...]]:
-        """Name the machines, and what is counted in them."""
+        """List the machines, and the measurements in each."""
         others = tuple(path for path in self.paths if path != cost.MOVE_PAGES)
         found: dict[str, tuple[str, ...]] = {}
         if cost.MOVE_PAGES in self.paths:
@@ -70,7 +70,7 @@ class Job:
         return self.vanilla if engine == "stock" else self.kernel
 
     def dry_run(self) -> list[str]:
-        """Say what a run would do."""
+        """Describe the steps of a run."""
         steps = ["build the programs in bench/"]
         for request in dict.fromkeys(map(self.request_for, self.engines)):
             steps += describe(plan_build(request))
@@ -84,7 +84,7 @@ class Job:
         return steps
 
     def run(self) -> Result:
-        """Count, and give the result with every row verified."""
+        """Count, verify, and return the result."""
         begin = time.monotonic_ns()
         program = build.build(self.kernel.arch) / "cost"
         kernels = {
@@ -132,13 +132,13 @@ class Boot:
 
     @property
     def name(self) -> str:
-        """Name it in file names and messages."""
+        """Return its name in files and messages."""
         again = "-again" if self.again else ""
         return f"{self.topology}-{self.engine}-{self.layout}{again}"
 
 
 def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
-    """List all boots; the last one of each machine repeats its first."""
+    """List all boots. The last boot of each machine repeats its first."""
     boots: list[Boot] = []
     for machine, counted in job.machines.items():
         first = len(boots)
@@ -155,11 +155,11 @@ def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
 
 
 def qemu_args(boot: Boot, initrd: Path) -> list[str]:
-    """Give QEMU's command line."""
+    """Return QEMU's command line."""
     arch = boot.kernel.arch
     machine = topology.load(boot.topology)
-    # Warnings and worse reach the console, where they are looked for. Words
-    # that the kernel does not know would become arguments of /init.
+    # Warnings and errors reach the console, which is searched for them. Words unknown
+    # to the kernel would become arguments of /init.
     words = [f"console={arch.console}", "loglevel=5", "panic=-1"]
     words += [*machine.kernel_words(), "--"]
     words += cost.init_arguments(
@@ -180,7 +180,7 @@ def qemu_args(boot: Boot, initrd: Path) -> list[str]:
 def _booted(
     boot: Boot, program: Path, scratch: Path
 ) -> Iterator[tuple[Popen[bytes], Path]]:
-    """Start one machine; leaving the block ends it."""
+    """Start one machine; the end of the block stops it."""
     initrd = scratch / f"{boot.name}.cpio"
     initrd.write_bytes(cost.initramfs(program, boot.modules, boot.layout))
     console = scratch / f"{boot.name}.log"
@@ -194,7 +194,7 @@ def _booted(
 def _run_boots(
     boots: Sequence[Boot], program: Path, jobs: int
 ) -> dict[Boot, list[Line]]:
-    """Boot all of them, a few at once: icount keeps each to one host CPU."""
+    """Run all boots, a few at once: icount keeps each to one host CPU."""
     progress = output.Progress("counting", len(boots))
     results: dict[Boot, list[Line]] = {}
     waiting = list(boots)
@@ -203,7 +203,7 @@ def _run_boots(
         tempfile.TemporaryDirectory(
             prefix="cost-", dir=paths.make_cache_dir("vm"), ignore_cleanup_errors=True
         ) as name,
-        # Whatever ends this block ends every machine that still runs.
+        # At the end of this block, stop all machines that still run.
         contextlib.ExitStack() as machines,
     ):
         while waiting or running:
@@ -230,7 +230,7 @@ def _run_boots(
 
 
 def _read(boot: Boot, console: Path, *, timed_out: bool) -> list[Line]:
-    """Read what a machine said before it went."""
+    """Read the output of a machine."""
     text = console.read_text(errors="replace")
     words = text.splitlines()
     tail = "\n".join(words[-40:])
@@ -254,7 +254,7 @@ def _read(boot: Boot, console: Path, *, timed_out: bool) -> list[Line]:
     try:
         return complete(lines)
     except PageferryError as error:
-        # Only the console knows why a guest went away.
+        # Only the console tells why a guest ended.
         error.detail = tail
         error.value = boot.name
         raise

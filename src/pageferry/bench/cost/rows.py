@@ -24,7 +24,7 @@ from pageferry.results.schema import Row
 from pageferry.units import KIB, MIB, format_size
 from pageferry.vm.cpio import Archive
 
-# "unbatched" is our kernel told to take one page table entry after the other.
+# "unbatched" is our kernel with batch_ptes off: one page table entry at a time.
 ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
 # Kinds of 4K pages, in the order of the table. The default is runs.
 PAGES = (
@@ -39,7 +39,7 @@ PATHS = (
     *("compaction", "demotion", "promotion"),
 )
 DEFAULT_PATHS = (MOVE_PAGES,)
-# Others are not the same on each pass of a kernel that splits them.
+# A kernel that splits other sizes does different work on each pass.
 DEFAULT_SIZES = (4 * KIB, 2 * MIB)
 # One channel: each more would add its interrupt, and the copy is not in the count.
 DMA_CHANNELS = 1
@@ -66,7 +66,7 @@ DMA_SHARE = {2 * MIB: 0.1}
 
 
 def default_engines(arch: Architecture) -> tuple[str, ...]:
-    """List what can be counted: only one machine has a DMA controller."""
+    """List the engines that can be counted: only one machine has a DMA controller."""
     return ENGINES if arch is ARM64 else ENGINES[:-1]
 
 
@@ -105,12 +105,12 @@ class Sample:
 
     @property
     def changing(self) -> bool:
-        """Say whether a move may leave other folios than it found."""
+        """Return whether a move may change the folios."""
         return self.cost.split_folios is not None
 
     @property
     def instructions_per_folio(self) -> float:
-        """Give the mean of all passes that count, or the first one of fresh memory."""
+        """Return the mean of all passes that count, or the first of fresh memory."""
         if self.cost.pass_folios is not None:
             return sum(self.cost.pass_ns) / sum(self.cost.pass_folios)
         passes = self.cost.pass_ns[:1] if self.changing else self.cost.pass_ns
@@ -118,7 +118,7 @@ class Sample:
 
     @property
     def later_instructions_per_folio(self) -> float | None:
-        """Give the mean of the moves after the first, per folio of the first."""
+        """Return the mean of all moves but the first, per original folio."""
         if not self.changing:
             return None
         return mean(self.cost.pass_ns[1:]) / self.cost.folios
@@ -145,7 +145,7 @@ def init_arguments(
     pages: Sequence[str] = DEFAULT_PAGES,
     paths: Sequence[str] = DEFAULT_PATHS,
 ) -> list[str]:
-    """Give what /init is called with, after "--" on the kernel command line."""
+    """Return the arguments of /init, after "--" on the kernel command line."""
     variant = f"dcbm:channels={DMA_CHANNELS}" if engine == "dcbm" else engine
     if engine == "unbatched":
         variant = "stock"
@@ -162,7 +162,7 @@ def init_arguments(
 
 
 def samples_of(engine: str, layout: int, lines: Sequence[Line]) -> list[Sample]:
-    """Pick the figures out of what one boot printed."""
+    """Select the figures of one boot."""
     samples = [Sample(engine, layout, line) for line in lines if isinstance(line, Cost)]
     for sample in samples:
         if not sample.cost.verified or not sample.cost.pass_ns:
@@ -187,7 +187,7 @@ def check_same(first: Sequence[Sample], again: Sequence[Sample]) -> None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """Folio size, pages and path: rows of one kind differ by engine alone."""
+    """Folio size, pages and path: rows of one kind differ only by engine."""
 
     folio_bytes: int
     pages: str | None
@@ -195,13 +195,13 @@ class _Kind:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Give what to sort by."""
+        """Return the sort key."""
         pages = PAGES.index(self.pages) if self.pages else -1
         return PATHS.index(self.path or MOVE_PAGES), self.folio_bytes, pages
 
 
 def make_rows(samples: Sequence[Sample]) -> list[Row]:
-    """Turn boots into rows, one for each engine and kind of folio."""
+    """Make one row for each engine and kind of folio."""
     grouped: dict[tuple[_Kind, str], list[Sample]] = {}
     for sample in samples:
         cost = sample.cost
@@ -219,7 +219,7 @@ def make_rows(samples: Sequence[Sample]) -> list[Row]:
 
 
 def _copies(grouped: Mapping[tuple[_Kind, str], list[Sample]]) -> dict[_Kind, int]:
-    """Find what the copy of a folio takes, by kind, where "cpu" was counted."""
+    """Find the cost of a folio's copy by kind, if "cpu" was measured."""
     found = {}
     for (kind, _), group in grouped.items():
         known = [c for s in group if (c := s.cost.copy_instructions) is not None]
@@ -259,7 +259,7 @@ def _row(
         moved_bytes=first.folios * kind.folio_bytes,
         rounds=len(first.pass_ns),
         verified=all(sample.cost.verified for sample in group),
-        # Those that are to stay whole are checked there.
+        # The program has checked folios that must stay whole.
         split_folios=None
         if kind.path
         else max(sample.cost.split_folios or 0 for sample in group),
@@ -278,7 +278,7 @@ def _row(
 
 
 def regressions(rows: Sequence[Row]) -> list[str]:
-    """List in words what `--check` refuses."""
+    """Describe all failures of `--check`."""
     listed = [row for row in rows if row.path is None]
     return [
         *_costs_when_off(listed),
@@ -290,7 +290,7 @@ def regressions(rows: Sequence[Row]) -> list[str]:
 
 
 def _costs_elsewhere(rows: Sequence[Row]) -> list[str]:
-    """Say which path besides move_pages(2) is not what it is on stock."""
+    """Find callers besides move_pages(2) whose cost differs from stock."""
     found = []
     for row in rows:
         if row.path is None or row.ratio_to_stock is None:
@@ -309,7 +309,7 @@ def _costs_elsewhere(rows: Sequence[Row]) -> list[str]:
 
 
 def _costs_when_declined(rows: Sequence[Row]) -> list[str]:
-    """Say where an engine costs too much that declines everything."""
+    """Find engines that cost too much while they decline all batches."""
     return [
         f"mtcopy declines every batch, but {format_size(row.folio_bytes)} cost "
         f"{(row.ratio_to_stock - 1) * 100:+.2f}% over stock, "
@@ -323,7 +323,7 @@ def _costs_when_declined(rows: Sequence[Row]) -> list[str]:
 
 
 def _spares_too_little(rows: Sequence[Row]) -> list[str]:
-    """Say where a DMA controller leaves the CPU too much to do."""
+    """Find folio sizes where a DMA controller leaves too much work to the CPU."""
     counts = {(row.engine, row.folio_bytes): row.instructions_per_folio for row in rows}
     found = []
     for row in rows:
@@ -340,10 +340,10 @@ def _spares_too_little(rows: Sequence[Row]) -> list[str]:
 
 
 def _costs_when_off(rows: Sequence[Row]) -> list[str]:
-    """Say where our kernel costs something that does nothing.
+    """Find a cost of our kernel while everything is off.
 
-    With everything turned off, the limit holds in both directions. A kernel that
-    is cheaper than stock would differ in more than our changes.
+    The limit then holds in both directions. A kernel that is cheaper than stock would
+    differ in more than our changes.
     """
     found = []
     for row in rows:
@@ -363,7 +363,7 @@ def _costs_when_off(rows: Sequence[Row]) -> list[str]:
 
 
 def _spares_too_little_in_runs(rows: Sequence[Row]) -> list[str]:
-    """Say where 4K pages take more than they may on the way in runs."""
+    """Find 4K pages that cost more than their limit, in runs or alone."""
     found = []
     for row in rows:
         if row.engine != "off" or row.pages is None:

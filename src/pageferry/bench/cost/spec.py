@@ -89,7 +89,7 @@ def parse_paths(text: str) -> tuple[str, ...]:
 
 
 def make_job(args: argparse.Namespace, request: BuildRequest) -> boots.Job:
-    """Check the options before anything is built or booted."""
+    """Check the options before any build or boot."""
     engines = cost.default_engines(find(args.arch or X86_64.name))
     if args.engines is not None:
         engines = options.parse_engines(args.engines, cost.ENGINES)

@@ -65,7 +65,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 
 
 def show(result: Result) -> list[str]:
-    """Write a whole result."""
+    """Format a whole result."""
     rows = [row for row in result.rows if row.instructions_per_folio is not None]
     paths = any(row.path is not None for row in rows)
     what = "per migrated folio" if paths else "of one move_pages(2) per folio"

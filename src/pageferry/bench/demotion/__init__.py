@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench demotion`: memory to a slower node."""
+"""`bench demotion`: memory moves to a slower node."""

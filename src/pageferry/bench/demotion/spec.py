@@ -24,7 +24,7 @@ from pageferry.units import BASE_BYTES, PMD_BYTES, format_size, parse_size
 
 PARTS = ("calls", "reclaim")
 SINGLE = "one page per call"
-# In the order of the 2019 comparison.
+# The order of the 2019 comparison.
 METHODS = (SINGLE, "512 pages per call", "one huge page per call")
 
 DESCRIPTION = """\
@@ -59,7 +59,7 @@ OPTIONS = (
 
 
 class Calls(ByMethod, tag="calls", kw_only=True):
-    """Memory that moved in calls of move_pages(2) of a certain length."""
+    """Memory that moved in calls of move_pages(2) with this list length."""
 
     folios_per_call: int
 
@@ -68,9 +68,9 @@ class Demotion(Tiering, tag="demotion", kw_only=True):
     """Memory that reclaim moved to a slower node."""
 
     complete: bool
-    # Until the last page had moved; not where the kernel does not let itself be traced.
+    # Time until the last page had moved; unknown if the kernel cannot be traced.
     moving_ns: int | None = None
-    # Without CONFIG_PSI nobody knows.
+    # Unknown without CONFIG_PSI.
     stall_some_us: int | None = None
     stall_full_us: int | None = None
     pgdemote_kswapd: int | None = None
@@ -89,23 +89,23 @@ class DemotionPlan(TierPlan):
     call_bytes: int = 2 * PMD_BYTES
 
     def arguments(self) -> list[str]:
-        """Give the options of bench/demotion."""
+        """Return the options of bench/demotion."""
         words = super().arguments()
         words += ["--parts=" + ",".join(self.parts), f"--pressure={self.pressure}"]
         return [*words, f"--call-bytes={self.call_bytes}"]
 
     def kinds(self) -> int:
-        """Count what each variant does in a round."""
+        """Count the measurements of each variant in a round."""
         kinds = len(self.sizes) if "reclaim" in self.parts else 0
         return kinds + (len(METHODS) if "calls" in self.parts else 0)
 
     @property
     def each_bytes(self) -> int:
-        """Give what a measurement moves at most."""
+        """Return the largest amount that a measurement moves."""
         return max(self.total_bytes, self.call_bytes)
 
     def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
+        """List the settings that the program writes and restores."""
         return [
             *super().writes(),
             "write /sys/kernel/mm/numa/demotion_enabled",
@@ -118,12 +118,12 @@ class DemotionPlan(TierPlan):
 
 
 def parse_parts(text: str) -> tuple[str, ...]:
-    """Read which parts are wanted."""
+    """Parse the list of parts."""
     return options.words_of(text, PARTS, "unknown part", "a part is listed twice")
 
 
 def parse_call_bytes(text: str) -> int:
-    """Read how much each length of list moves."""
+    """Parse the amount that each length of list moves."""
     size = parse_size(text)
     if not size or size % PMD_BYTES:
         raise usage_error(
@@ -135,7 +135,7 @@ def parse_call_bytes(text: str) -> int:
 
 
 def make_plan(args: argparse.Namespace) -> DemotionPlan:
-    """Check the options before anything is built or booted."""
+    """Check the options before any build or boot."""
     return DemotionPlan(
         parts=parse_parts(args.parts),
         pressure=args.pressure,
@@ -151,10 +151,10 @@ def _moving_ns(sample: ByMethod, *, traced: bool) -> int:
 
 
 def make_rows(_: DemotionPlan, lines: Sequence[Line]) -> list[Row]:
-    """Turn measurements into rows.
+    """Make rows from measurements.
 
-    Reclaim for a limit goes on when nothing is left to demote. In one result all
-    times are of the same kind, or their ratios would mean nothing.
+    Reclaim for a limit continues after the last demotion. All times of a result must be
+    of the same kind, or their ratios would mean nothing.
     """
     samples = counted(lines, ByMethod)
     demoted = [sample for sample in samples if isinstance(sample, Demotion)]
@@ -172,7 +172,7 @@ def make_rows(_: DemotionPlan, lines: Sequence[Line]) -> list[Row]:
 
 
 def _of_calls(mine: list[ByMethod], rates: Rates) -> dict[str, Any]:
-    """Compare with what the same engine does page by page."""
+    """Compare with the same engine and one page per call."""
     first = mine[0]
     assert isinstance(first, Calls)
     engine = (first.engine, first.threads, first.channels)
@@ -203,7 +203,7 @@ def _own(mine: list[Demotion], *, traced: bool) -> dict[str, Any]:
 
 
 def _order(row: Row) -> tuple[int, ...]:
-    """Lengths of lists first, then by size, and the baseline first."""
+    """Sort by length of lists, by size, and with the baseline first."""
     engine, *size = rank(row, options.ENGINES)
     if row.demotion.method in METHODS:
         return (0, engine, METHODS.index(row.demotion.method), *size)
@@ -266,7 +266,7 @@ def _demoted(result: Result, rows: Sequence[Row]) -> list[str]:
 
 
 def show(result: Result) -> list[str]:
-    """Write a whole result."""
+    """Format a whole result."""
     listed = [row for row in result.rows if row.demotion.folios_per_call is not None]
     demoted = [row for row in result.rows if row.demotion.folios_per_call is None]
     return [
@@ -278,7 +278,7 @@ def show(result: Result) -> list[str]:
 
 
 def show_published() -> str:
-    """Write the 2019 comparison, in GB/s, as it was posted."""
+    """Format the 2019 comparison in GB/s, as posted."""
     found = published.load("single_vs_list_2019")
     cells = [
         [row["case"], row["migrate_page_gb_per_s"], row["copy_only_gb_per_s"]]

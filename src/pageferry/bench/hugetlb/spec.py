@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench hugetlb`: bench move-pages with other memory."""
+"""`bench hugetlb`: bench move-pages with hugetlb memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OPTIONS = (
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Read a list of sizes that hugetlb may have; which it has, the kernel says."""
+    """Parse a list of possible hugetlb sizes; the kernel knows which exist."""
     return options.parse_powers(
         *(text, 16 * BASE_BYTES, GIB),
         *("a size of huge pages", "x86 has 2M and 1G: 2M,1G"),
@@ -62,7 +62,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def make_plan(args: argparse.Namespace) -> MovePlan:
-    """Check the options before anything is built or booted."""
+    """Check the options before any build or boot."""
     sizes = parse_sizes(args.sizes)
     total = max(DEFAULT_TOTAL_BYTES, *sizes)
     if args.total is not None:

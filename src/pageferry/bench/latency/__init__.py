@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench latency`: how long folios are out of reach."""
+"""`bench latency`: the unmapped time of folios."""

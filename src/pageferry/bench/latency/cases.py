@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench latency`: the cases of a run, as the program in bench/ takes them."""
+"""`bench latency`: the cases of a run, as options of the program in bench/."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pageferry.units import PMD_BYTES, format_size
 
 ENGINES = ("stock", "cpu", "mtcopy", "dcbm")
 DEFAULT_ENGINES = ("stock", "mtcopy", "dcbm")
-# Linux moves at most so many pages in one batch.
+# The most pages that Linux moves in one batch.
 STOCK_CAP_PAGES = 512
 MAX_CAP_PAGES = 262144
 MAX_WINDOWS = 16
 MAX_LIMIT_US = 1_000_000_000
 MAX_CASES = 256
-# Near to what an emulated CPU copies with 16 channels, and not beyond it.
+# Near the rate of an emulated CPU's copy by 16 channels, and not above it.
 DEFAULT_CHANNEL_MBPS = 64
 
 
@@ -37,11 +37,11 @@ class Case:
     cap_pages: int = STOCK_CAP_PAGES
     max_windows: int = 2
     streaming: bool = True
-    # None: what the kernel measures by itself.
+    # None: the default that the kernel measures.
     limit_us: int | None = None
     # The speed of each simulated channel. None: as the module was loaded.
     mbps: int | None = None
-    # With simulated channels: the CPU copies a share beside them.
+    # With simulated channels: the CPU also copies a share.
     share: bool = False
     touch: str = "none"
     # (percent of the move, factor)
@@ -49,7 +49,7 @@ class Case:
     role: str | None = None
 
     def variant(self) -> str:
-        """Name the engine for the program."""
+        """Return the program's name of the engine."""
         if self.engine == "dcbm":
             return f"dcbm:channels={self.channels}"
         if self.engine == "mtcopy":
@@ -63,7 +63,7 @@ class Case:
         )
 
     def argument(self) -> str:
-        """Write it as the program reads it."""
+        """Return the case as an argument of the program."""
         words = [
             f"engine={self.variant()}",
             f"folio={self.folio_bytes}",
@@ -92,7 +92,7 @@ class Plan:
     """The plan of one run of the program."""
 
     program: ClassVar[str] = "latency"
-    # A run that hangs must end; one that is merely slow must not.
+    # A hanging run must end, and a slow one must not.
     slowest_bytes_per_s: ClassVar[int] = 4_000_000
 
     cases: tuple[Case, ...]
@@ -100,8 +100,8 @@ class Plan:
     from_node: int = 0
     to_node: int = 1
     pause_us: int = 100
-    # Two may be under way when channels become slow, and four late ones in a row are
-    # what the kernel takes to notice.
+    # Two windows may be in flight when channels become slow. The kernel then needs four
+    # late ones in a row to notice.
     skip_windows: int = 6
     # The cases depend on the rates of the machine.
     learns: bool = False
@@ -118,15 +118,15 @@ class Plan:
 
     @property
     def total_bytes(self) -> int:
-        """Give the size of the largest move."""
+        """Return the size of the largest move."""
         return max(case.total_bytes for case in self.cases)
 
     def modules(self) -> list[str]:
-        """List the kernel modules that the engines live in."""
+        """List the kernel modules of the engines."""
         return [MODULES[name] for name in self.engines if name in MODULES]
 
     def simulated(self) -> dict[str, str]:
-        """List the modules that stand in for hardware, with their parameters."""
+        """List the modules that simulate hardware, with their parameters."""
         dma = [case for case in self.cases if case.engine == "dcbm"]
         if not dma:
             return {}
@@ -135,16 +135,16 @@ class Plan:
         return {"dmasim": f"{words} bandwidth_mbps={max(rates, default=0)}"}
 
     def words(self) -> list[str]:
-        """Give what a virtual machine has to be told when it boots."""
+        """Return the kernel command line words of a virtual machine."""
         return []
 
     def on_real_channels(self) -> Plan:
-        """Give the plan for channels whose rate nobody can set."""
+        """Return the plan for real channels, whose rate cannot be set."""
         cases = tuple(replace(case, mbps=None) for case in self.cases)
         return replace(self, cases=cases)
 
     def arguments(self) -> list[str]:
-        """Give the options of bench/latency."""
+        """Return the options of bench/latency."""
         return [
             f"--from={self.from_node}",
             f"--to={self.to_node}",
@@ -159,7 +159,7 @@ class Plan:
         return len(self.cases) * (self.rounds + 1)
 
     def limit_s(self) -> float:
-        """Give the time after which a virtual machine is given up."""
+        """Return the time limit of a virtual machine."""
         total = 0.0
         for case in self.cases:
             rate = float(self.slowest_bytes_per_s)
@@ -170,7 +170,7 @@ class Plan:
         return BASE_S + total * (self.rounds + 1)
 
     def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
+        """List the settings that the program writes and restores."""
         return [
             "write /sys/kernel/mm/migrate_offload/max_unmapped_us",
             "write /sys/kernel/debug/migrate_offload/"
@@ -180,14 +180,14 @@ class Plan:
         ]
 
     def leaves(self, *, live: bool) -> list[str]:
-        """Say what else it does to this machine, or to a virtual one."""
+        """List its other effects on this machine, or on a virtual one."""
         learning = ["all of it twice more before that, to learn its rates"]
         found = [writes.COMPACTED, writes.TRACING] if live else []
         return found + (learning if self.learns else [])
 
 
 def parse_limits(text: str) -> tuple[int | None, ...]:
-    """Read a list of limits in microseconds, or `default`."""
+    """Parse a list of limits in microseconds, or `default`."""
     words = [word.strip() for word in text.split(",")]
     if len(set(words)) != len(words):
         raise usage_error("a limit is listed twice", text)
@@ -198,7 +198,7 @@ def parse_limits(text: str) -> tuple[int | None, ...]:
 
 
 def parse_streaming(text: str) -> tuple[bool, ...]:
-    """Read true, false, or both."""
+    """Parse true, false, or both."""
     words = [word.strip() for word in text.split(",")]
     if not set(words) <= {"true", "false"} or len(set(words)) != len(words):
         raise usage_error("not a value of --streaming", text, "true, false or both")
@@ -266,7 +266,7 @@ class Sweep:
 
 
 def check_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Refuse what the program cannot do."""
+    """Reject cases that the program cannot measure."""
     if not 1 <= len(cases) <= MAX_CASES:
         raise usage_error(
             "too many combinations", str(len(cases)), f"at most {MAX_CASES}: list fewer"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench latency --check`: what has to hold, judged from the rows of one run."""
+"""`bench latency --check`: targets, judged by the rows of one run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ UNMAPPED_TIMES = 1.5
 OVERLAP_TIMES = 1.15
 # The longest unmapped time, in times of the limit.
 LIMIT_TIMES = 1.3
-# Folios one by one, which is the best that any limit can lead to.
+# Folios one by one: the best that any limit can reach.
 ALONE = "limit/alone"
 
 
 def judge(rows: Sequence[Row]) -> list[Check]:
-    """Make every check for which there are rows."""
+    """Make each check that has rows."""
     roles = {
         row.latency.role.partition("/")[0]
         for row in rows
@@ -98,7 +98,7 @@ def throughput(rows: Sequence[Row]) -> list[Check]:
 
 
 def _by_engine(row: Row, role: str) -> Check:
-    """See to it that the engine is what was measured, and not the CPU."""
+    """Check that the engine copied, and not the CPU."""
     share = (row.engine_bytes or 0) / (row.moved_bytes * row.rounds)
     return Check(
         name=f"{role}: copied by the engine",
@@ -152,7 +152,7 @@ def toucher(rows: Sequence[Row]) -> list[Check]:
             raise PageferryError(
                 "not the same total was moved", value=ours.latency.role
             )
-        # All rounds together: touches that wait are few in each.
+        # Combine all rounds, as each has few touches that wait.
         mine, base = ours.touch.lost_ns_all, stock.touch.lost_ns_all
         found.append(
             Check(
@@ -172,12 +172,12 @@ def toucher(rows: Sequence[Row]) -> list[Check]:
 
 
 def too_slow(times: float, factor: int) -> bool:
-    """Say whether one folio, slowed down, takes longer than the limit."""
+    """Return whether one slowed folio takes longer than the limit."""
     return times / factor < 1
 
 
 def limit(rows: Sequence[Row]) -> list[Check]:
-    """max_unmapped_us holds, or the kernel says that it cannot."""
+    """max_unmapped_us holds, or the kernel counts that it cannot."""
     found = []
     for size in (BASE_BYTES, PMD_BYTES):
         mine = [
@@ -185,7 +185,7 @@ def limit(rows: Sequence[Row]) -> list[Check]:
             for row in rows
             if row.folio_bytes == size and (row.latency.role or "").startswith("limit/")
         ]
-        # In the same run, and by the same measure.
+        # In the same run, and with the same measure.
         alone = _unmapped(find(rows, ALONE, size)).p99 if mine else 0
         found += [_limit(row, alone) for row in mine if row.latency.role != ALONE]
     return found
@@ -199,7 +199,7 @@ def _limit(row: Row, alone_ns: int) -> Check:
     p99 = _unmapped(row).p99
     over = row.latency.over_limit_folios or 0
     factor = row.latency.slowed.factor if row.latency.slowed is not None else 1
-    # A host that stops the machine now and then makes single folios late.
+    # A host that stops the machine now and then delays single folios.
     hopeless = alone_ns > LIMIT_TIMES * limit_ns
     may_say_so = too_slow(float(times), factor) or hopeless
     holds = p99 <= LIMIT_TIMES * limit_ns

@@ -19,7 +19,7 @@ TABLES = {"caps": CAPS, "workload": WORKLOAD}
 
 CHECKS = ("throughput", "overlap", "toucher", "limit")
 CHECK_CHANNELS = 16
-# As times of what one folio takes; below one, the kernel has to say so.
+# In times of one folio's time. Below one, the kernel has to count the excess.
 LIMITS = (2, 5, 10, 50)
 TOO_SHORT = 0.5
 SLOW = (50, 10)
@@ -36,9 +36,9 @@ BATCH_FOLIOS = 512
 
 
 def fitting_total(node_bytes: int) -> int:
-    """Give what the published sweeps move here: 1 GiB there, less on a small node.
+    """Return the total of the published sweeps: 1 GiB, or less on a small node.
 
-    Both nodes hold it at once for a moment, besides all else.
+    Both nodes hold it at once for a moment, besides everything else.
     """
     total = GIB
     while total > node_bytes // 8 and total > PMD_BYTES:
@@ -47,15 +47,14 @@ def fitting_total(node_bytes: int) -> int:
 
 
 def folio_bytes_of(row: Mapping[str, str]) -> int:
-    """Read the folio size of a published row."""
+    """Parse the folio size of a published row."""
     return BASE_BYTES << int(row["folio_order"])
 
 
 def published_caps(total_bytes: int, mbps: int | None) -> tuple[Case, ...]:
     """Repeat the sweep of batch caps: the posted design, cap by cap.
 
-    Caps beyond the total would be the total again, so the last one is the first
-    that takes all of it.
+    A cap above the total equals the total, so the first that takes all is the last.
     """
     cases = [
         Case("stock", threads=1, folio_bytes=size, total_bytes=total_bytes)
@@ -78,7 +77,7 @@ def published_caps(total_bytes: int, mbps: int | None) -> tuple[Case, ...]:
 
 
 def published_workload(total_bytes: int) -> tuple[Case, ...]:
-    """Repeat the sweep of workload sizes on stock, as far as memory goes."""
+    """Repeat the sweep of workload sizes on stock, up to the node's memory."""
     sizes = [
         (folio_bytes_of(row), int(row["workload_folios"]))
         for row in published.load(WORKLOAD).rows
@@ -109,19 +108,19 @@ COPYING_TIMES = 2
 class Rates:
     """MB/s of each channel."""
 
-    # At which copying is the limit at 2M.
+    # At this rate copying is the bottleneck at 2M.
     large_mbps: int
-    # At which it takes as long as all else at 4K.
+    # At this rate copying takes as long as everything else at 4K.
     balanced_mbps: int
 
     @property
     def small_mbps(self) -> int:
-        """Give that for 4K where channels get slower, which has to be possible."""
+        """Return the rate for 4K where channels slow down, which must be possible."""
         return max(self.balanced_mbps, SLOW[1])
 
     @property
     def overlap_mbps(self) -> int:
-        """Give that for 4K at which copying is the limit, though not by far."""
+        """Return the rate for 4K at which copying is just the bottleneck."""
         return max(round(self.balanced_mbps / COPYING_TIMES), 1)
 
 
@@ -135,32 +134,32 @@ class Calibration:
     small_ns: int
 
     def folio_ns(self, folio_bytes: int) -> int:
-        """Give what one folio takes."""
+        """Return the time of one folio."""
         return self.large_ns if folio_bytes == PMD_BYTES else self.small_ns
 
     def mbps(self, folio_bytes: int) -> int:
-        """Give the rate of each channel for this size."""
+        """Return the rate of each channel for this size."""
         large = folio_bytes == PMD_BYTES
         return self.rates.large_mbps if large else self.rates.small_mbps
 
 
-# For a dry run: cases are as many, and move as much, whatever the rates.
+# For a dry run: the number of cases and their totals do not depend on rates.
 ANY_MACHINE = Calibration(Rates(64, 25), 2_000_000, 250_000)
 
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """How much the checks move, and which of them are made."""
+    """The amount of memory of the checks, and the selected checks."""
 
     names: tuple[str, ...] = CHECKS
     large_bytes: int = 128 * MIB
     small_bytes: int = 16 * MIB
-    # So many windows that the first, which nothing overlaps, is a small part.
+    # So many windows that the first, which overlaps no other, is a small part.
     overlap_bytes: int = 64 * MIB
     channels: int = CHECK_CHANNELS
 
     def engine(self, folio_bytes: int, mbps: int | None) -> Case:
-        """Give the engine with the limits that it has when nobody sets any."""
+        """Return the engine with its default limits."""
         total = self.large_bytes if folio_bytes == PMD_BYTES else self.small_bytes
         return Case(
             "dcbm",
@@ -172,7 +171,7 @@ class CheckPlan:
         )
 
     def rate_cases(self) -> tuple[Case, ...]:
-        """First: how fast stock is at 2M, and bookkeeping at 4K."""
+        """First measure the speed of stock at 2M, and of bookkeeping at 4K."""
         return (
             Case(
                 "stock",
@@ -188,10 +187,10 @@ class CheckPlan:
         )
 
     def folio_cases(self, rates: Rates) -> tuple[Case, ...]:
-        """Then: what one folio takes, which is in a batch of its own."""
+        """Then measure the time of one folio in a batch of its own."""
         large = self.engine(PMD_BYTES, rates.large_mbps).posted(STOCK_CAP_PAGES)
         small = self.engine(BASE_BYTES, rates.small_mbps).posted(1)
-        # A few will do.
+        # A few folios suffice.
         some = min(self.small_bytes, 1024 * BASE_BYTES)
         return (
             replace(large, total_bytes=self.large_bytes // 4, role="calibrate/one-2M"),
@@ -199,7 +198,7 @@ class CheckPlan:
         )
 
     def cases(self, known: Calibration) -> tuple[Case, ...]:
-        """List what is compared."""
+        """List the cases to compare."""
         made = {
             "throughput": self._throughput,
             "overlap": self._overlap,
@@ -210,7 +209,7 @@ class CheckPlan:
 
     def _throughput(self, known: Calibration) -> list[Case]:
         engine = self.engine(PMD_BYTES, known.rates.large_mbps)
-        # Such channels are slower than the CPU, whose time the default limit is.
+        # These channels are slower than the CPU, whose time is the default limit.
         limit_us = round(WINDOW_TIMES * known.large_ns / 1000)
         return [
             _as(engine.posted(MAX_CAP_PAGES), "throughput/largest-cap"),
@@ -249,7 +248,7 @@ class CheckPlan:
         found = []
         for size in (BASE_BYTES, PMD_BYTES):
             engine = self.engine(size, known.mbps(size))
-            # No other bound may help.
+            # No other limit may apply.
             engine = replace(engine, cap_pages=MAX_CAP_PAGES)
             one_ns = known.folio_ns(size)
             alone = engine.posted(size // BASE_BYTES)
@@ -265,7 +264,7 @@ class CheckPlan:
 
 
 def _slowed(limited: Case, times: float) -> Case:
-    """Slow the channels of a case down in the middle of the move."""
+    """Slow the channels of a case in the middle of the move."""
     case = replace(limited, slow=SLOW, role=f"limit/{times:g}/slowed")
     if too_slow(times, SLOW[1]):
         return replace(case, cap_pages=SLOWED_CAP_PAGES[case.folio_bytes])
@@ -282,7 +281,7 @@ def _as(case: Case, role: str) -> Case:
 
 
 def rates_of(plan: CheckPlan, rows: Sequence[Row]) -> Rates:
-    """Choose the channels' rates for 2M and for 4K."""
+    """Choose the rates of the channels for 2M and for 4K."""
     stock = find(rows, "calibrate/stock").bytes_per_s
     books = find(rows, "calibrate/bookkeeping").bytes_per_s
     assert stock is not None
@@ -295,7 +294,7 @@ def rates_of(plan: CheckPlan, rows: Sequence[Row]) -> Rates:
 
 
 def calibration_of(rates: Rates, rows: Sequence[Row]) -> Calibration:
-    """Take what one folio of each size takes."""
+    """Return the time of one folio of each size."""
     found = []
     for role in ("calibrate/one-2M", "calibrate/one-4K"):
         unmapped = find(rows, role).unmapped_ns

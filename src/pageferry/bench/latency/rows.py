@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench latency`: rows from what the program measured, and the knee of a sweep."""
+"""`bench latency`: rows from measurements, and the knee of a sweep."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ KNEE_SHARE = 0.9
 
 
 class Latency(Moved, tag="latency", kw_only=True):
-    """One call of move_pages(2), and how long folios were out of reach."""
+    """One call of move_pages(2), and the unmapped times of its folios."""
 
     case: int
-    # Without an engine there are none.
+    # Unknown without an engine.
     batch_cap_pages: int | None = None
     max_windows: int | None = None
     streaming: bool | None = None
@@ -43,7 +43,7 @@ class Latency(Moved, tag="latency", kw_only=True):
     channel_mbps: int | None = None
     cpu_share: bool | None = None
     first_ns: int | None = None
-    # Not on a kernel without histograms.
+    # Unknown on a kernel without histograms.
     windows: int | None = None
     over_limit_folios: int | None = None
     unmapped_folios: int | None = None
@@ -54,7 +54,7 @@ class Latency(Moved, tag="latency", kw_only=True):
     waited_sum_ns: int | None = None
     waited_max_ns: int | None = None
     waited_hist: list[int] | None = None
-    # Only where channels were slowed down.
+    # Only with slowed channels.
     slow_percent: int | None = None
     slow_factor: int | None = None
     slow_seen: bool = False
@@ -63,9 +63,9 @@ class Latency(Moved, tag="latency", kw_only=True):
 
 
 def make_rows(plan: Plan, lines: Sequence[Line]) -> list[Row]:
-    """Turn measurements into rows, in the order of the cases.
+    """Make rows from measurements, in the order of the cases.
 
-    A case whose folio size the kernel does not have is left out.
+    Leave out cases whose folio size the kernel lacks.
     """
     samples = sort_by(counted(lines, Latency), lambda sample: (sample.case,))
     rates = {key: by_round(mine, rate) for key, mine in samples.items()}
@@ -98,7 +98,7 @@ def _row(
     unmapped = [found for s in mine if (found := unmapped_of(s)) is not None]
     complete = len(unmapped) == len(mine)
     over = [s.over_limit_folios for s in mine if s.over_limit_folios is not None]
-    # Linux itself counts none.
+    # Linux itself has no counter.
     windows = [s.windows or 0 for s in mine if s.max_windows and s.windows is not None]
     return make_row(
         *("latency", mine, rates, round_ratios(rates, base)),
@@ -128,7 +128,7 @@ def _row(
 
 
 def unmapped_of(sample: Latency) -> Unmapped | None:
-    """Say how long the folios of one call were out of reach."""
+    """Return the unmapped times of one call's folios."""
     if sample.unmapped_hist is None or not sample.unmapped_folios:
         return None
     hist = histogram.from_pairs(sample.unmapped_hist, sample.unmapped_max_ns)
@@ -147,7 +147,7 @@ def unmapped_of(sample: Latency) -> Unmapped | None:
 def _each(
     found: Sequence[Unmapped], take: Callable[[list[int]], float]
 ) -> Unmapped | None:
-    """Take the median, or the extreme, of each figure."""
+    """Return the median, or the extreme, of each figure."""
     if not found:
         return None
     firsts = [one.first for one in found if one.first is not None]
@@ -198,7 +198,7 @@ def _slowed(case: Case, mine: Sequence[Latency]) -> Slowed | None:
 
 
 def knee(rates: Sequence[tuple[int, float]]) -> int | None:
-    """Give the smallest cap with 90% of the best rate; one cap has none."""
+    """Return the smallest cap with 90% of the best rate; one cap has no knee."""
     if len({cap for cap, _ in rates}) < 2:
         return None
     best = max(rate for _, rate in rates)
@@ -206,7 +206,7 @@ def knee(rates: Sequence[tuple[int, float]]) -> int | None:
 
 
 def mark_knees(rows: Sequence[Row]) -> list[Row]:
-    """Say of each row of a sweep of caps whether it is its knee."""
+    """Mark the row of each sweep of caps that is its knee."""
     sweeps: dict[object, list[tuple[int, float]]] = {}
     for row in rows:
         cap = row.latency.batch_cap_pages
@@ -223,7 +223,7 @@ def mark_knees(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sweep_of(row: Row) -> object:
-    """Give all that is the same in one sweep of caps."""
+    """Return the common settings of one sweep of caps."""
     own = row.latency
     limit = "default" if own.default_limit else own.max_unmapped_us
     return (

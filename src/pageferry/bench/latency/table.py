@@ -84,7 +84,7 @@ def _columns(rows: Sequence[Row]) -> list[tables.Column]:
 
 
 def table(rows: Sequence[Row], theirs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Lay out throughput beside the time out of reach."""
+    """Show throughput and unmapped time side by side."""
     columns = _columns(rows)
     if theirs:
         beside = {_published_key(row): row for row in theirs}
@@ -103,7 +103,7 @@ def table(rows: Sequence[Row], theirs: Sequence[Mapping[str, Any]] = ()) -> str:
 
 
 def _published_key(row: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Give folio size, channels, and the cap or the number of folios."""
+    """Return folio size, channels, and the cap or the number of folios."""
     size = BASE_BYTES << int(row["folio_order"])
     if "batch_cap_pages" in row:
         return size, int(row["channels"]), int(row["batch_cap_pages"])
@@ -117,7 +117,7 @@ def _own_key(row: Row, *, by_cap: bool) -> tuple[int, int, int]:
 
 
 def checks(found: Sequence[Check]) -> str:
-    """Write what was judged, one line and its reasons each."""
+    """Format the judgement, with one line and its reasons for each check."""
     lines = []
     for check in found:
         word = "ok    " if check.ok else "NOT OK"
@@ -146,7 +146,7 @@ def _explained(rows: Sequence[Row]) -> list[str]:
 
 
 def show(result: Result) -> list[str]:
-    """Write a whole result."""
+    """Format a whole result."""
     first, theirs = result.rows[0], result.published or []
     alike = len({row.moved_bytes for row in result.rows}) == 1
     moved = f", {format_size(first.moved_bytes)} per call" if alike else ""

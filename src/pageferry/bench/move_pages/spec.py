@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench move-pages`, and what `bench hugetlb` has of it."""
+"""`bench move-pages`, and its parts that `bench hugetlb` uses."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pageferry.units import BASE_BYTES, MIB, PMD_BYTES, format_size
 
 DEFAULT_ENGINES = ("stock", "cpu", "mtcopy")
 ENGINES = (*DEFAULT_ENGINES, "off", "dcbm")
-# Far below what even an emulated CPU copies, so that the simulated engine is
-# what limits the rate.
+# Far below the copy rate of even an emulated CPU, so that the simulated engine limits
+# the rate.
 DEFAULT_CHANNEL_MBPS = 10
 
 DESCRIPTION = """\
@@ -81,7 +81,7 @@ OPTIONS = (
 
 
 class Measurement(Moved, tag="measurement", kw_only=True):
-    """One call of move_pages(2), or one memcpy of as much."""
+    """One call of move_pages(2), or one memcpy of the same size."""
 
     busy: bool
     split_folios: int | None
@@ -100,14 +100,14 @@ class MovePlan(Plan):
     hugetlb: bool = False
 
     def limits(self) -> list[int]:
-        """Count the CPUs that memcpy gets: as many as each variant."""
+        """List the numbers of CPUs for memcpy: those of the variants."""
         if not self.with_limit:
             return []
         threads = self.threads if "mtcopy" in self.engines else ()
         return sorted({1, *threads})
 
     def words(self) -> list[str]:
-        """Give what a virtual machine has to reserve when it boots: what is large."""
+        """Return the kernel command line words that reserve large pages at boot."""
         words = []
         for size in self.sizes:
             if size > PMD_BYTES:
@@ -117,7 +117,7 @@ class MovePlan(Plan):
         return words
 
     def arguments(self) -> list[str]:
-        """Give the options of bench/move_pages."""
+        """Return the options of bench/move_pages."""
         return [
             *(["--hugetlb"] if self.hugetlb else []),
             *self.moving_words(),
@@ -133,7 +133,7 @@ class MovePlan(Plan):
         return columns * states * len(self.sizes) * (self.rounds + 1)
 
     def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
+        """List the settings that the program writes and restores."""
         found = super().writes()
         if self.hugetlb:
             found.append(writes.POOLS)
@@ -143,7 +143,7 @@ class MovePlan(Plan):
 
 
 def make_plan(args: argparse.Namespace) -> MovePlan:
-    """Check the options before anything is built or booted."""
+    """Check the options before any build or boot."""
     return MovePlan(
         sizes=options.parse_sizes(args.sizes),
         engines=options.parse_engines(args.engines, ENGINES),
@@ -165,7 +165,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def make_rows(plan: MovePlan, lines: Sequence[Line]) -> list[Row]:
-    """Turn measurements into rows."""
+    """Make rows from measurements."""
     rows = compared(
         "hugetlb" if plan.hugetlb else "move-pages",
         counted(lines, Measurement),
@@ -183,7 +183,7 @@ def _of_limit(mine: list[Measurement], rates: Rates) -> dict[str, Any]:
     limits = [key[3] for key in rates if key[:3] == (*what, LIMIT)]
     if first.engine == LIMIT or not limits:
         return {"busy": first.busy}
-    # An engine that chooses its threads is held against the most.
+    # Compare an engine that chooses its threads with the largest number.
     of_limit = first.threads if first.threads in limits else max(limits)
     ours = rates[*what, first.engine, first.threads, first.channels]
     share = round_ratios(ours, rates[*what, LIMIT, of_limit, 0])
@@ -204,7 +204,7 @@ def _share(row: Row) -> str:
 
 
 def _folios_whole(row: Row) -> str:
-    """Say whether the large folios were still whole after the move."""
+    """Return whether the large folios were whole after the move."""
     if row.engine == LIMIT or row.folio_bytes <= BASE_BYTES:
         return "-"
     if row.split_folios is None:
@@ -218,7 +218,7 @@ def _folios_whole(row: Row) -> str:
 def _columns(rows: Sequence[Row]) -> list[tables.Column]:
     columns: list[tables.Column] = [tables.FOLIO, ("engine", _engine)]
     columns.append(("threads", lambda row: str(row.threads or "auto")))
-    # Most results know of no channels.
+    # Most results have no channels.
     if any(row.channels for row in rows):
         columns.append(("channels", lambda row: str(row.channels or "-")))
     columns += [
@@ -226,14 +226,14 @@ def _columns(rows: Sequence[Row]) -> list[tables.Column]:
         tables.TO_STOCK,
         ("of limit", _share),
     ]
-    # Those of hugetlb are never split.
+    # hugetlb folios are never split.
     if any(row.bench != "hugetlb" for row in rows):
         columns.append(("folios", _folios_whole))
     return columns
 
 
 def show(result: Result) -> list[str]:
-    """Write a result of `bench move-pages` or `bench hugetlb`."""
+    """Format a result of `bench move-pages` or `bench hugetlb`."""
     moves = [row for row in result.rows if row.bytes_per_s is not None]
     first = moves[0]
     what = " of hugetlb" if first.bench == "hugetlb" else ""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`bench promotion`: memory back to a faster node."""
+"""`bench promotion`: memory moves back to a faster node."""

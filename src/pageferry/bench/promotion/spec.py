@@ -47,7 +47,7 @@ OPTIONS = (
 
 
 class Promotion(Tiering, tag="promotion", kw_only=True):
-    """Memory that came back while a thread touched it."""
+    """Memory that was promoted while a thread touched it."""
 
     fast_bytes: int
     pgpromote_success: int
@@ -61,17 +61,17 @@ class PromotionPlan(TierPlan):
     """The plan of one run."""
 
     program: ClassVar[str] = "promotion"
-    # Each measurement waits until the kernel has looked at the memory.
+    # Each measurement waits for a scan by the kernel.
     measurement_s: ClassVar[float] = 60.0
 
     touch: Literal["read", "write"] = "write"
 
     def arguments(self) -> list[str]:
-        """Give the options of bench/promotion."""
+        """Return the options of bench/promotion."""
         return [*super().arguments(), f"--touch={self.touch}"]
 
     def writes(self) -> list[str]:
-        """Say what the program writes and puts back."""
+        """List the settings that the program writes and restores."""
         return [
             *super().writes(),
             "write /sys/kernel/debug/sched/numa_balancing/"
@@ -81,12 +81,12 @@ class PromotionPlan(TierPlan):
 
 
 def make_plan(args: argparse.Namespace) -> PromotionPlan:
-    """Check the options before anything is built or booted."""
+    """Check the options before any build or boot."""
     return PromotionPlan(touch=args.touch, **tiers.shared(args))
 
 
 def make_rows(_: PromotionPlan, lines: Sequence[Line]) -> list[Row]:
-    """Turn measurements into rows."""
+    """Make rows from measurements."""
     rows = compared("promotion", counted(lines, Promotion), tiers.kind, _own)
     return sorted(rows, key=lambda row: (row.folio_bytes, rank(row, options.ENGINES)))
 
@@ -115,7 +115,7 @@ COLUMNS: tuple[tables.Column, ...] = (
 
 
 def show(result: Result) -> list[str]:
-    """Write a whole result."""
+    """Format a whole result."""
     return [
         tables.machine_line(result),
         f"Promoted by kernel.numa_balancing=2 {tables.nodes(result)}, median of "
