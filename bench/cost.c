@@ -69,7 +69,7 @@ static const struct option_row rows[] = {
 	  0, NULL },
 	ROW_MODULE(&opts.run.modules),
 	{ "paths", "LIST",
-	  "who migrates: move_pages, mbind, migrate_pages, hugetlb,\n"
+	  "callers to measure: move_pages, mbind, migrate_pages, hugetlb,\n"
 	  "compaction, demotion, promotion (default move_pages)", set_words,
 	  &opts.paths, 0, 0, path_names },
 	{ "base-pages", "N", "4K pages in the list (default 8192)", set_u64,

@@ -35,7 +35,7 @@ static const struct option_row rows[] = {
 	ROW_TOTAL(&opts.run, "moved by each call (default 256M)"),
 	ROW_ROUNDS(&opts.run.rounds),
 	ROW_VARIANTS(&opts.run),
-	{ "limit", "LIST", "memcpy with so many threads (default 1), or none",
+	{ "limit", "LIST", "memcpy with this many threads (default 1), or none",
 	  set_text, &opts.limits, 0, 0, NULL },
 	ROW_REACH(&opts.run),
 	{ "busy", "no|only|both", "a hog on every CPU meanwhile (default no)",

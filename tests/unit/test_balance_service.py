@@ -97,7 +97,7 @@ def test_resctrl_adds_up_its_groups(files: Files) -> None:
 
 
 def test_a_machine_that_counts_nothing_says_so(files: Files) -> None:
-    with pytest.raises(PageferryError, match="nobody counts") as caught:
+    with pytest.raises(PageferryError, match="no counter shows") as caught:
         sources.find(files, "auto", RATES, lambda: 0.0)
     assert caught.value.code == ExitCode.UNSUPPORTED
     assert "resctrl: " in (caught.value.reason or "")

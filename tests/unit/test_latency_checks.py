@@ -232,7 +232,7 @@ def test_toucher_needs_the_same_total() -> None:
     rows[0] = msgspec.structs.replace(rows[0], moved_bytes=2 * MIB)
     with pytest.raises(PageferryError, match="same total"):
         toucher(rows)
-    with pytest.raises(PageferryError, match="nobody touched"):
+    with pytest.raises(PageferryError, match="no thread touched"):
         toucher([msgspec.structs.replace(one, touch=None) for one in touch_rows(1, 1)])
 
 

@@ -216,7 +216,7 @@ class Service:
     def _explain(self, decision: Decision) -> None:
         """Print a decision, unless it is of the same kind as the last one."""
         text = decision.why if decision.weights is not None else decision.kind.value
-        text += "" if any(group.pids for group in self.groups) else ", nobody"
+        text += "" if any(group.pids for group in self.groups) else ", no process"
         if self._said == (decision.kind, text):
             return
         self._said = (decision.kind, text)

@@ -166,7 +166,7 @@ def find(
             return Counting(name, count, clock)
     reasons = "; ".join(f"{name}: {why}" for name, why in obstacles.items() if why)
     raise unsupported(
-        "nobody counts how much of the memory bandwidth is in use",
+        "no counter shows the memory bandwidth in use",
         reason=reasons,
         hint="pageferry doctor; source = 'recorded' replays a file",
     )

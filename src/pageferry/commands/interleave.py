@@ -59,7 +59,7 @@ def add_parser(sub: Subparsers) -> None:
     start.add_argument(
         "--by",
         choices=(KERNEL, USER),
-        help="who moves the pages (default: the kernel's DAMON if it can)",
+        help="mover of the pages (default: the kernel's DAMON if it can)",
     )
     start.add_argument(
         "--every",

@@ -20,7 +20,7 @@ DESCRIPTION = """\
 Simulate page migration event by event, from a machine's time for each step. The
 constants of the published machine come from the ends of the published sweeps.
 The model is compared with all 60 published points. The last part predicts
-windows and streaming on that machine; nobody has measured these figures."""
+windows and streaming on that machine; these figures are not measured."""
 
 EPILOG = """\
 examples:

@@ -73,7 +73,7 @@ def render(
         parts.append(_points(points))
         parts.append(_errors(points))
     parts.append(
-        "PREDICTION, nobody has measured this; unmapped times of folios in us:\n"
+        "PREDICTION, not measured; unmapped times of folios in us:\n"
         + _predictions(designs)
     )
     parts += [_sentence(choice) for choice in choices]

@@ -73,7 +73,7 @@ class Touch(msgspec.Struct, kw_only=True, frozen=True):
     slowest_ns: Annotated[Count, Meta(description="of all rounds")]
     slow: Annotated[Count, Meta(description="touches that lost time, all rounds")]
     slept: Annotated[
-        Count, Meta(description="of these, those that slept: they waited for a folio")
+        Count, Meta(description="slow touches that slept: they waited for a folio")
     ]
     lost_ns: Annotated[Spread, Meta(description="in each round")]
     lost_ns_all: Annotated[Count, Meta(description="in all rounds")]
@@ -233,13 +233,13 @@ class Compaction(ByKernel, kw_only=True, frozen=True):
         Spread | None, Meta(description="of the hog on that CPU, in wall_ns")
     ] = None
     hog_ratio_to_stock: Annotated[
-        RatioSpread | None, Meta(description="of iterations in the same time")
+        RatioSpread | None, Meta(description="iterations in the same time")
     ] = None
     hog_until_stock_is_done: Annotated[
         RatioSpread | None,
         Meta(
-            description="iterations until stock was done, of which the hog has what is "
-            "left of that time to itself, to those of stock's hog"
+            description="iterations until stock was done, as a ratio to stock's hog; "
+            "after a faster engine, the hog has the CPU alone"
         ),
     ] = None
 

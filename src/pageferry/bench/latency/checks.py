@@ -147,7 +147,7 @@ def toucher(rows: Sequence[Row]) -> list[Check]:
         ours = find(rows, "toucher/windows", size)
         posted = find(rows, "toucher/posted", size)
         if stock.touch is None or ours.touch is None or posted.touch is None:
-            raise PageferryError("nobody touched the memory", value=ours.latency.role)
+            raise PageferryError("no thread touched memory", value=ours.latency.role)
         if stock.moved_bytes * stock.rounds != ours.moved_bytes * ours.rounds:
             raise PageferryError(
                 "not the same total was moved", value=ours.latency.role

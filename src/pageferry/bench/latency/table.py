@@ -138,10 +138,12 @@ def _explained(rows: Sequence[Row]) -> list[str]:
         lines.append(f"knee: the smallest cap with {KNEE_SHARE:.0%} of the best rate.")
     if any(row.touch is not None for row in rows):
         lines.append(
-            "lost: beyond a touch when nothing moves, in touches slower than "
-            "any then; waited: of"
+            "lost: time beyond an undisturbed touch, in touches slower than all "
+            "undisturbed"
         )
-        lines.append("these, those that slept, in all rounds.")
+        lines.append(
+            "ones; waited: the part in touches that slept; both in all rounds."
+        )
     return lines
 
 
