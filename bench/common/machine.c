@@ -165,8 +165,8 @@ void machine_report(void)
 }
 
 /*
- * Report the settings of all else that moves or changes pages, inside the JSON
- * object that is open, and switch it off until the settings are restored.
+ * Report the settings of all else that moves or changes pages, in the open JSON
+ * object.  Switch it off until the settings are restored.
  */
 void machine_quiet(void)
 {

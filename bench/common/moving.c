@@ -134,8 +134,8 @@ void region_sabotage(struct region *r, const char *what, int node)
 }
 
 /*
- * Get all CPUs that the program may use, and choose the caller's CPU: @wanted,
- * or the first CPU of the source node, the target node or of all.
+ * Get all CPUs that the program may use, and choose the caller's CPU. This is
+ * @wanted, or the first CPU of the source node, the target node or of all.
  */
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Memory of hugetlb.  The pools of both nodes grow by enough pages to move the
- * memory there and back, and to hold a copy: a write after a fork() makes one.
- * Pools of pages larger than 2M get no spare pages, because some kernels can
- * reserve such pages only at boot.
+ * memory there and back, and to hold a copy.  A write after a fork() makes such
+ * a copy.  Pools of pages larger than 2M get no spare pages, because some
+ * kernels can reserve these only at boot.
  */
 #include <errno.h>
 #include <stdio.h>
