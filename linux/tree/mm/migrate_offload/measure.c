@@ -27,6 +27,10 @@
  * what is expected from now on: so that something has become slower is noticed
  * at once, and a single one that was held up by something else does not count.
  * Shorter ones count for a quarter.  Lost updates do no harm.
+ *
+ * With a mean by a quarter instead, as for longer so for shorter ones, 4K folios keep a
+ * fifth of the rate with a limit of two folios ("bench latency --check limit" on the
+ * machine "counted"): windows there stay at one folio.
  */
 void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
 {
