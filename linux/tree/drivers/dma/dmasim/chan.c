@@ -7,7 +7,6 @@
 #include <linux/bits.h>
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
-#include <linux/math64.h>
 #include <linux/slab.h>
 
 #include "../dmaengine.h"
@@ -196,31 +195,6 @@ static void dmasim_issue_pending(struct dma_chan *chan)
 	spin_unlock_irqrestore(&c->lock, flags);
 }
 
-/* How much of a descriptor has not been transferred yet? */
-static u32 dmasim_residue(struct dmasim_chan *c, dma_cookie_t cookie)
-{
-	ktime_t now = ktime_get();
-	struct dmasim_desc *desc;
-
-	list_for_each_entry(desc, &c->submitted, node)
-		if (desc->tx.cookie == cookie)
-			return desc->bytes;
-
-	list_for_each_entry(desc, &c->active, node) {
-		if (desc->tx.cookie != cookie)
-			continue;
-		if (!ktime_after(now, desc->start) || READ_ONCE(c->dead) ||
-		    desc->faults & BIT(DMASIM_STALL))
-			return desc->bytes;
-		if (!ktime_after(desc->due, now))
-			return 0;
-		return mul_u64_u64_div_u64(desc->bytes,
-					   ktime_sub(desc->due, now),
-					   ktime_sub(desc->due, desc->start));
-	}
-	return 0;
-}
-
 static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 					dma_cookie_t cookie,
 					struct dma_tx_state *state)
@@ -232,8 +206,6 @@ static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 
 	spin_lock_irqsave(&c->lock, flags);
 	status = dma_cookie_status(chan, cookie, state);
-	if (status != DMA_COMPLETE)
-		dma_set_residue(state, dmasim_residue(c, cookie));
 	/* One cookie cannot say which of many are complete. */
 	if (to_dmasim_dev(c)->out_of_order)
 		status = DMA_OUT_OF_ORDER;

@@ -60,7 +60,6 @@ struct dmasim_desc {
 	dma_addr_t src;
 	dma_addr_t dst;
 	size_t bytes;
-	ktime_t start;		/* when its first byte is transferred */
 	ktime_t due;		/* when it completes */
 	unsigned long faults;	/* mask of enum dmasim_fault */
 	struct dmaengine_result result;

@@ -76,9 +76,9 @@ static void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc,
 		if (dmasim_triggered(c, fault))
 			desc->faults |= BIT(fault);
 
-	desc->start = ktime_compare(c->busy_until, now) > 0 ? c->busy_until :
-							      now;
-	c->busy_until = ktime_add_ns(desc->start, transfer_ns);
+	if (ktime_before(c->busy_until, now))
+		c->busy_until = now;
+	c->busy_until = ktime_add_ns(c->busy_until, transfer_ns);
 
 	/* Latencies overlap, as with any device that has a queue. */
 	delay_ns = (u64)READ_ONCE(c->latency_us) * NSEC_PER_USEC;

@@ -195,7 +195,6 @@ static void dmasim_setup_device(struct dmasim_dev *d, struct device *dev)
 	dma->dev = dev;
 	dma->copy_align = copy_align;
 	dma->directions = BIT(DMA_MEM_TO_MEM);
-	dma->residue_granularity = DMA_RESIDUE_GRANULARITY_BURST;
 	dma->device_release = dmasim_device_release;
 	dmasim_set_ops(dma, can_terminate);
 	INIT_LIST_HEAD(&dma->channels);

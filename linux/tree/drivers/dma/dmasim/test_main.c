@@ -339,25 +339,6 @@ static void dmasim_test_bad_address(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, sim_status(x), DMA_ERROR);
 }
 
-static void dmasim_test_residue(struct kunit *test)
-{
-	struct test_ctx *ctx = test->priv;
-	struct dma_tx_state state;
-	u32 last = TEST_BYTES;
-
-	ctx->c->latency_us = 50 * USEC_PER_MSEC;
-	sim_start(test, 1);
-	while (!completion_done(&ctx->xfers[0].done)) {
-		dmaengine_tx_status(ctx->chans[0], ctx->xfers[0].cookie,
-				    &state);
-		KUNIT_ASSERT_LE(test, state.residue, last);
-		last = state.residue;
-		usleep_range(1000, 2000);
-	}
-	KUNIT_EXPECT_LT(test, last, TEST_BYTES);
-	sim_expect_copied(test, &ctx->xfers[0]);
-}
-
 static bool sim_is_dmasim(struct dma_chan *chan, void *other)
 {
 	struct device *dev = chan->device->dev;
@@ -447,7 +428,6 @@ static struct kunit_case dmasim_test_cases[] = {
 	KUNIT_CASE(dmasim_test_limits),
 	KUNIT_CASE(dmasim_test_pool),
 	KUNIT_CASE(dmasim_test_bad_address),
-	KUNIT_CASE(dmasim_test_residue),
 	{}
 };
 
