@@ -75,10 +75,6 @@ static unsigned int address_bits = 64;
 module_param(address_bits, uint, 0444);
 MODULE_PARM_DESC(address_bits, "bits of addresses that the devices reach, 24 to 64 (default); memory beyond is bounced, if the kernel has bounce buffers");
 
-static bool coherent = true;
-module_param(coherent, bool, 0444);
-MODULE_PARM_DESC(coherent, "whether the devices see the caches of CPUs, default Y; N only where an architecture knows devices that do not");
-
 static bool out_of_order;
 module_param(out_of_order, bool, 0444);
 MODULE_PARM_DESC(out_of_order, "descriptors of a channel complete in any order (DMA_COMPLETION_NO_ORDER), default N");
@@ -166,16 +162,6 @@ static int dmasim_setup_dma(struct device *dev)
 	/* Addresses are taken for what the direct mapping makes them. */
 	if (device_iommu_mapped(dev))
 		return dev_err_probe(dev, -EOPNOTSUPP, "behind an IOMMU\n");
-	if (!coherent) {
-#if defined(CONFIG_ARCH_HAS_SYNC_DMA_FOR_DEVICE) || \
-	defined(CONFIG_ARCH_HAS_SYNC_DMA_FOR_CPU) || \
-	defined(CONFIG_ARCH_HAS_SYNC_DMA_FOR_CPU_ALL)
-		dev->dma_coherent = false;
-#else
-		return dev_err_probe(dev, -EOPNOTSUPP,
-				     "all devices are coherent here; try swiotlb=force on the kernel command line, or address_bits=\n");
-#endif
-	}
 	dma_set_max_seg_size(dev, max_seg_bytes ?: UINT_MAX);
 	return dma_set_mask_and_coherent(dev, DMA_BIT_MASK(address_bits));
 }
