@@ -36,7 +36,7 @@ atomic64_t dcbm_batches_slow;
 
 static bool dcbm_spare_cpu = true;
 module_param_named(spare_cpu, dcbm_spare_cpu, bool, 0644);
-MODULE_PARM_DESC(spare_cpu, "in compaction sleep while channels copy, whatever poll_us and cpu_share say, default Y");
+MODULE_PARM_DESC(spare_cpu, "in compaction sleep while channels copy, whatever cpu_share says, default Y");
 
 /*
  * The kernel compacts memory where it has to, on the CPU of whoever is there.  It

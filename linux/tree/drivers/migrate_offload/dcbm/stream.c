@@ -14,7 +14,6 @@
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mempool.h>
-#include <linux/moduleparam.h>
 #include <linux/sched.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
@@ -27,9 +26,8 @@
  */
 #define DCBM_WAKE_NS (50ULL * NSEC_PER_USEC)
 
-static unsigned int dcbm_poll_us = 200;
-module_param_named(poll_us, dcbm_poll_us, uint, 0644);
-MODULE_PARM_DESC(poll_us, "spin for batches that take no longer than this, default 200; sleep for others");
+/* A task spins for batches that take no longer than this, and sleeps for others. */
+#define DCBM_POLL_NS (200ULL * NSEC_PER_USEC)
 
 static mempool_t *dcbm_streams;
 
@@ -87,11 +85,6 @@ static void dcbm_doubt_speeds(struct dcbm_stream *stream)
 		chan->ns_per_mib -= chan->ns_per_mib / 16;
 }
 
-static u64 dcbm_poll_ns(void)
-{
-	return (u64)READ_ONCE(dcbm_poll_us) * NSEC_PER_USEC;
-}
-
 /*
  * Put a batch into the queue.  Returns 0, or a negative errno, after which
  * nothing was begun.
@@ -127,7 +120,7 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	}
 	/* Where it is so fast, each descriptor counts. */
 	job->piece = dcbm_piece(bytes, nr_chans,
-				even && job->expected_ns <= dcbm_poll_ns());
+				even && job->expected_ns <= DCBM_POLL_NS);
 	dcbm_share_job_starts(job);
 	list_add_tail(&job->node, &stream->jobs);
 	stream->nr_open += job->nr_pairs;
@@ -168,7 +161,7 @@ static bool dcbm_poll(const struct dcbm_stream *stream,
 		      const struct dcbm_job *job, u64 until)
 {
 	/* One that takes long is worth a context switch. */
-	if (stream->sparing || job->expected_ns > dcbm_poll_ns())
+	if (stream->sparing || job->expected_ns > DCBM_POLL_NS)
 		return false;
 	until = min(until, job->start_ns + job->expected_ns +
 			   job->expected_ns / 2);
