@@ -27,16 +27,11 @@
 #include <kunit/visibility.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
-#include <linux/moduleparam.h>
 
 #include "dcbm.h"
 
 atomic64_t dcbm_batches_busy;
 atomic64_t dcbm_batches_slow;
-
-static bool dcbm_spare_cpu = true;
-module_param_named(spare_cpu, dcbm_spare_cpu, bool, 0644);
-MODULE_PARM_DESC(spare_cpu, "in compaction sleep while channels copy, whatever cpu_share says, default Y");
 
 /*
  * The kernel compacts memory where it has to, on the CPU of whoever is there.  It
@@ -44,7 +39,7 @@ MODULE_PARM_DESC(spare_cpu, "in compaction sleep while channels copy, whatever c
  */
 static bool dcbm_spares_cpu(const struct migrate_copy_stream *stream)
 {
-	return stream->reason == MR_COMPACTION && READ_ONCE(dcbm_spare_cpu);
+	return stream->reason == MR_COMPACTION;
 }
 
 static int dcbm_open_stream(struct migrate_copy_stream *stream)
