@@ -32,7 +32,7 @@ EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 struct work_struct dcbm_stuck_work;
 
 unsigned int dcbm_max_failures = 16;
-module_param_named(max_failures, dcbm_max_failures, uint, 0644);
+module_param_named(max_failures, dcbm_max_failures, uint, 0444);
 MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
 
 /* All of these under dcbm_lock. */
@@ -367,7 +367,7 @@ void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 /* Has it failed too often? */
 void dcbm_chan_judge(struct dcbm_chan *chan)
 {
-	if (chan->failures >= READ_ONCE(dcbm_max_failures) && !chan->retiring)
+	if (chan->failures >= dcbm_max_failures && !chan->retiring)
 		dcbm_chan_retire(chan, "too many errors in a row");
 }
 

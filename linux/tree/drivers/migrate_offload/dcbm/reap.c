@@ -425,7 +425,7 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 		return;
 
 	/* Two in a row are too many, however many errors are allowed. */
-	chan->failures += DIV_ROUND_UP(READ_ONCE(dcbm_max_failures), 2);
+	chan->failures += DIV_ROUND_UP(dcbm_max_failures, 2);
 	atomic64_inc(&chan->timeouts);
 	if (READ_ONCE(chan->stops) && !dmaengine_terminate_sync(chan->dma)) {
 		dcbm_chan_collect(chan);
