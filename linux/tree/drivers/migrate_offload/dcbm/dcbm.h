@@ -221,7 +221,7 @@ void dcbm_pair_check(struct dcbm_job *job, unsigned int nr);
 int dcbm_stream_init(void);
 void dcbm_stream_exit(void);
 struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
-				     u64 wait_ns, int *error);
+				     int *error);
 int dcbm_stream_submit(struct dcbm_stream *stream,
 		       struct migrate_copy_batch *batch);
 void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns);
@@ -256,8 +256,7 @@ void dcbm_open(bool open);
 bool dcbm_any_idle(void);
 void dcbm_note_missed(void);
 void dcbm_rebalance(void);
-unsigned int dcbm_nr_usable(void);
-int dcbm_lease(struct dcbm_stream *stream, u64 wait_ns);
+int dcbm_lease(struct dcbm_stream *stream);
 void dcbm_unlease(struct dcbm_stream *stream);
 void dcbm_balance(struct dcbm_stream *stream);
 void dcbm_chan_heard_of(struct dcbm_chan *chan);
@@ -273,7 +272,6 @@ bool dcbm_is_hungry(const struct dcbm_stream *stream);
 extern atomic64_t dcbm_cpu_share_bytes;
 extern bool dcbm_share_on;
 void dcbm_share_prepare(void);
-u64 dcbm_worth_waiting_ns(size_t bytes);
 void dcbm_share_open(struct dcbm_stream *stream);
 void dcbm_share_close(struct dcbm_stream *stream);
 size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns);

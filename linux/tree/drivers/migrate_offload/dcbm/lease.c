@@ -13,7 +13,6 @@
 
 #include <kunit/visibility.h>
 #include <linux/jiffies.h>
-#include <linux/ktime.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -21,7 +20,7 @@
 
 #include "dcbm.h"
 
-/* For those who wait for a channel, and those who wait until it is idle. */
+/* For those who wait until a channel is idle. */
 DECLARE_WAIT_QUEUE_HEAD(dcbm_idle_wq);
 
 DEFINE_SPINLOCK(dcbm_lock);
@@ -38,8 +37,7 @@ MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors i
 /* All of these under dcbm_lock. */
 static bool dcbm_is_open;
 static unsigned int dcbm_nr_idle;	/* a hint for those without the lock */
-static unsigned int dcbm_nr_streams;	/* have channels, or wait for some */
-static unsigned int dcbm_nr_waiting;	/* of those, wait */
+static unsigned int dcbm_nr_streams;	/* that have channels */
 
 /*
  * At most so many at the same time, in the last two spans of time in which some
@@ -80,16 +78,6 @@ static unsigned int dcbm_count_usable(void)
 	return nr;
 }
 
-unsigned int dcbm_nr_usable(void)
-{
-	unsigned int nr;
-
-	spin_lock(&dcbm_lock);
-	nr = dcbm_count_usable();
-	spin_unlock(&dcbm_lock);
-	return nr;
-}
-
 bool dcbm_any_idle(void)
 {
 	return READ_ONCE(dcbm_nr_idle);
@@ -101,7 +89,6 @@ void dcbm_open(bool open)
 	dcbm_is_open = open;
 	dcbm_count_usable();
 	spin_unlock(&dcbm_lock);
-	wake_up_all(&dcbm_idle_wq);
 }
 
 /*
@@ -114,8 +101,8 @@ void dcbm_open(bool open)
 #define DCBM_BALANCE_SPAN max(HZ / 50, 1)
 
 /*
- * Somebody was turned away, or has to wait, or leaves where others stay.  In
- * all cases he is likely to be back with his next batch.
+ * A task was turned away, or leaves where others stay.  In both cases it is
+ * likely to be back with its next batch.
  */
 static void dcbm_note_contention(unsigned int nr_streams)
 {
@@ -135,8 +122,7 @@ static void dcbm_note_contention(unsigned int nr_streams)
 
 static bool dcbm_contended(void)
 {
-	return dcbm_nr_waiting ||
-		time_before(jiffies, dcbm_recent_until + DCBM_RECENT_SPAN);
+	return time_before(jiffies, dcbm_recent_until + DCBM_RECENT_SPAN);
 }
 
 /* What each gets when there are not enough for all. */
@@ -211,57 +197,36 @@ static void dcbm_take_nearest(struct dcbm_stream *stream, unsigned int nr)
 	} while (nr && next != INT_MAX);
 }
 
-/* One try.  True also when there is no use in trying again. */
-static bool dcbm_try_lease(struct dcbm_stream *stream)
+/*
+ * Give a new stream some channels.  Returns 0, -EBUSY when others have all of
+ * them, or -EOPNOTSUPP when there are none.
+ */
+int dcbm_lease(struct dcbm_stream *stream)
 {
 	unsigned int nr_usable, nr;
-	bool done;
+	int ret = 0;
 
 	spin_lock(&dcbm_lock);
+	dcbm_nr_streams++;
 	nr_usable = dcbm_count_usable();
 	if (dcbm_is_open && nr_usable) {
 		nr = min(dcbm_share(nr_usable),
 			 dcbm_wanted(stream->bytes, nr_usable));
 		dcbm_take_nearest(stream, nr);
 		dcbm_count_usable();
+		if (!stream->nr_chans) {
+			dcbm_note_contention(dcbm_nr_streams);
+			ret = -EBUSY;
+		}
+	} else {
+		ret = -EOPNOTSUPP;
 	}
 	stream->balance_seq = dcbm_balance_seq;
 	stream->balance_at = jiffies + DCBM_BALANCE_SPAN;
-	done = stream->nr_chans || !dcbm_is_open || !nr_usable;
+	if (ret)
+		dcbm_nr_streams--;
 	spin_unlock(&dcbm_lock);
-	return done;
-}
-
-/*
- * Give a new stream some channels.  When all are busy wait for one, but no
- * longer than @wait_ns.  Returns 0, -EBUSY, or -EOPNOTSUPP when there are none.
- */
-int dcbm_lease(struct dcbm_stream *stream, u64 wait_ns)
-{
-	spin_lock(&dcbm_lock);
-	dcbm_nr_streams++;
-	spin_unlock(&dcbm_lock);
-
-	if (!dcbm_try_lease(stream)) {
-		spin_lock(&dcbm_lock);
-		dcbm_nr_waiting++;
-		dcbm_note_contention(dcbm_nr_streams);
-		spin_unlock(&dcbm_lock);
-		if (wait_ns)
-			wait_event_hrtimeout(dcbm_idle_wq,
-					     dcbm_try_lease(stream),
-					     ns_to_ktime(wait_ns));
-		spin_lock(&dcbm_lock);
-		dcbm_nr_waiting--;
-		spin_unlock(&dcbm_lock);
-	}
-	if (stream->nr_chans)
-		return 0;
-
-	spin_lock(&dcbm_lock);
-	dcbm_nr_streams--;
-	spin_unlock(&dcbm_lock);
-	return dcbm_any_idle() || dcbm_nr_usable() ? -EBUSY : -EOPNOTSUPP;
+	return ret;
 }
 
 static void dcbm_wake_waiting(void)

@@ -25,7 +25,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <kunit/visibility.h>
-#include <linux/minmax.h>
 #include <linux/module.h>
 
 #include "dcbm.h"
@@ -44,16 +43,12 @@ static bool dcbm_spares_cpu(const struct migrate_copy_stream *stream)
 
 static int dcbm_open_stream(struct migrate_copy_stream *stream)
 {
-	u64 wait_ns;
 	int ret;
 
 	if (!dcbm_is_on())
 		return -EOPNOTSUPP;
-	/* While we wait, some folios are out of reach, but not all. */
-	wait_ns = dcbm_worth_waiting_ns(min_t(size_t, stream->bytes, SZ_2M));
 	stream->private = dcbm_stream_open(stream->dst_nid, stream->bytes,
-					   dcbm_spares_cpu(stream), wait_ns,
-					   &ret);
+					   dcbm_spares_cpu(stream), &ret);
 	if (ret == -EBUSY)
 		atomic64_inc(&dcbm_batches_busy);
 	return ret;

@@ -33,12 +33,6 @@
 #define DCBM_SHARE_FIRST_ORDER 5
 #define DCBM_SHARE_FIRST_ROUNDS 7
 
-/* A list waits for channels for up to such a part of the CPU's time, */
-#define DCBM_WAIT_PART 4
-
-/* And not at all if that is less: it would be for nothing more often than not. */
-#define DCBM_WAIT_MIN_NS (50ULL * NSEC_PER_USEC)
-
 /* With less, it is left to whom it belongs. */
 #define DCBM_SHARE_MIN_TAKEN (4 * DCBM_SHARE_CHUNK)
 
@@ -46,10 +40,6 @@ bool dcbm_share_on = true;
 EXPORT_SYMBOL_IF_KUNIT(dcbm_share_on);
 module_param_named(cpu_share, dcbm_share_on, bool, 0644);
 MODULE_PARM_DESC(cpu_share, "let a CPU that would have to wait copy a share itself, default Y");
-
-static int wait_us = -1;
-module_param(wait_us, int, 0644);
-MODULE_PARM_DESC(wait_us, "wait for a channel so long when all are busy; default -1: up to a quarter of what the CPU needs for the copy");
 
 atomic64_t dcbm_cpu_share_bytes;
 EXPORT_SYMBOL_IF_KUNIT(dcbm_cpu_share_bytes);
@@ -85,22 +75,6 @@ void dcbm_share_prepare(void)
 		folio_put(src);
 	if (dst)
 		folio_put(dst);
-}
-
-/*
- * All channels are busy.  How long may a list of so many bytes wait for one, so that it is
- * still better off than with the CPU at once?  0: it is not.
- */
-u64 dcbm_worth_waiting_ns(size_t bytes)
-{
-	int fixed_us = READ_ONCE(wait_us);
-	u64 ns;
-
-	if (fixed_us >= 0)
-		return (u64)fixed_us * NSEC_PER_USEC;
-	ns = mul_u64_u64_div_u64(bytes, READ_ONCE(dcbm_cpu_ns_per_mib),
-				 SZ_1M) / DCBM_WAIT_PART;
-	return ns < DCBM_WAIT_MIN_NS ? 0 : ns;
 }
 
 /* Begin with what was so the last time. */

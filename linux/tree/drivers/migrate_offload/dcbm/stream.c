@@ -254,11 +254,11 @@ void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
 }
 
 /*
- * A stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  Waits for up
- * to @wait_ns when all are busy.  @sparing: it leaves the CPU alone.
+ * A stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  @sparing: it
+ * leaves the CPU alone.
  */
 struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
-				     u64 wait_ns, int *error)
+				     int *error)
 {
 	/* As in dcbm_job_new(). */
 	struct dcbm_stream *stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
@@ -276,7 +276,7 @@ struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
 	init_waitqueue_head(&stream->wq);
 	stream->wake_at = INT_MAX;
 	dcbm_share_open(stream);
-	*error = dcbm_lease(stream, wait_ns);
+	*error = dcbm_lease(stream);
 	if (!*error)
 		return stream;
 	mempool_free(stream, dcbm_streams);

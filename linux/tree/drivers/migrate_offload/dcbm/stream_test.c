@@ -8,10 +8,8 @@
  */
 
 #include <kunit/test.h>
-#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/nodemask.h>
@@ -453,33 +451,6 @@ static void dcbm_stream_fair(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_check(test, a, 0), 0);
 }
 
-static int test_open_thread(void *arg)
-{
-	struct test_ctx *ctx = arg;
-
-	ctx->opened_rc = test_open(ctx, 1, SZ_2M);
-	complete(&ctx->opened);
-	return 0;
-}
-
-/* All channels are busy: wait for one, if that is worth it. */
-static void dcbm_stream_wait(struct kunit *test)
-{
-	struct test_ctx *ctx = test->priv;
-	struct task_struct *thread;
-
-	init_completion(&ctx->opened);
-	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
-	thread = kthread_run(test_open_thread, ctx, "dcbm_test");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
-	msleep(20);
-	KUNIT_EXPECT_FALSE(test, completion_done(&ctx->opened));
-	test_close(ctx, 0);
-	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&ctx->opened,
-							    TEST_TIMEOUT));
-	KUNIT_EXPECT_EQ(test, ctx->opened_rc, 0);
-}
-
 static int dcbm_stream_test_init(struct kunit *test)
 {
 	struct test_ctx *ctx = kunit_kzalloc(test, sizeof(*ctx), GFP_KERNEL);
@@ -541,7 +512,6 @@ static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_reported),
 	KUNIT_CASE(dcbm_stream_sparing),
 	KUNIT_CASE(dcbm_stream_fair),
-	KUNIT_CASE(dcbm_stream_wait),
 	/* The last one, as it leaves channels that seem to be slow. */
 	KUNIT_CASE(dcbm_stream_two_windows),
 	{}

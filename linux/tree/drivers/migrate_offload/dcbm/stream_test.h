@@ -6,7 +6,6 @@
 #define _DCBM_STREAM_TEST_H
 
 #include <kunit/test.h>
-#include <linux/completion.h>
 
 #include "../../dma/dmasim/dmasim.h"
 #include "dcbm.h"
@@ -22,8 +21,6 @@ struct test_ctx {
 	bool open[2];
 	struct migrate_copy_batch *batches[TEST_BATCHES];
 	struct migrate_copy_batch *growing;
-	struct completion opened;
-	int opened_rc;
 	unsigned int timeout_ms;
 };
 

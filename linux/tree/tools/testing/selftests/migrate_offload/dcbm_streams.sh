@@ -28,7 +28,7 @@ unit_tests()
 	name=$1
 	shift
 	modprobe dmasim channels=4 "$@" || echo "# dmasim $* cannot be loaded"
-	modprobe dcbm cpu_share=0 wait_us=20000000
+	modprobe dcbm cpu_share=0
 	echo 1 >$dcbm/offloading
 	modprobe dcbm_stream_test
 	report=$(cat /sys/kernel/debug/kunit/migrate_dcbm_streams/results)
