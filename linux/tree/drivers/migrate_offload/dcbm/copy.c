@@ -279,7 +279,7 @@ static bool dcbm_out_of_time(const struct dcbm_job *job)
 	u64 timeout_ns = dcbm_timeout_ns();
 
 	return ktime_get_ns() - job->start_ns >
-		timeout_ns + dcbm_extra_ns(job->expected_ns, timeout_ns);
+		timeout_ns + dcbm_extra_ns(job->batch->bytes, timeout_ns);
 }
 
 /* The time of the first job runs; that of the others has not begun. */

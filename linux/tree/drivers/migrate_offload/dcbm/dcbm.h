@@ -200,7 +200,6 @@ struct dcbm_stream {
 /* main.c */
 extern const struct migrate_engine_ops dcbm_ops;
 extern atomic64_t dcbm_batches_busy;
-extern atomic64_t dcbm_batches_slow;
 
 /* job.c */
 extern atomic64_t dcbm_folios_migrated;

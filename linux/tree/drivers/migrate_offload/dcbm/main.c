@@ -30,7 +30,6 @@
 #include "dcbm.h"
 
 atomic64_t dcbm_batches_busy;
-atomic64_t dcbm_batches_slow;
 
 /*
  * The kernel compacts memory where it has to, on the CPU of whoever is there.  It
@@ -62,10 +61,8 @@ static int dcbm_submit(struct migrate_copy_stream *stream,
 	if (batch->nr_pairs > DCBM_MAX_PAIRS)
 		return -EOPNOTSUPP;
 	ret = dcbm_stream_submit(stream->private, batch);
-	if (ret == -EBUSY)
+	if (ret)
 		atomic64_inc(&dcbm_batches_busy);
-	else if (ret)
-		atomic64_inc(&dcbm_batches_slow);
 	return ret;
 }
 

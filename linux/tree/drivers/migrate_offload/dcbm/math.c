@@ -31,11 +31,11 @@
 /* The CPU copies such a part of a batch at least, or nothing. */
 #define DCBM_MIN_SHARE		128
 
-/*
- * A job may be expected to take so many times the timeout, and is declined if it
- * is to take longer.
- */
-#define DCBM_MAX_TIMEOUTS	4
+/* The slowest that a job's channels may be together, as time: 10 MB/s. */
+#define DCBM_NS_PER_BYTE	100ULL
+
+/* A job takes no more than so many timeouts beyond the first two. */
+#define DCBM_MAX_TIMEOUTS	8
 
 /*
  * The longest transfer that a channel takes, or 0 when it takes none.
@@ -117,17 +117,8 @@ size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
 	return share * DCBM_MIN_SHARE < bytes ? 0 : share;
 }
 
-/* What is expected follows from speeds that were measured, and can be anything. */
-bool dcbm_takes_too_long(u64 expected_ns, u64 timeout_ns)
+/* What a job may take beyond the timeouts: one that is large takes longer. */
+u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 {
-	return expected_ns > DCBM_MAX_TIMEOUTS * timeout_ns;
-}
-
-/*
- * What a job may take beyond the timeouts: one that is large and gets on as it
- * was expected to is not given up.
- */
-u64 dcbm_extra_ns(u64 expected_ns, u64 timeout_ns)
-{
-	return 2 * min(expected_ns, DCBM_MAX_TIMEOUTS * timeout_ns);
+	return min(bytes * DCBM_NS_PER_BYTE, DCBM_MAX_TIMEOUTS * timeout_ns);
 }

@@ -13,7 +13,6 @@ size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 		     size_t max_piece);
 size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
 		      u64 elsewhere_ns);
-bool dcbm_takes_too_long(u64 expected_ns, u64 timeout_ns);
-u64 dcbm_extra_ns(u64 expected_ns, u64 timeout_ns);
+u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns);
 
 #endif /* _DCBM_MATH_H */

@@ -475,16 +475,14 @@ void dcbm_check(struct dcbm_stream *stream)
 	u64 limit_ns = dcbm_limit_ns();
 	u64 now = ktime_get_ns();
 	struct dcbm_chan *chan;
-	u64 expected_ns;
 	bool expired;
 
 	if (!job)
 		return;
 	/* It may come to its end here. */
 	kref_get(&job->ref);
-	expected_ns = job->expected_ns;
-	expired = now - job->start_ns >
-		2 * limit_ns + dcbm_extra_ns(expected_ns, dcbm_timeout_ns());
+	expired = now - job->start_ns > 2 * limit_ns +
+		  dcbm_extra_ns(job->batch->bytes, dcbm_timeout_ns());
 	list_for_each_entry(chan, &stream->chans, lease) {
 		u64 silent_ns = now - chan->progress_ns;
 
@@ -493,8 +491,7 @@ void dcbm_check(struct dcbm_stream *stream)
 		if (silent_ns >= limit_ns ||
 		    (expired && dcbm_chan_has(chan, job)))
 			dcbm_chan_give_up(chan);
-		else if (silent_ns >= limit_ns / DCBM_ASK_DIVISOR &&
-			 silent_ns >= 2 * expected_ns)
+		else if (silent_ns >= limit_ns / DCBM_ASK_DIVISOR)
 			dcbm_chan_ask(chan);
 	}
 	dcbm_job_put(job);

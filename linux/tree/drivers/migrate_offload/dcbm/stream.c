@@ -74,20 +74,8 @@ static u64 dcbm_expected_ns(const struct dcbm_stream *stream, bool *even)
 }
 
 /*
- * So slow that a job was declined.  If they were held up by something else, nobody
- * would ever notice that it is over: think better of them each time.
- */
-static void dcbm_doubt_speeds(struct dcbm_stream *stream)
-{
-	struct dcbm_chan *chan;
-
-	list_for_each_entry(chan, &stream->chans, lease)
-		chan->ns_per_mib -= chan->ns_per_mib / 16;
-}
-
-/*
- * Put a batch into the queue.  Returns 0, or a negative errno, after which
- * nothing was begun.
+ * Put a batch into the queue.  Returns 0, or -EBUSY, after which nothing was
+ * begun.
  */
 int dcbm_stream_submit(struct dcbm_stream *stream,
 		       struct migrate_copy_batch *batch)
@@ -113,11 +101,6 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	mib_ns = dcbm_expected_ns(stream, &even);
 	bytes = batch->bytes - dcbm_share_set(job, mib_ns);
 	job->expected_ns = mul_u64_u64_div_u64(mib_ns, bytes, SZ_1M);
-	if (dcbm_takes_too_long(job->expected_ns, dcbm_timeout_ns())) {
-		dcbm_job_put(job);
-		dcbm_doubt_speeds(stream);
-		return -EOPNOTSUPP;
-	}
 	/* Where it is so fast, each descriptor counts. */
 	job->piece = dcbm_piece(bytes, nr_chans,
 				even && job->expected_ns <= DCBM_POLL_NS);

@@ -245,40 +245,6 @@ static void dcbm_stream_recovers(struct kunit *test)
 }
 
 /*
- * Channels that seem to be far too slow get nothing that would take them long, but
- * are not left out for ever.  What is small they get at any time.
- */
-static void dcbm_stream_too_slow(struct kunit *test)
-{
-	const u64 timeout_ns = (u64)dcbm_timeout_ms * NSEC_PER_MSEC;
-	struct test_ctx *ctx = test->priv;
-	struct migrate_copy_batch *large, *small;
-	int i, nr_declined = 0;
-
-	test_set_rate(ctx, 0);
-	large = test_batch(test, 0, 1, TEST_LARGE_ORDER);
-	small = test_batch(test, 1, 1, 0);
-	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
-	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
-	/* Twice as long as it may: 2 MiB, by four of them. */
-	for (i = 0; i < TEST_CHANS; i++)
-		ctx->chans[i]->ns_per_mib = 2 * TEST_CHANS * 2 * timeout_ns;
-	KUNIT_EXPECT_EQ(test, dcbm_ops.submit(&ctx->streams[0], large),
-			-EOPNOTSUPP);
-	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], small), 0);
-	test_reap(test, 0, small);
-	while (dcbm_ops.submit(&ctx->streams[0], large))
-		KUNIT_ASSERT_LT(test, nr_declined++, 100);
-	KUNIT_EXPECT_GT(test, nr_declined, 1);
-	test_reap(test, 0, large);
-	for (i = 0; i < TEST_BATCHES; i++)
-		KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[i], 0), 0);
-	/* Now they are known. */
-	for (i = 0; i < TEST_CHANS; i++)
-		KUNIT_EXPECT_LT(test, ctx->chans[i]->ns_per_mib, timeout_ns);
-}
-
-/*
  * Of a channel that nobody has measured little is in flight; those that are known
  * go on as ever.
  */
@@ -505,7 +471,6 @@ static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_two_batches),
 	KUNIT_CASE(dcbm_stream_order),
 	KUNIT_CASE(dcbm_stream_recovers),
-	KUNIT_CASE(dcbm_stream_too_slow),
 	KUNIT_CASE(dcbm_stream_unknown),
 	KUNIT_CASE(dcbm_stream_fail),
 	KUNIT_CASE(dcbm_stream_stall),

@@ -86,7 +86,6 @@ static struct module_attribute name##_attr = __ATTR_RO(name)
 DCBM_COUNTER(folios_migrated, dcbm_folios_migrated);
 DCBM_COUNTER(folios_failures, dcbm_folios_failed);
 DCBM_COUNTER(busy_batches, dcbm_batches_busy);
-DCBM_COUNTER(slow_batches, dcbm_batches_slow);
 DCBM_COUNTER(held_folios, dcbm_folios_held);
 DCBM_COUNTER(cpu_share_bytes, dcbm_cpu_share_bytes);
 
@@ -105,7 +104,6 @@ static struct attribute *dcbm_attrs[] = {
 	&folios_migrated_attr.attr,
 	&folios_failures_attr.attr,
 	&busy_batches_attr.attr,
-	&slow_batches_attr.attr,
 	&held_folios_attr.attr,
 	&held_folios_now_attr.attr,
 	&cpu_share_bytes_attr.attr,

@@ -348,26 +348,6 @@ static void mbind_other(int node)
 	expect(content_ok(&other));
 }
 
-/* The CPU copies a batch that the channels cannot finish within the timeout. */
-static void test_slow(void)
-{
-	load("bandwidth_mbps=5", "cpu_share=0");
-	expect(move_area(&large) == 0);
-	expect(dcbm_number("slow_batches") == 0);
-	/*
-	 * 2 MiB take 100 ms. dcbm declines copies that take more than four
-	 * timeouts.
-	 */
-	mo_write_number(PATH_DCBM "parameters/timeout_ms", 10);
-	expect(mo_move(&large, mo_nodes[1]) == 0);
-	expect(dcbm_number("slow_batches") == NR_LARGE);
-	mo_write_number(PATH_DCBM "parameters/timeout_ms", TIMEOUT_MS);
-	expect(mo_move(&large, mo_nodes[0]) == 0);
-	expect(content_ok(&large));
-	expect(dcbm_number("folios_migrated") == 3 * NR_LARGE);
-	unload();
-}
-
 /*
  * Two tasks want all channels all the time.  Both must get copies: while one
  * task makes its trips, the other gets five of its copies at some time.  The
@@ -478,7 +458,6 @@ static const struct {
 	{ "stall_held", test_stall_held },
 	{ "stall_posted", test_stall_posted },
 	{ "share", test_share },
-	{ "slow", test_slow },
 	{ "fair", test_fair },
 	{ "administrator", test_administrator },
 	{ "unbind", test_unbind },
