@@ -26,7 +26,7 @@
  */
 #define DCBM_WAKE_NS (50ULL * NSEC_PER_USEC)
 
-/* A task spins for batches that take no longer than this, and sleeps for others. */
+/* A task that waits spins for so long, and then sleeps. */
 #define DCBM_POLL_NS (200ULL * NSEC_PER_USEC)
 
 static mempool_t *dcbm_streams;
@@ -136,18 +136,14 @@ static bool dcbm_stream_has_news(const struct dcbm_stream *stream)
 }
 
 /*
- * To sleep and be woken takes longer than many transfers, so spin for as long
- * as the first job is expected to take, unless somebody else wants the CPU.
- * Returns true if there is something to do.
+ * To sleep and be woken takes longer than many transfers, so spin for a while,
+ * unless another task wants the CPU.  Returns true if there is something to do.
  */
-static bool dcbm_poll(const struct dcbm_stream *stream,
-		      const struct dcbm_job *job, u64 until)
+static bool dcbm_poll(const struct dcbm_stream *stream, u64 until)
 {
-	/* One that takes long is worth a context switch. */
-	if (stream->sparing || job->expected_ns > DCBM_POLL_NS)
+	if (stream->sparing)
 		return false;
-	until = min(until, job->start_ns + job->expected_ns +
-			   job->expected_ns / 2);
+	until = min(until, stream->waits_since_ns + DCBM_POLL_NS);
 	while (!atomic_read(&stream->nr_events)) {
 		if (need_resched() || ktime_get_ns() > until)
 			return false;
@@ -180,7 +176,7 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	/* The last one was cut short when no channel took what was left. */
 	if (!job)
 		return;
-	if (dcbm_is_hungry(stream) || dcbm_poll(stream, job, until))
+	if (dcbm_is_hungry(stream) || dcbm_poll(stream, until))
 		return;
 	now = ktime_get_ns();
 	if (now >= until)
