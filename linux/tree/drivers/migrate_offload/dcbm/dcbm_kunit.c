@@ -14,7 +14,7 @@ static void check_pieces(struct kunit *test, size_t max_seg, unsigned int align,
 			 size_t opt, size_t folio_bytes, unsigned int nr_chans)
 {
 	size_t max_piece = dcbm_max_piece(max_seg, align, opt);
-	size_t piece = dcbm_piece(folio_bytes, nr_chans, nr_chans % 2);
+	size_t piece = dcbm_piece(folio_bytes, nr_chans);
 	size_t offset = 0, len;
 
 	KUNIT_ASSERT_GT(test, max_piece, 0);
@@ -81,10 +81,9 @@ static void test_spread(struct kunit *test)
 	unsigned int nr;
 
 	for (nr = 1; nr <= 16; nr *= 2) {
-		size_t piece = dcbm_piece(SZ_2M, nr, true);
+		size_t piece = dcbm_piece(SZ_2M, nr);
 
 		KUNIT_EXPECT_EQ(test, dcbm_wanted(SZ_2M, nr), nr);
-		KUNIT_EXPECT_LE(test, dcbm_piece(SZ_2M, nr, false), piece);
 		KUNIT_EXPECT_EQ(test, SZ_2M / piece % nr, 0);
 		KUNIT_EXPECT_GE(test, SZ_2M / piece, nr);
 	}

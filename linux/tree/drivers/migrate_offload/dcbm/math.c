@@ -21,12 +21,10 @@
 #define DCBM_MAX_PIECE		SZ_512K
 
 /*
- * Pieces for each channel.  One is least work for the caller.  With more of
- * them fast channels do more than slow ones, and all end at about the same
- * time: worth it where the caller has time to spare.
+ * Pieces for each channel.  One is least work for the caller.  With some more,
+ * fast channels do more than slow ones, and all end at about the same time.
  */
-#define DCBM_PIECES_FEW		1
-#define DCBM_PIECES_MANY	4
+#define DCBM_PIECES		4
 
 /* The CPU copies such a part of a batch at least, or nothing. */
 #define DCBM_MIN_SHARE		128
@@ -72,11 +70,9 @@ unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
 }
 
 /* How long a piece should be, on so many channels. */
-size_t dcbm_piece(size_t bytes, unsigned int nr_chans, bool few)
+size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
 {
-	unsigned int nr_pieces = nr_chans * (few ? DCBM_PIECES_FEW :
-						   DCBM_PIECES_MANY);
-	size_t share = DIV_ROUND_UP(bytes, nr_pieces);
+	size_t share = DIV_ROUND_UP(bytes, nr_chans * DCBM_PIECES);
 
 	return clamp_t(size_t, PAGE_ALIGN(share), DCBM_MIN_PIECE,
 		       DCBM_MAX_PIECE);

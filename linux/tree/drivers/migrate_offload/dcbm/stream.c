@@ -52,24 +52,20 @@ static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
  * How long will 1 MiB take, at the speed at which the channels went before?
  * 0 when that is not known.
  */
-static u64 dcbm_expected_ns(const struct dcbm_stream *stream, bool *even)
+static u64 dcbm_expected_ns(const struct dcbm_stream *stream)
 {
-	u64 sum = 0, min_ns = U64_MAX, max_ns = 0;
 	struct dcbm_chan *chan;
 	unsigned int nr = 0;
+	u64 sum = 0;
 
-	*even = true;
 	list_for_each_entry(chan, &stream->chans, lease) {
 		if (chan->dead || chan->parting)
 			continue;
 		if (!chan->ns_per_mib)
 			return 0;
 		sum += chan->ns_per_mib;
-		min_ns = min(min_ns, chan->ns_per_mib);
-		max_ns = max(max_ns, chan->ns_per_mib);
 		nr++;
 	}
-	*even = max_ns / 2 < min_ns;
 	return nr ? div_u64(sum, nr * nr) : 0;
 }
 
@@ -84,7 +80,6 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	unsigned int nr_chans;
 	size_t bytes;
 	u64 mib_ns;
-	bool even;
 
 	dcbm_collect(stream);
 	if (stream->open_bytes + batch->bytes > stream->bytes) {
@@ -98,12 +93,10 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	if (!job)
 		return -EBUSY;
 
-	mib_ns = dcbm_expected_ns(stream, &even);
+	mib_ns = dcbm_expected_ns(stream);
 	bytes = batch->bytes - dcbm_share_set(job, mib_ns);
 	job->expected_ns = mul_u64_u64_div_u64(mib_ns, bytes, SZ_1M);
-	/* Where it is so fast, each descriptor counts. */
-	job->piece = dcbm_piece(bytes, nr_chans,
-				even && job->expected_ns <= DCBM_POLL_NS);
+	job->piece = dcbm_piece(bytes, nr_chans);
 	dcbm_share_job_starts(job);
 	list_add_tail(&job->node, &stream->jobs);
 	stream->nr_open += job->nr_pairs;
