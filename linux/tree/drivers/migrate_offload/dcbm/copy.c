@@ -172,43 +172,19 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 }
 
 /*
- * So much is in flight on a channel at most as long as it is not known how fast it
- * is: what a slow one has must not take longer than the timeouts.
- */
-#define DCBM_UNKNOWN_BYTES SZ_2M
-
-/* What takes so long for 1 MiB as far as anybody knows: as the best of the others. */
-static u64 dcbm_unknown_ns(const struct dcbm_stream *stream)
-{
-	struct dcbm_chan *chan;
-	u64 best_ns = 0;
-
-	list_for_each_entry(chan, &stream->chans, lease)
-		if (chan->ns_per_mib && (!best_ns || chan->ns_per_mib < best_ns))
-			best_ns = chan->ns_per_mib;
-	return best_ns ?: 1;
-}
-
-/*
- * The channel that will be through with one more piece first, at the speeds at
- * which they went before; NULL when none takes any.
+ * The channel that has the least in flight; NULL when none takes any.  None has
+ * more than @most, see dcbm_max_flying().
  */
 static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
-				   size_t piece, u64 unknown_ns)
+				   size_t most)
 {
 	struct dcbm_chan *chan, *best = NULL;
-	u64 ns, best_ns = U64_MAX;
 
 	list_for_each_entry(chan, &stream->chans, lease) {
 		if (chan->full || chan->dead || chan->parting)
 			continue;
-		if (!chan->ns_per_mib &&
-		    chan->flying_bytes >= DCBM_UNKNOWN_BYTES)
-			continue;
-		ns = (chan->flying_bytes + piece) *
-			(chan->ns_per_mib ?: unknown_ns);
-		if (ns < best_ns) {
-			best_ns = ns;
+		if (chan->flying_bytes < most) {
+			most = chan->flying_bytes;
 			best = chan;
 		}
 	}
@@ -331,15 +307,14 @@ bool dcbm_is_hungry(const struct dcbm_stream *stream)
  */
 void dcbm_feed(struct dcbm_stream *stream)
 {
-	u64 unknown_ns = dcbm_unknown_ns(stream);
+	size_t most = dcbm_max_flying(dcbm_timeout_ns());
 	struct dcbm_chan *chan;
 	struct dcbm_job *job;
 
 	dcbm_cut_if_late(stream);
 	do {
 		while ((job = dcbm_next_job(stream))) {
-			chan = dcbm_pick(stream, dcbm_next_bytes(job),
-					 unknown_ns);
+			chan = dcbm_pick(stream, most);
 			if (!chan)
 				break;
 			dcbm_feed_one(job, chan);

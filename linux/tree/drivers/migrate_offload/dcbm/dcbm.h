@@ -291,7 +291,6 @@ static inline u64 dcbm_timeout_ns(void)
 
 void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_callback(void *param, const struct dmaengine_result *result);
-bool dcbm_note_speed(struct dcbm_chan *chan);
 void dcbm_late_work(struct work_struct *work);
 void dcbm_collect(struct dcbm_stream *stream);
 void dcbm_check(struct dcbm_stream *stream);

@@ -167,8 +167,6 @@ static void dcbm_chan_to_stream(struct dcbm_chan *chan,
 	chan->dead = false;
 	chan->parting = false;
 	chan->unissued = false;
-	chan->busy_ns = 0;
-	chan->busy_bytes = 0;
 	list_add_tail(&chan->lease, &stream->chans);
 	stream->nr_chans++;
 }
@@ -283,7 +281,6 @@ static bool dcbm_balance_locked(struct dcbm_stream *stream)
 		chan->parting = !dcbm_chan_usable(chan) || nr_staying >= most;
 		nr_staying += !chan->parting;
 		if (chan->parting && !chan->nr_flying) {
-			dcbm_note_speed(chan);
 			dcbm_chan_give_back(stream, chan);
 			given = true;
 		}

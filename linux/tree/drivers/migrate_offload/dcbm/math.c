@@ -29,8 +29,8 @@
 /* The CPU copies such a part of a batch at least, or nothing. */
 #define DCBM_MIN_SHARE		128
 
-/* The slowest that a job's channels may be together, as time: 10 MB/s. */
-#define DCBM_NS_PER_BYTE	100ULL
+/* The slowest that the channels of a job may be, as time: 10 MB/s. */
+#define DCBM_NS_PER_BYTE	100U
 
 /* A job takes no more than so many timeouts beyond the first two. */
 #define DCBM_MAX_TIMEOUTS	8
@@ -116,5 +116,15 @@ size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
 /* What a job may take beyond the timeouts: one that is large takes longer. */
 u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 {
-	return min(bytes * DCBM_NS_PER_BYTE, DCBM_MAX_TIMEOUTS * timeout_ns);
+	return min((u64)bytes * DCBM_NS_PER_BYTE,
+		   DCBM_MAX_TIMEOUTS * timeout_ns);
+}
+
+/*
+ * What a channel may have in flight.  A job whose time is over is cut short, and
+ * what then flies has about a timeout to come back: so half of that, at 10 MB/s.
+ */
+size_t dcbm_max_flying(u64 timeout_ns)
+{
+	return max_t(size_t, div_u64(timeout_ns, 2 * DCBM_NS_PER_BYTE), 1);
 }

@@ -14,5 +14,6 @@ size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
 		      u64 elsewhere_ns);
 u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns);
+size_t dcbm_max_flying(u64 timeout_ns);
 
 #endif /* _DCBM_MATH_H */

@@ -184,28 +184,23 @@ static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 /* New speeds count for an eighth. */
 #define DCBM_SPEED_SHIFT 3
 
-/* Returns true if it has become so much faster that others may have, too. */
-bool dcbm_note_speed(struct dcbm_chan *chan)
+static void dcbm_note_speed(struct dcbm_chan *chan)
 {
 	u64 sample, old_ns = chan->ns_per_mib;
-	bool recovered;
 
-	if (!chan->busy_bytes)
-		return false;
+	if (chan->busy_bytes < DCBM_SPEED_BYTES)
+		return;
 	sample = div64_u64(chan->busy_ns * SZ_1M, chan->busy_bytes);
-	/* A few pages, when a stream ends, are not enough to believe that. */
-	recovered = chan->busy_bytes >= DCBM_SPEED_BYTES && sample < old_ns / 2;
-	if (old_ns && !recovered)
+	if (old_ns)
 		sample = old_ns - (old_ns >> DCBM_SPEED_SHIFT) +
 			(sample >> DCBM_SPEED_SHIFT);
 	chan->ns_per_mib = max(sample, 1ULL);
 	chan->busy_bytes = 0;
 	chan->busy_ns = 0;
-	return recovered;
 }
 
-/* Account for what was called back.  Returns true if the channel recovered. */
-static bool dcbm_chan_collect(struct dcbm_chan *chan)
+/* Account for what was called back. */
+static void dcbm_chan_collect(struct dcbm_chan *chan)
 {
 	struct dcbm_slot *slot;
 	unsigned long flags;
@@ -213,7 +208,7 @@ static bool dcbm_chan_collect(struct dcbm_chan *chan)
 	u64 heard_ns;
 
 	if (!READ_ONCE(chan->nr_done))
-		return false;
+		return;
 	spin_lock_irqsave(&chan->lock, flags);
 	list_splice_init(&chan->done, &done);
 	WRITE_ONCE(chan->nr_done, 0);
@@ -233,35 +228,18 @@ static bool dcbm_chan_collect(struct dcbm_chan *chan)
 
 	chan->full = false;
 	dcbm_chan_judge(chan);
-	return chan->busy_bytes >= DCBM_SPEED_BYTES && dcbm_note_speed(chan);
-}
-
-/*
- * One channel is much faster than it was.  With what is known of the others it
- * would get all small batches from now on, and they would never show that they
- * are, too.  Think as well of them until they are measured.
- */
-static void dcbm_think_well(struct dcbm_stream *stream, u64 best_ns)
-{
-	struct dcbm_chan *chan;
-
-	list_for_each_entry(chan, &stream->chans, lease)
-		chan->ns_per_mib = min(chan->ns_per_mib, best_ns);
+	dcbm_note_speed(chan);
 }
 
 /* Account for all that was called back on channels of the stream. */
 void dcbm_collect(struct dcbm_stream *stream)
 {
 	struct dcbm_chan *chan;
-	u64 best_ns = U64_MAX;
 
 	/* What is counted after this is found now, or makes us look again. */
 	atomic_xchg(&stream->nr_events, 0);
 	list_for_each_entry(chan, &stream->chans, lease)
-		if (dcbm_chan_collect(chan))
-			best_ns = min(best_ns, chan->ns_per_mib);
-	if (best_ns != U64_MAX)
-		dcbm_think_well(stream, best_ns);
+		dcbm_chan_collect(chan);
 }
 
 /*

@@ -255,28 +255,11 @@ struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
 	return NULL;
 }
 
-/* One that was too slow to get anything gets a chance some day. */
-static void dcbm_note_speeds(struct dcbm_stream *stream)
-{
-	struct dcbm_chan *chan;
-	u64 best_ns = U64_MAX;
-
-	list_for_each_entry(chan, &stream->chans, lease)
-		if (chan->ns_per_mib)
-			best_ns = min(best_ns, chan->ns_per_mib);
-	list_for_each_entry(chan, &stream->chans, lease) {
-		if (!chan->busy_bytes && chan->ns_per_mib / 2 > best_ns)
-			chan->ns_per_mib -= chan->ns_per_mib / 16;
-		dcbm_note_speed(chan);
-	}
-}
-
 /* All pairs of all its batches have been reported. */
 void dcbm_stream_close(struct dcbm_stream *stream)
 {
 	WARN_ON_ONCE(stream->nr_open || stream->nr_flying);
 	dcbm_share_close(stream);
-	dcbm_note_speeds(stream);
 	dcbm_stream_revive(stream);
 	dcbm_unlease(stream);
 	mempool_free(stream, dcbm_streams);

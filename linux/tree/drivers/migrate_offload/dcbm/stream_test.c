@@ -192,84 +192,6 @@ static void dcbm_stream_order(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
 }
 
-/* Copy the same few folios, one batch after the other. */
-static void test_copy_again(struct kunit *test, int which, unsigned int times)
-{
-	struct test_ctx *ctx = test->priv;
-	struct migrate_copy_batch *batch = ctx->batches[which];
-	unsigned int i;
-
-	while (times--) {
-		batch->nr_done = 0;
-		for (i = 0; i < batch->nr_pairs; i++) {
-			batch->pairs[i].result = -EINPROGRESS;
-			batch->pairs[i].done = false;
-		}
-		KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch),
-				0);
-		test_reap(test, 0, batch);
-	}
-}
-
-/*
- * All channels were slow, and are not any more.  Single folios go to one of them,
- * which is known to have recovered then.  It must not get all of the larger
- * batches, too.
- */
-static void dcbm_stream_recovers(struct kunit *test)
-{
-	/* Slower than any latency of a kernel with all checks makes a channel. */
-	const u64 slow_ns = 100ULL * NSEC_PER_SEC;
-	struct test_ctx *ctx = test->priv;
-	s64 before[TEST_CHANS];
-	int i;
-
-	test_set_rate(ctx, 0);
-	test_batch(test, 0, 1, 0);
-	test_batch(test, 1, 8, 0);
-	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
-	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
-	for (i = 0; i < TEST_CHANS; i++)
-		ctx->chans[i]->ns_per_mib = slow_ns;
-	test_copy_again(test, 0, 160);
-	for (i = 0; i < TEST_CHANS; i++)
-		before[i] = atomic64_read(&ctx->chans[i]->bytes);
-	test_copy_again(test, 1, 32);
-	for (i = 0; i < TEST_CHANS; i++) {
-		KUNIT_EXPECT_LT(test, ctx->chans[i]->ns_per_mib, slow_ns / 2);
-		KUNIT_EXPECT_GE(test, atomic64_read(&ctx->chans[i]->bytes) -
-				      before[i], SZ_1M / TEST_CHANS / 2);
-	}
-	for (i = 0; i < TEST_BATCHES; i++)
-		KUNIT_EXPECT_EQ(test, test_check(test, ctx->batches[i], 0), 0);
-}
-
-/*
- * Of a channel that nobody has measured little is in flight; those that are known
- * go on as ever.
- */
-static void dcbm_stream_unknown(struct kunit *test)
-{
-	struct test_ctx *ctx = test->priv;
-	struct migrate_copy_batch *batch;
-	int i;
-
-	if (ctx->chans[0]->max_piece < SZ_512K)
-		kunit_skip(test, "such channels have less in flight anyway");
-	test_set_rate(ctx, TEST_SLOW_MBPS * 8);
-	batch = test_batch(test, 0, 8, TEST_LARGE_ORDER);
-	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, batch->bytes), 0);
-	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
-	for (i = 0; i < TEST_CHANS; i++)
-		ctx->chans[i]->ns_per_mib = i ? NSEC_PER_SEC / 16 : 0;
-	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
-	KUNIT_EXPECT_EQ(test, ctx->chans[0]->flying_bytes, SZ_2M);
-	for (i = 1; i < TEST_CHANS; i++)
-		KUNIT_EXPECT_GT(test, ctx->chans[i]->flying_bytes, SZ_4M);
-	test_reap(test, 0, batch);
-	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
-}
-
 static void dcbm_stream_fail(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -293,11 +215,7 @@ static void dcbm_stream_stall(struct kunit *test)
 	struct migrate_copy_batch *second;
 	unsigned int nr_failed, early;
 	unsigned long end;
-	int i;
 
-	/* None gets more than the others, as what one has is what may fail. */
-	for (i = 0; i < TEST_CHANS; i++)
-		ctx->chans[i]->ns_per_mib = NSEC_PER_MSEC;
 	WRITE_ONCE(dcbm_timeout_ms, TEST_STALL_MS);
 	WRITE_ONCE(ctx->chans[1]->stops, true);
 	atomic_set(&ctx->sim[1]->triggers[DMASIM_STALL].nth, 1);
@@ -470,14 +388,11 @@ static void dcbm_stream_test_exit(struct kunit *test)
 static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_two_batches),
 	KUNIT_CASE(dcbm_stream_order),
-	KUNIT_CASE(dcbm_stream_recovers),
-	KUNIT_CASE(dcbm_stream_unknown),
 	KUNIT_CASE(dcbm_stream_fail),
 	KUNIT_CASE(dcbm_stream_stall),
 	KUNIT_CASE(dcbm_stream_reported),
 	KUNIT_CASE(dcbm_stream_sparing),
 	KUNIT_CASE(dcbm_stream_fair),
-	/* The last one, as it leaves channels that seem to be slow. */
 	KUNIT_CASE(dcbm_stream_two_windows),
 	{}
 };

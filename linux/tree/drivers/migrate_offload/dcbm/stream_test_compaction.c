@@ -52,7 +52,6 @@ void dcbm_stream_two_windows(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
 	struct dcbm_stream *stream;
-	struct dcbm_chan *chan;
 	int i;
 
 	if (list_count_nodes(&ctx->sim[0]->free) < TEST_BATCHES * TEST_WINDOW)
@@ -65,9 +64,6 @@ void dcbm_stream_two_windows(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, test_open_for(ctx, 0, SZ_2M, MR_COMPACTION), 0);
 	stream = ctx->streams[0].private;
 	KUNIT_ASSERT_EQ(test, stream->nr_chans, TEST_CHANS);
-	/* So that they get as many each, whatever is known of them. */
-	list_for_each_entry(chan, &stream->chans, lease)
-		chan->ns_per_mib = NSEC_PER_MSEC;
 	for (i = 0; i < TEST_BATCHES; i++)
 		KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0],
 						      ctx->batches[i]), 0);
