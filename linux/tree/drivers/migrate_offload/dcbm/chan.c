@@ -230,7 +230,6 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 	spin_lock(&dcbm_lock);
 	WRITE_ONCE(chan->leaving, true);
 	spin_unlock(&dcbm_lock);
-	dcbm_rebalance();
 	wait_event(dcbm_idle_wq, !dcbm_chan_is_busy(chan));
 
 	/* What is late may still come in the time that a job would wait. */

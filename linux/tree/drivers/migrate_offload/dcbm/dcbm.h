@@ -177,8 +177,6 @@ struct dcbm_stream {
 	size_t share_bytes;		/* copied by the CPU, */
 	u64 share_ns;			/* in this time: for its speed */
 	unsigned long elsewhere_ns_per_mib;	/* of the task's time */
-	unsigned int balance_seq;	/* see dcbm_balance() */
-	unsigned long balance_at;	/* jiffies */
 	bool parts;			/* with channels that are busy yet */
 	unsigned long check_at;		/* jiffies */
 
@@ -254,7 +252,6 @@ extern wait_queue_head_t dcbm_idle_wq;
 void dcbm_open(bool open);
 bool dcbm_any_idle(void);
 void dcbm_note_missed(void);
-void dcbm_rebalance(void);
 int dcbm_lease(struct dcbm_stream *stream);
 void dcbm_unlease(struct dcbm_stream *stream);
 void dcbm_balance(struct dcbm_stream *stream);

@@ -5,8 +5,9 @@
  * A stream has its channels for itself.  So what goes wrong on a channel
  * concerns one stream, and a driver may be told to terminate all that is on it.
  * A stream alone gets all channels that its size is worth.  When others want
- * some, it goes on with its share: it feeds the rest no more, and gives each
- * back as soon as nothing is in flight there.  When they are gone, it gets more.
+ * some, it goes on with its share from its next batch on: it feeds the rest no
+ * more, and gives each back as soon as nothing is in flight there.  When they are
+ * gone, it gets more.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -39,15 +40,10 @@ static bool dcbm_is_open;
 static unsigned int dcbm_nr_idle;	/* a hint for those without the lock */
 static unsigned int dcbm_nr_streams;	/* that have channels */
 
-/*
- * At most so many at the same time, in the last two spans of time in which some
- * had too few; and when the second one ends, in jiffies.
- */
-static unsigned int dcbm_recent[2];
+/* So many wanted channels at once the last time that some had too few, */
+static unsigned int dcbm_recent;
+/* And are likely to until then; in jiffies. */
 static unsigned long dcbm_recent_until = INITIAL_JIFFIES;
-
-/* Changes whenever streams may have to give or take.  Read without the lock. */
-static unsigned int dcbm_balance_seq;
 
 /* Any context. */
 void dcbm_chan_heard_of(struct dcbm_chan *chan)
@@ -91,14 +87,8 @@ void dcbm_open(bool open)
 	spin_unlock(&dcbm_lock);
 }
 
-/*
- * How long is it remembered that somebody had too few?  Those who migrate now
- * and then would never find an idle channel if it were forgotten in between.
- */
+/* Those who migrate now and then would never find an idle channel with less. */
 #define DCBM_RECENT_SPAN (HZ / 5)
-
-/* A stream looks so often whether that is still so. */
-#define DCBM_BALANCE_SPAN max(HZ / 50, 1)
 
 /*
  * A task was turned away, or leaves where others stay.  In both cases it is
@@ -108,21 +98,13 @@ static void dcbm_note_contention(unsigned int nr_streams)
 {
 	lockdep_assert_held(&dcbm_lock);
 
-	if (time_after_eq(jiffies, dcbm_recent_until)) {
-		dcbm_recent[0] = dcbm_recent[1];
-		if (time_after_eq(jiffies,
-				  dcbm_recent_until + DCBM_RECENT_SPAN))
-			dcbm_recent[0] = 0;
-		dcbm_recent[1] = 0;
-		dcbm_recent_until = jiffies + DCBM_RECENT_SPAN;
-	}
-	dcbm_recent[1] = max(dcbm_recent[1], nr_streams);
-	WRITE_ONCE(dcbm_balance_seq, dcbm_balance_seq + 1);
+	dcbm_recent = nr_streams;
+	dcbm_recent_until = jiffies + DCBM_RECENT_SPAN;
 }
 
 static bool dcbm_contended(void)
 {
-	return time_before(jiffies, dcbm_recent_until + DCBM_RECENT_SPAN);
+	return time_before(jiffies, dcbm_recent_until);
 }
 
 /* What each gets when there are not enough for all. */
@@ -131,23 +113,15 @@ static unsigned int dcbm_share(unsigned int nr_usable)
 	unsigned int nr = max(dcbm_nr_streams, 1U);
 
 	if (dcbm_contended())
-		nr = max3(nr, dcbm_recent[0], dcbm_recent[1]);
+		nr = max(nr, dcbm_recent);
 	return max(nr_usable / nr, 1U);
 }
 
-/* Somebody did not even ask for channels, as none was idle. */
+/* A task did not even ask for channels, as none was idle. */
 void dcbm_note_missed(void)
 {
 	spin_lock(&dcbm_lock);
 	dcbm_note_contention(dcbm_nr_streams + 1);
-	spin_unlock(&dcbm_lock);
-}
-
-/* Have all streams look at what they have. */
-void dcbm_rebalance(void)
-{
-	spin_lock(&dcbm_lock);
-	WRITE_ONCE(dcbm_balance_seq, dcbm_balance_seq + 1);
 	spin_unlock(&dcbm_lock);
 }
 
@@ -219,8 +193,6 @@ int dcbm_lease(struct dcbm_stream *stream)
 	} else {
 		ret = -EOPNOTSUPP;
 	}
-	stream->balance_seq = dcbm_balance_seq;
-	stream->balance_at = jiffies + DCBM_BALANCE_SPAN;
 	if (ret)
 		dcbm_nr_streams--;
 	spin_unlock(&dcbm_lock);
@@ -292,20 +264,12 @@ static bool dcbm_balance_locked(struct dcbm_stream *stream)
 	return given;
 }
 
-/*
- * Called between batches, and while they are being copied: only looks at the
- * clock, unless something has changed.
- */
+/* Called before each batch, and while the stream has channels to part with. */
 void dcbm_balance(struct dcbm_stream *stream)
 {
 	bool given;
 
-	if (stream->balance_seq == READ_ONCE(dcbm_balance_seq) &&
-	    time_before(jiffies, stream->balance_at) && !stream->parts)
-		return;
 	spin_lock(&dcbm_lock);
-	stream->balance_seq = dcbm_balance_seq;
-	stream->balance_at = jiffies + DCBM_BALANCE_SPAN;
 	given = dcbm_balance_locked(stream);
 	spin_unlock(&dcbm_lock);
 	if (given)
@@ -314,14 +278,13 @@ void dcbm_balance(struct dcbm_stream *stream)
 
 /*
  * Take a channel out of use.  Nobody submits anything to it any more, and its
- * stream gives it back when nothing is in flight.
+ * stream gives it back before its next batch, or when it ends.
  */
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 {
 	chan->dead = true;
 	spin_lock(&dcbm_lock);
 	chan->retiring = true;
-	WRITE_ONCE(dcbm_balance_seq, dcbm_balance_seq + 1);
 	spin_unlock(&dcbm_lock);
 	pr_warn("%s is taken out of use: %s\n", kobject_name(&chan->kobj), why);
 }

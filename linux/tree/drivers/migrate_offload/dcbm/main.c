@@ -83,7 +83,7 @@ static bool dcbm_wants(int dst_nid, size_t bytes)
 		return false;
 	if (dcbm_any_idle())
 		return true;
-	/* Next time there is one, if somebody has more than his share. */
+	/* Next time there is one, if a stream has more than its share. */
 	dcbm_note_missed();
 	return false;
 }

@@ -82,11 +82,8 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	u64 mib_ns;
 
 	dcbm_collect(stream);
-	if (stream->open_bytes + batch->bytes > stream->bytes) {
-		/* So much together is worth more channels. */
-		stream->bytes = stream->open_bytes + batch->bytes;
-		stream->balance_at = jiffies;
-	}
+	/* So much together is worth more channels. */
+	stream->bytes = max(stream->bytes, stream->open_bytes + batch->bytes);
 	dcbm_balance(stream);
 	nr_chans = dcbm_stream_revive(stream);
 	job = nr_chans ? dcbm_job_new(stream, batch) : NULL;
@@ -118,7 +115,8 @@ static void dcbm_stream_progress(struct dcbm_stream *stream)
 		dcbm_check(stream);
 		stream->check_at = jiffies + dcbm_check_jiffies();
 	}
-	dcbm_balance(stream);
+	if (stream->parts)
+		dcbm_balance(stream);
 	if (stream->hungry)
 		dcbm_feed(stream);
 }
