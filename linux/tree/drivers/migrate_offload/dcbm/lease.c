@@ -17,7 +17,6 @@
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
-#include <linux/topology.h>
 
 #include "dcbm.h"
 
@@ -125,14 +124,6 @@ void dcbm_note_missed(void)
 	spin_unlock(&dcbm_lock);
 }
 
-static int dcbm_chan_distance(const struct dcbm_chan *chan, int nid)
-{
-	/* A device that is nowhere is as far away from everything. */
-	if (chan->nid == NUMA_NO_NODE || nid == NUMA_NO_NODE)
-		return REMOTE_DISTANCE;
-	return node_distance(chan->nid, nid);
-}
-
 static void dcbm_chan_to_stream(struct dcbm_chan *chan,
 				struct dcbm_stream *stream)
 {
@@ -145,28 +136,23 @@ static void dcbm_chan_to_stream(struct dcbm_chan *chan,
 	stream->nr_chans++;
 }
 
-/* Give the stream so many more idle channels, the nearest first. */
-static void dcbm_take_nearest(struct dcbm_stream *stream, unsigned int nr)
+/* Give the stream so many more idle channels, those of its node first. */
+static void dcbm_take(struct dcbm_stream *stream, unsigned int nr)
 {
 	struct dcbm_chan *chan;
-	int distance, next = 0;
+	int pass;
 
-	do {
-		distance = next;
-		next = INT_MAX;
+	for (pass = 0; pass < 2; pass++) {
 		list_for_each_entry(chan, &dcbm_chans, node) {
-			int d = dcbm_chan_distance(chan, stream->nid);
-
-			if (!dcbm_chan_usable(chan) || chan->state != DCBM_IDLE)
+			if (!nr)
+				return;
+			if (!dcbm_chan_usable(chan) || chan->state != DCBM_IDLE ||
+			    (!pass && chan->nid != stream->nid))
 				continue;
-			if (d > distance) {
-				next = min(next, d);
-			} else if (d == distance && nr) {
-				dcbm_chan_to_stream(chan, stream);
-				nr--;
-			}
+			dcbm_chan_to_stream(chan, stream);
+			nr--;
 		}
-	} while (nr && next != INT_MAX);
+	}
 }
 
 /*
@@ -184,7 +170,7 @@ int dcbm_lease(struct dcbm_stream *stream)
 	if (dcbm_is_open && nr_usable) {
 		nr = min(dcbm_share(nr_usable),
 			 dcbm_wanted(stream->bytes, nr_usable));
-		dcbm_take_nearest(stream, nr);
+		dcbm_take(stream, nr);
 		dcbm_count_usable();
 		if (!stream->nr_chans) {
 			dcbm_note_contention(dcbm_nr_streams);
@@ -259,7 +245,7 @@ static bool dcbm_balance_locked(struct dcbm_stream *stream)
 		stream->parts |= chan->parting && chan->nr_flying;
 	}
 	if (dcbm_is_open && nr_staying < most)
-		dcbm_take_nearest(stream, most - nr_staying);
+		dcbm_take(stream, most - nr_staying);
 	dcbm_count_usable();
 	return given;
 }
