@@ -152,7 +152,6 @@ struct dcbm_job {
 	size_t share;			/* of the CPU, between the last two */
 	u64 start_ns;			/* when it came to be the first */
 	u64 waited_ns;			/* of the stream, then */
-	u64 expected_ns;
 	struct dcbm_pair pairs[DCBM_MAX_PAIRS];
 };
 

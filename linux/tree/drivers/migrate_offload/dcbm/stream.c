@@ -15,16 +15,9 @@
 #include <linux/math64.h>
 #include <linux/mempool.h>
 #include <linux/sched.h>
-#include <linux/sched/stat.h>
 #include <linux/slab.h>
 
 #include "dcbm.h"
-
-/*
- * Where a task sleeps, it is woken for folios that are worth so much of the
- * engine's time: a large one, or many small ones.
- */
-#define DCBM_WAKE_NS (50ULL * NSEC_PER_USEC)
 
 /* A task that waits spins for so long, and then sleeps. */
 #define DCBM_POLL_NS (200ULL * NSEC_PER_USEC)
@@ -79,7 +72,6 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	struct dcbm_job *job;
 	unsigned int nr_chans;
 	size_t bytes;
-	u64 mib_ns;
 
 	dcbm_collect(stream);
 	/* So much together is worth more channels. */
@@ -90,9 +82,7 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	if (!job)
 		return -EBUSY;
 
-	mib_ns = dcbm_expected_ns(stream);
-	bytes = batch->bytes - dcbm_share_set(job, mib_ns);
-	job->expected_ns = mul_u64_u64_div_u64(mib_ns, bytes, SZ_1M);
+	bytes = batch->bytes - dcbm_share_set(job, dcbm_expected_ns(stream));
 	job->piece = dcbm_piece(bytes, nr_chans);
 	dcbm_share_job_starts(job);
 	list_add_tail(&job->node, &stream->jobs);
@@ -143,25 +133,12 @@ static bool dcbm_poll(const struct dcbm_stream *stream, u64 until)
 	return true;
 }
 
-/* For how many folios is it worth to be woken? */
-static int dcbm_wake_at(const struct dcbm_stream *stream,
-			const struct dcbm_job *job, bool for_all)
-{
-	u64 pair_ns = div_u64(job->expected_ns, job->nr_pairs);
-	u64 nr = pair_ns ? div64_u64(DCBM_WAKE_NS, pair_ns) : 1;
-
-	if (for_all)
-		nr = max_t(u64, nr, job->nr_pairs - job->nr_reported);
-	return clamp_t(u64, nr, 1, stream->nr_open);
-}
-
 /* Wait until something comes back, or for a part of the timeout. */
 static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
 							struct dcbm_job, node);
 	unsigned long most = dcbm_check_jiffies();
-	bool for_all;
 	u64 now;
 
 	/* The last one was cut short when no channel took what was left. */
@@ -172,16 +149,9 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	now = ktime_get_ns();
 	if (now >= until)
 		return;
-	/*
-	 * Whoever has the CPU then keeps it for a while, or it is to be left alone:
-	 * come back for all of the job, or for what there is when it has taken too
-	 * long.
-	 */
-	for_all = job->expected_ns &&
-		  (stream->sparing || !single_task_running());
-	if (for_all)
-		until = min(until, now + 2 * job->expected_ns);
-	WRITE_ONCE(stream->wake_at, dcbm_wake_at(stream, job, for_all));
+	/* Who leaves the CPU to others comes back for all of the job. */
+	WRITE_ONCE(stream->wake_at, stream->sparing ?
+				    job->nr_pairs - job->nr_reported : 1);
 	if (until - now >= jiffies_to_nsecs(most))
 		wait_event_timeout(stream->wq, dcbm_stream_has_news(stream),
 				   most);

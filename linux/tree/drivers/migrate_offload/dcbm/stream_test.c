@@ -165,7 +165,7 @@ static void dcbm_stream_two_batches(struct kunit *test)
 		}
 		test_close(ctx, 0);
 	}
-	/* Folio by folio, and not when all is over, unless others want the CPU. */
+	/* Folio by folio, and not when all is over. */
 	KUNIT_EXPECT_GT(test, most_reaps, 1);
 	KUNIT_EXPECT_GT(test, nr_early, 0);
 }
