@@ -431,7 +431,6 @@ int dcbm_start(void)
 	}
 	dcbm_open(true);
 	WRITE_ONCE(dcbm_on, true);
-	dcbm_share_prepare();
 	return 0;
 }
 

@@ -93,10 +93,7 @@ struct dcbm_chan {
 	bool parting;			/* is fed no more, and then given back */
 	bool unissued;
 	u64 progress_ns;		/* the last sign of life */
-	u64 busy_ns;			/* how long it took for busy_bytes */
-	size_t busy_bytes;
 	unsigned int failures;		/* in a row */
-	u64 ns_per_mib;			/* 0: not known yet */
 	unsigned int hungry_at;		/* with so many on ->done */
 
 	/* Under lock, which the callback takes, in whatever context it runs. */
@@ -151,7 +148,6 @@ struct dcbm_job {
 	struct migrate_copy_pos end;	/* of which this is the end */
 	size_t share;			/* of the CPU, between the last two */
 	u64 start_ns;			/* when it came to be the first */
-	u64 waited_ns;			/* of the stream, then */
 	struct dcbm_pair pairs[DCBM_MAX_PAIRS];
 };
 
@@ -172,10 +168,6 @@ struct dcbm_stream {
 	u64 nr_reported;
 	bool waits;			/* the task is in dcbm_stream_reap() */
 	u64 waits_since_ns;
-	u64 waited_ns;			/* before */
-	size_t share_bytes;		/* copied by the CPU, */
-	u64 share_ns;			/* in this time: for its speed */
-	unsigned long elsewhere_ns_per_mib;	/* of the task's time */
 	bool parts;			/* with channels that are busy yet */
 	unsigned long check_at;		/* jiffies */
 
@@ -188,8 +180,6 @@ struct dcbm_stream {
 
 /* So many streams, and jobs, can do without any allocation. */
 #define DCBM_POOL_MIN 4
-
-#define DCBM_UNKNOWN	ULONG_MAX
 
 /* As an event, a channel that runs dry outweighs any number of pairs. */
 #define DCBM_URGENT	0x10000
@@ -207,8 +197,6 @@ struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
 			      struct migrate_copy_batch *batch);
 void dcbm_job_put(struct dcbm_job *job);
 void dcbm_job_cut(struct dcbm_job *job);
-void dcbm_share_job_starts(struct dcbm_job *job);
-void dcbm_share_job_ends(const struct dcbm_job *job);
 void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes);
 void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error);
 void dcbm_pair_check(struct dcbm_job *job, unsigned int nr);
@@ -266,10 +254,7 @@ bool dcbm_is_hungry(const struct dcbm_stream *stream);
 /* share.c: what the CPU copies */
 extern atomic64_t dcbm_cpu_share_bytes;
 extern bool dcbm_share_on;
-void dcbm_share_prepare(void);
-void dcbm_share_open(struct dcbm_stream *stream);
-void dcbm_share_close(struct dcbm_stream *stream);
-size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns);
+size_t dcbm_share_set(struct dcbm_job *job, unsigned int nr_chans);
 bool dcbm_share_take(struct dcbm_stream *stream);
 bool dcbm_share_left(const struct dcbm_stream *stream);
 bool dcbm_share_copy(struct dcbm_stream *stream, u64 until);

@@ -94,30 +94,11 @@ static void test_spread(struct kunit *test)
 
 static void test_cpu_share(struct kunit *test)
 {
-	size_t share;
-
-	/* Three times as fast, and nothing else to do: a quarter. */
-	share = dcbm_cpu_share(SZ_4M, 100, 300, 0);
-	KUNIT_EXPECT_EQ(test, share, SZ_1M);
-	/* Both need 75 for each MiB then. */
-	KUNIT_EXPECT_EQ(test, (SZ_4M - share) / SZ_1M * 100,
-			share / SZ_1M * 300);
-	/* Half of the time is spent elsewhere. */
-	share = dcbm_cpu_share(SZ_4M, 100, 300, 50);
-	KUNIT_EXPECT_EQ(test, share, SZ_512K);
-	/* All of it, or more. */
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_4M, 100, 300, 100), 0);
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_4M, 100, 300, 1000), 0);
-	/* Nothing is known, of the one or of the other. */
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_4M, 0, 300, 0), 0);
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_4M, 100, 0, 0), 0);
-	/* A slow CPU gains nothing, a fast one does not do it alone. */
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_2M, 1, 1000, 0), 0);
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_2M, 1000, 1, 0), SZ_1M);
-	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(PAGE_SIZE, 1000, 1, 0), 0);
+	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_2M, 1), SZ_1M);
+	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_4M, 3), SZ_1M);
+	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(PAGE_SIZE, 1), 0);
 	KUNIT_EXPECT_TRUE(test,
-			  IS_ALIGNED(dcbm_cpu_share(SZ_2M, 37, 91, 3),
-				     PAGE_SIZE));
+			  IS_ALIGNED(dcbm_cpu_share(SZ_2M, 2), PAGE_SIZE));
 }
 
 /* However large a job is, waiting is bounded. */

@@ -7,7 +7,6 @@
  */
 
 #include <linux/ktime.h>
-#include <linux/math64.h>
 #include <linux/mempool.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -68,38 +67,6 @@ struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
 	return job;
 }
 
-static u64 dcbm_waited_ns(const struct dcbm_stream *stream, u64 now)
-{
-	return stream->waited_ns +
-		(stream->waits ? now - stream->waits_since_ns : 0);
-}
-
-/* The time of a job begins. */
-void dcbm_share_job_starts(struct dcbm_job *job)
-{
-	job->start_ns = ktime_get_ns();
-	job->waited_ns = dcbm_waited_ns(job->stream, job->start_ns);
-}
-
-/*
- * It was the first one, and is over.  Of the time that it took, how much did
- * the task spend with something else?
- */
-void dcbm_share_job_ends(const struct dcbm_job *job)
-{
-	struct dcbm_stream *stream = job->stream;
-	u64 now = ktime_get_ns();
-	u64 ns = now - job->start_ns;
-	u64 waited_ns = dcbm_waited_ns(stream, now) - job->waited_ns;
-	u64 old_ns = stream->elsewhere_ns_per_mib;
-
-	ns = mul_u64_u64_div_u64(ns - min(ns, waited_ns), SZ_1M,
-				 job->batch->bytes);
-	if (old_ns != DCBM_UNKNOWN)
-		ns = (3 * old_ns + ns) / 4;
-	stream->elsewhere_ns_per_mib = min(ns, (u64)DCBM_UNKNOWN - 1);
-}
-
 /* All of its pairs have been reported. */
 static void dcbm_job_finish(struct dcbm_job *job)
 {
@@ -107,12 +74,9 @@ static void dcbm_job_finish(struct dcbm_job *job)
 	struct dcbm_job *next = list_is_last(&job->node, &stream->jobs) ?
 				NULL : list_next_entry(job, node);
 
-	if (list_is_first(&job->node, &stream->jobs)) {
-		dcbm_share_job_ends(job);
-		/* Now the time of the next one runs. */
-		if (next)
-			dcbm_share_job_starts(next);
-	}
+	/* Now the time of the next one runs. */
+	if (next && list_is_first(&job->node, &stream->jobs))
+		next->start_ns = ktime_get_ns();
 	list_del(&job->node);
 	stream->open_bytes -= job->batch->bytes;
 	atomic64_add(job->nr_pairs - job->nr_failed, &dcbm_folios_migrated);

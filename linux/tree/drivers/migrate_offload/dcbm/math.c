@@ -26,9 +26,6 @@
  */
 #define DCBM_PIECES		4
 
-/* The CPU copies such a part of a batch at least, or nothing. */
-#define DCBM_MIN_SHARE		128
-
 /* The slowest that the channels of a job may be, as time: 10 MB/s. */
 #define DCBM_NS_PER_BYTE	100U
 
@@ -89,28 +86,12 @@ size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 }
 
 /*
- * How much of a batch should the CPU copy, so that it is through when the
- * engine is?  All times are for 1 MiB; @elsewhere_ns is what the CPU needs to do
- * besides.
- *
- *	(bytes - share) * engine_ns = bytes * elsewhere_ns + share * cpu_ns
- *
- * At most half: where the CPU is faster, somebody wants the engine to copy for
- * another reason.
+ * How much of a batch should the CPU copy?  As much as each of the channels; what it
+ * does not come to they take over.
  */
-size_t dcbm_cpu_share(size_t bytes, u64 engine_ns, u64 cpu_ns,
-		      u64 elsewhere_ns)
+size_t dcbm_cpu_share(size_t bytes, unsigned int nr_chans)
 {
-	size_t share;
-
-	/* What is not known is 0. */
-	if (!cpu_ns || elsewhere_ns >= engine_ns)
-		return 0;
-	share = mul_u64_u64_div_u64(bytes, engine_ns - elsewhere_ns,
-				    engine_ns + cpu_ns);
-	share = rounddown(min(share, bytes / 2), PAGE_SIZE);
-	/* For a page or so of each MiB it is not worth to look after it. */
-	return share * DCBM_MIN_SHARE < bytes ? 0 : share;
+	return rounddown(bytes / (nr_chans + 1), PAGE_SIZE);
 }
 
 /* What a job may take beyond the timeouts: one that is large takes longer. */

@@ -22,7 +22,6 @@
 #include <linux/dma-mapping.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -34,9 +33,6 @@
 
 /* With less, a busy CPU would look like a dead device. */
 #define DCBM_MIN_TIMEOUT_NS (10ULL * NSEC_PER_MSEC)
-
-/* Bytes over which the speed of a channel is measured. */
-#define DCBM_SPEED_BYTES SZ_512K
 
 unsigned int dcbm_timeout_ms = 1000;
 module_param_named(timeout_ms, dcbm_timeout_ms, uint, 0644);
@@ -173,30 +169,11 @@ static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 		atomic64_inc(&chan->errors);
 		chan->failures += error != -ETIMEDOUT;
 	} else {
-		chan->busy_bytes += slot->bytes;
 		atomic64_add(slot->bytes, &chan->bytes);
 		chan->failures = 0;
 	}
 	dcbm_pair_put(pair);
 	dcbm_slot_landed(slot);
-}
-
-/* New speeds count for an eighth. */
-#define DCBM_SPEED_SHIFT 3
-
-static void dcbm_note_speed(struct dcbm_chan *chan)
-{
-	u64 sample, old_ns = chan->ns_per_mib;
-
-	if (chan->busy_bytes < DCBM_SPEED_BYTES)
-		return;
-	sample = div64_u64(chan->busy_ns * SZ_1M, chan->busy_bytes);
-	if (old_ns)
-		sample = old_ns - (old_ns >> DCBM_SPEED_SHIFT) +
-			(sample >> DCBM_SPEED_SHIFT);
-	chan->ns_per_mib = max(sample, 1ULL);
-	chan->busy_bytes = 0;
-	chan->busy_ns = 0;
 }
 
 /* Account for what was called back. */
@@ -215,10 +192,7 @@ static void dcbm_chan_collect(struct dcbm_chan *chan)
 	heard_ns = chan->heard_ns;
 	spin_unlock_irqrestore(&chan->lock, flags);
 
-	if (heard_ns > chan->progress_ns) {
-		chan->busy_ns += heard_ns - chan->progress_ns;
-		chan->progress_ns = heard_ns;
-	}
+	chan->progress_ns = max(chan->progress_ns, heard_ns);
 	list_for_each_entry(slot, &done, node) {
 		dcbm_slot_end(slot, slot->error);
 		/* Its callback has come: nobody else looks at it. */
@@ -228,7 +202,6 @@ static void dcbm_chan_collect(struct dcbm_chan *chan)
 
 	chan->full = false;
 	dcbm_chan_judge(chan);
-	dcbm_note_speed(chan);
 }
 
 /* Account for all that was called back on channels of the stream. */

@@ -3,9 +3,7 @@
  * dcbm: what the CPU copies itself.
  *
  * A task that waits for the channels has nothing else to do.  So the tail of
- * each batch is set aside for it, of a size so that both are through at the
- * same time: at the speed of the channels, at that of the CPU, and with the time
- * that the task has been spending on other things than to wait.  The CPU works
+ * each batch is set aside for it, as much as each channel gets.  The CPU works
  * from the end backwards, a few pages at a time, and the channels go on with
  * what it leaves to them.
  */
@@ -14,7 +12,6 @@
 
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -25,13 +22,6 @@
 
 /* Between two looks at the channels. */
 #define DCBM_SHARE_CHUNK max_t(size_t, SZ_16K, PAGE_SIZE)
-
-/* Bytes over which the speed of the CPU is measured. */
-#define DCBM_SHARE_SPEED_BYTES SZ_256K
-
-/* The first time it is measured with so much: some times 128 KiB. */
-#define DCBM_SHARE_FIRST_ORDER 5
-#define DCBM_SHARE_FIRST_ROUNDS 7
 
 /* With less, it is left to whom it belongs. */
 #define DCBM_SHARE_MIN_TAKEN (4 * DCBM_SHARE_CHUNK)
@@ -44,61 +34,13 @@ MODULE_PARM_DESC(cpu_share, "let a CPU that would have to wait copy a share itse
 atomic64_t dcbm_cpu_share_bytes;
 EXPORT_SYMBOL_IF_KUNIT(dcbm_cpu_share_bytes);
 
-/* Several tasks may be at them; the last one's word counts. */
-static unsigned long dcbm_cpu_ns_per_mib;
-static unsigned long dcbm_elsewhere_ns_per_mib = DCBM_UNKNOWN;
-
-/*
- * Time a copy by the CPU, to have something to begin with.  From then on the shares that
- * it copies tell.  Without memory for that it gets no share until somebody tries again.
- */
-void dcbm_share_prepare(void)
+/* Set the tail of a new job aside.  Returns its size. */
+size_t dcbm_share_set(struct dcbm_job *job, unsigned int nr_chans)
 {
-	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN | __GFP_NORETRY;
-	struct folio *src = folio_alloc(gfp, DCBM_SHARE_FIRST_ORDER);
-	struct folio *dst = folio_alloc(gfp, DCBM_SHARE_FIRST_ORDER);
-	u64 start, best = U64_MAX;
-	int i;
-
-	/* The best of some is what it takes when nobody disturbs. */
-	for (i = 0; src && dst && i < DCBM_SHARE_FIRST_ROUNDS; i++) {
-		start = ktime_get_ns();
-		folio_mc_copy(dst, src);
-		best = min(best, ktime_get_ns() - start);
-	}
-	if (best != U64_MAX)
-		WRITE_ONCE(dcbm_cpu_ns_per_mib,
-			   clamp_t(u64, div_u64(best * SZ_1M,
-						PAGE_SIZE << DCBM_SHARE_FIRST_ORDER),
-				   1, LONG_MAX));
-	if (src)
-		folio_put(src);
-	if (dst)
-		folio_put(dst);
-}
-
-/* Begin with what was so the last time. */
-void dcbm_share_open(struct dcbm_stream *stream)
-{
-	stream->elsewhere_ns_per_mib = READ_ONCE(dcbm_elsewhere_ns_per_mib);
-}
-
-void dcbm_share_close(struct dcbm_stream *stream)
-{
-	WRITE_ONCE(dcbm_elsewhere_ns_per_mib, stream->elsewhere_ns_per_mib);
-}
-
-/* Set the tail of a new job aside.  @engine_ns: for 1 MiB.  Returns its size. */
-size_t dcbm_share_set(struct dcbm_job *job, u64 engine_ns)
-{
-	struct dcbm_stream *stream = job->stream;
 	size_t left, share = 0;
 
-	if (READ_ONCE(dcbm_share_on) && !stream->sparing &&
-	    stream->elsewhere_ns_per_mib != DCBM_UNKNOWN)
-		share = dcbm_cpu_share(job->batch->bytes, engine_ns,
-				       READ_ONCE(dcbm_cpu_ns_per_mib),
-				       stream->elsewhere_ns_per_mib);
+	if (READ_ONCE(dcbm_share_on) && !job->stream->sparing)
+		share = dcbm_cpu_share(job->batch->bytes, nr_chans);
 	job->share = share;
 	for (left = share; left; ) {
 		size_t step = min(left, job->limit.offset);
@@ -222,20 +164,6 @@ static void dcbm_share_copy_chunk(struct dcbm_job *job, size_t bytes)
 	dcbm_pair_check(job, pos.pair);
 }
 
-static void dcbm_share_note_speed(struct dcbm_stream *stream)
-{
-	unsigned long old_ns = READ_ONCE(dcbm_cpu_ns_per_mib);
-	u64 ns;
-
-	if (stream->share_bytes < DCBM_SHARE_SPEED_BYTES)
-		return;
-	ns = div64_u64(stream->share_ns * SZ_1M, stream->share_bytes);
-	WRITE_ONCE(dcbm_cpu_ns_per_mib,
-		   clamp_t(u64, (7 * (u64)old_ns + ns) / 8, 1, LONG_MAX));
-	stream->share_bytes = 0;
-	stream->share_ns = 0;
-}
-
 /*
  * Instead of waiting, copy for a while: until there is something to report, or
  * to be done for the channels.  Returns false if there is nothing to copy, or
@@ -244,15 +172,15 @@ static void dcbm_share_note_speed(struct dcbm_stream *stream)
 bool dcbm_share_copy(struct dcbm_stream *stream, u64 until)
 {
 	u64 nr_reported = stream->nr_reported;
-	u64 now, start = 0;
 	struct dcbm_job *job;
+	bool copied = false;
 	size_t bytes = 0;
 
 	for (;;) {
 		if (!dcbm_share_left(stream))
 			break;
 		if (need_resched() || !single_task_running()) {
-			if (!start)
+			if (!copied)
 				dcbm_share_drop(stream);
 			break;
 		}
@@ -263,18 +191,12 @@ bool dcbm_share_copy(struct dcbm_stream *stream, u64 until)
 		}
 		if (!bytes)
 			break;
-		if (!start)
-			start = ktime_get_ns();
 		dcbm_share_copy_chunk(job, bytes);
-		stream->share_bytes += bytes;
-		now = ktime_get_ns();
-		if (atomic_read(&stream->nr_events) || now >= until ||
+		copied = true;
+		if (atomic_read(&stream->nr_events) ||
+		    ktime_get_ns() >= until ||
 		    stream->nr_reported != nr_reported)
 			break;
 	}
-	if (!start)
-		return false;
-	stream->share_ns += ktime_get_ns() - start;
-	dcbm_share_note_speed(stream);
-	return true;
+	return copied;
 }

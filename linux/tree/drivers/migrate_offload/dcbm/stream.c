@@ -12,7 +12,6 @@
 
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
-#include <linux/math64.h>
 #include <linux/mempool.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -42,27 +41,6 @@ static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
 }
 
 /*
- * How long will 1 MiB take, at the speed at which the channels went before?
- * 0 when that is not known.
- */
-static u64 dcbm_expected_ns(const struct dcbm_stream *stream)
-{
-	struct dcbm_chan *chan;
-	unsigned int nr = 0;
-	u64 sum = 0;
-
-	list_for_each_entry(chan, &stream->chans, lease) {
-		if (chan->dead || chan->parting)
-			continue;
-		if (!chan->ns_per_mib)
-			return 0;
-		sum += chan->ns_per_mib;
-		nr++;
-	}
-	return nr ? div_u64(sum, nr * nr) : 0;
-}
-
-/*
  * Put a batch into the queue.  Returns 0, or -EBUSY, after which nothing was
  * begun.
  */
@@ -82,9 +60,9 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	if (!job)
 		return -EBUSY;
 
-	bytes = batch->bytes - dcbm_share_set(job, dcbm_expected_ns(stream));
+	bytes = batch->bytes - dcbm_share_set(job, nr_chans);
 	job->piece = dcbm_piece(bytes, nr_chans);
-	dcbm_share_job_starts(job);
+	job->start_ns = ktime_get_ns();
 	list_add_tail(&job->node, &stream->jobs);
 	stream->nr_open += job->nr_pairs;
 	stream->open_bytes += batch->bytes;
@@ -190,7 +168,6 @@ void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
 	} while (stream->nr_open && stream->nr_reported == nr_reported &&
 		 now < until);
 	stream->waits = false;
-	stream->waited_ns += now - stream->waits_since_ns;
 }
 
 /*
@@ -215,7 +192,6 @@ struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
 	stream->check_at = jiffies + dcbm_check_jiffies();
 	init_waitqueue_head(&stream->wq);
 	stream->wake_at = INT_MAX;
-	dcbm_share_open(stream);
 	*error = dcbm_lease(stream);
 	if (!*error)
 		return stream;
@@ -227,7 +203,6 @@ struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
 void dcbm_stream_close(struct dcbm_stream *stream)
 {
 	WARN_ON_ONCE(stream->nr_open || stream->nr_flying);
-	dcbm_share_close(stream);
 	dcbm_stream_revive(stream);
 	dcbm_unlease(stream);
 	mempool_free(stream, dcbm_streams);

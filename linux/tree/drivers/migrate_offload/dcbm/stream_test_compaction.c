@@ -26,15 +26,11 @@ void dcbm_stream_sparing(struct kunit *test)
 		struct migrate_copy_batch *batch = test_batch(test, i, TEST_MANY, 0);
 		u64 copied = atomic64_read(&dcbm_cpu_share_bytes);
 		struct dcbm_stream *stream;
-		struct dcbm_chan *chan;
 		struct dcbm_job *job;
 
 		KUNIT_ASSERT_EQ(test, test_open_for(ctx, 0, SZ_2M, whose[i].reason), 0);
 		stream = ctx->streams[0].private;
 		KUNIT_EXPECT_EQ(test, stream->sparing, whose[i].sparing);
-		list_for_each_entry(chan, &stream->chans, lease)
-			chan->ns_per_mib = NSEC_PER_SEC;
-		stream->elsewhere_ns_per_mib = 0;
 		KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
 		job = list_first_entry(&stream->jobs, struct dcbm_job, node);
 		KUNIT_EXPECT_EQ(test, !job->share, whose[i].sparing);
