@@ -10,7 +10,7 @@ from helpers.builds import I386, Build
 from pageferry.kernel.arch import ARM64, X86_64
 
 _MODULES = ("MIGRATE_MTCOPY", "MIGRATE_DCBM", "MIGRATE_DMASIM")
-_TESTS = ("MIGRATE_MTCOPY_KUNIT_TEST", "MIGRATE_DCBM_KUNIT_TEST")
+_TESTS = ("MIGRATE_DCBM_KUNIT_TEST",)
 _NO_THP = {"TRANSPARENT_HUGEPAGE": "n"}
 _NO_NUMA = {"NUMA": "n"}
 _RT = {"PREEMPT_RT": "y", "PREEMPT_VOLUNTARY": "n"}

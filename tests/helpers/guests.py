@@ -40,7 +40,6 @@ KUNIT_SUITES = (
     "migrate_huge",
     "migrate_run",
     "migrate_dcbm",
-    "migrate_mtcopy",
     "migrate_damon",
 )
 _SUITE = Path("tools/testing/selftests/migrate_offload")

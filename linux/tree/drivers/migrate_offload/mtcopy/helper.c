@@ -31,12 +31,14 @@
 bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
 {
 	struct mtcopy_job *job;
+	unsigned int nr;
 
 	spin_lock(&stream->lock);
 	job = list_first_entry_or_null(&stream->ready, struct mtcopy_job, list);
 	if (job) {
 		share->first_chunk = job->next_chunk;
-		share->nr_chunks = mtcopy_share_chunks(stream, job);
+		nr = max(MTCOPY_SHARE_BYTES / job->chunk_bytes, 1);
+		share->nr_chunks = min(nr, job->nr_chunks - job->next_chunk);
 		job->next_chunk += share->nr_chunks;
 		WRITE_ONCE(stream->ready_bytes, stream->ready_bytes -
 			   share->nr_chunks * job->chunk_bytes);

@@ -3,9 +3,9 @@
  * mtcopy: copy migrating folios with several CPUs.
  *
  * A batch is cut into chunks of bytes, so that a single large folio and many
- * small ones spread alike.  Whoever is free takes the next share of the oldest
- * batch, some chunks or, when little is left, one: helpers, on CPUs that were idle
- * when a batch came, and the caller, when it has nothing better to do.
+ * small ones spread alike.  Each thread that is free takes the next share of the
+ * oldest batch, which is a few chunks: helpers, on CPUs that were idle when a batch
+ * came, and the caller, when it has nothing better to do.
  *
  * Helpers stay with a stream.  When a batch has no chunk left they go on with
  * the next, and when there is none they linger for a moment, as another one may
@@ -46,19 +46,6 @@
 #include <linux/string.h>
 
 #include "mtcopy.h"
-
-/*
- * Chunks for each thread: enough that a helper which starts late, or is
- * preempted, leaves most of its part to the others.
- */
-#define MTCOPY_CHUNKS_PER_THREAD 4
-
-/*
- * And no larger than this, as far as MTCOPY_MAX_CHUNKS allows.  When the caller
- * has nothing left to do, it waits for what helpers are at, which is one chunk
- * each at the end of a job.  At 10 GB/s that takes 3 us.
- */
-#define MTCOPY_MAX_CHUNK_BYTES SZ_32K
 
 /*
  * When helpers have left because of other work, and there is much to copy yet, look
@@ -137,12 +124,9 @@ static struct mtcopy_job *mtcopy_get_job(struct mtcopy_stream *stream)
 }
 
 static void mtcopy_fill_job(struct mtcopy_job *job,
-			    struct migrate_copy_batch *batch,
-			    unsigned int nr_threads)
+			    struct migrate_copy_batch *batch)
 {
-	size_t nr_chunks = max_t(size_t, nr_threads * MTCOPY_CHUNKS_PER_THREAD,
-				 DIV_ROUND_UP(batch->bytes,
-					      MTCOPY_MAX_CHUNK_BYTES));
+	size_t nr_chunks = DIV_ROUND_UP(batch->bytes, MTCOPY_CHUNK_BYTES);
 	unsigned int i;
 
 	job->batch = batch;
@@ -202,7 +186,7 @@ static int mtcopy_submit(struct migrate_copy_stream *copy_stream,
 
 	stream->nid = batch->dst_nid;
 	stream->asked_ns = local_clock();
-	mtcopy_fill_job(job, batch, nr_helpers + 1);
+	mtcopy_fill_job(job, batch);
 	stream->submitted += batch->bytes;
 	stream->nr_pairs += job->nr_pairs;
 	spin_lock(&stream->lock);

@@ -11,7 +11,6 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/migrate_copy_offload.h>
-#include <linux/minmax.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -25,8 +24,14 @@
 
 #define MTCOPY_MAX_CHUNKS 256
 
-/* A share is no larger than this, unless that is less than a chunk. */
-#define MTCOPY_MAX_SHARE_BYTES SZ_256K
+/*
+ * A batch is cut into chunks of so many bytes, as far as MTCOPY_MAX_CHUNKS allows.
+ * At the end of a batch the caller waits for what helpers are at.
+ */
+#define MTCOPY_CHUNK_BYTES SZ_64K
+
+/* What a thread takes at once, or one chunk if that is more. */
+#define MTCOPY_SHARE_BYTES SZ_128K
 
 /* How long to spin for a helper: what takes longer has been preempted. */
 #define MTCOPY_SPIN_NS (100 * NSEC_PER_USEC)
@@ -89,22 +94,6 @@ struct mtcopy_stream {
 	struct cpumask cpus;
 	struct mtcopy_helper helpers[MTCOPY_MAX_THREADS - 1];
 };
-
-/*
- * How much of a job to take at once: large shares, as each takes some time to
- * begin and to end, but small ones at the end, when others wait for the last.  As
- * long as there is another job, nobody has to wait.
- */
-static inline unsigned int
-mtcopy_share_chunks(const struct mtcopy_stream *stream,
-		    const struct mtcopy_job *job)
-{
-	size_t bytes = stream->ready_bytes / (2 * (stream->nr_helpers + 1));
-	unsigned int nr_left = job->nr_chunks - job->next_chunk;
-
-	bytes = min(bytes, MTCOPY_MAX_SHARE_BYTES);
-	return clamp(bytes / job->chunk_bytes, 1, nr_left);
-}
 
 /* main.c */
 extern struct workqueue_struct *mtcopy_wq;
