@@ -198,21 +198,6 @@ bool migrate_copy_may_help(const struct migrate_copy_stream *stream)
 EXPORT_SYMBOL_GPL(migrate_copy_may_help);
 
 /**
- * migrate_copy_is_limited - is there a limit to what others spend for a task?
- * @stream: for what.
- *
- * For helpers, which may note seldom what they spend as long as there is none.
- *
- * Context: any but NMI; the result is a hint: limits come and go.
- * Return: whether cpu.max limits the cgroup of the task, or one above it.
- */
-bool migrate_copy_is_limited(const struct migrate_copy_stream *stream)
-{
-	return cfs_bandwidth_limits(stream->task);
-}
-EXPORT_SYMBOL_GPL(migrate_copy_is_limited);
-
-/**
  * migrate_helper_cpu_ns - how much CPU time has the current task used?
  *
  * For a helper, which is to say what it spends.  Unlike a clock this stands still

@@ -20,12 +20,8 @@
 #define MTCOPY_LINGER_MIN_NS (50 * NSEC_PER_USEC)
 #define MTCOPY_LINGER_MAX_NS NSEC_PER_MSEC
 
-/*
- * A helper says what it has spent whenever so much time is over: where there is a
- * limit to it, and where there was none when it last did so.
- */
-#define MTCOPY_NOTE_NS (100 * NSEC_PER_USEC)
-#define MTCOPY_NOTE_UNLIMITED_NS NSEC_PER_MSEC
+/* A helper says what it has spent whenever so much time is over. */
+#define MTCOPY_NOTE_NS NSEC_PER_MSEC
 
 /* Take a share of the oldest job.  Returns false when there is nothing to take. */
 bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
@@ -121,7 +117,6 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 struct mtcopy_spent {
 	u64 cpu_ns;
 	u64 noted_ns;
-	u64 note_ns;		/* so much later it will again */
 };
 
 /*
@@ -136,8 +131,6 @@ static void mtcopy_note_spent(struct mtcopy_stream *stream,
 	migrate_copy_note_helpers(stream->core, cpu_ns - spent->cpu_ns);
 	spent->cpu_ns = cpu_ns;
 	spent->noted_ns = local_clock();
-	spent->note_ns = migrate_copy_is_limited(stream->core) ?
-		MTCOPY_NOTE_NS : MTCOPY_NOTE_UNLIMITED_NS;
 }
 
 /* Nobody else wants the CPU, and the caller's limit is not reached. */
@@ -157,7 +150,7 @@ static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent
 
 	while (goes_on && mtcopy_take(stream, &share)) {
 		mtcopy_copy_share(stream, &share);
-		if (local_clock() - spent->noted_ns >= spent->note_ns)
+		if (local_clock() - spent->noted_ns >= MTCOPY_NOTE_NS)
 			mtcopy_note_spent(stream, spent);
 		goes_on = mtcopy_may_go_on(stream);
 	}
@@ -173,7 +166,6 @@ static void mtcopy_helper_fn(struct work_struct *work)
 	struct mtcopy_spent spent = {
 		.cpu_ns = migrate_helper_cpu_ns(),
 		.noted_ns = begin,
-		.note_ns = MTCOPY_NOTE_NS,
 	};
 	bool goes_on = true;
 
