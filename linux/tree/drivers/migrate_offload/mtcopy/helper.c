@@ -182,7 +182,6 @@ static void mtcopy_helper_fn(struct work_struct *work)
 			continue;
 		}
 		goes_on = mtcopy_may_go_on(stream);
-		helper->alone = single_task_running();
 		if (mtcopy_leave(stream, !goes_on))
 			break;
 	}
@@ -255,17 +254,9 @@ unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 
 	migrate_pick_idle_cpus(nid, wanted - nr_helpers, &stream->allowed, cpus);
 	for (i = 0; i < ARRAY_SIZE(stream->helpers); i++, helper++) {
-		/* A CPU is idle also when its helper is about to begin... */
-		if (mtcopy_is_busy(helper)) {
+		/* A CPU is idle also when its helper is about to begin. */
+		if (mtcopy_is_busy(helper))
 			__cpumask_clear_cpu(helper->cpu, cpus);
-			continue;
-		}
-		/* ...and not yet when it just left because of nothing to do. */
-		if (helper->alone && cpumask_test_cpu(helper->cpu,
-						      &stream->allowed) &&
-		    nr_helpers + cpumask_weight(cpus) < wanted)
-			__cpumask_set_cpu(helper->cpu, cpus);
-		helper->alone = false;
 	}
 	return nr_helpers + cpumask_weight(cpus);
 }

@@ -69,7 +69,6 @@ struct mtcopy_helper {
 	struct work_struct work;
 	struct mtcopy_stream *stream;
 	int cpu;
-	bool alone;			/* on its CPU, when it left */
 	bool busy;			/* set by the caller, cleared by it */
 };
 
