@@ -12,13 +12,8 @@
 
 #include "mtcopy.h"
 
-/*
- * How long a helper stays when there is nothing to copy: as long as it has been
- * copying, so that it is of use at least half of the time, within these.  The
- * lower one is about what it takes to wake it again.
- */
-#define MTCOPY_LINGER_MIN_NS (50 * NSEC_PER_USEC)
-#define MTCOPY_LINGER_MAX_NS NSEC_PER_MSEC
+/* How long a helper stays when there is nothing to copy: to wake it takes long, too. */
+#define MTCOPY_LINGER_NS (200 * NSEC_PER_USEC)
 
 /* A helper says what it has spent whenever so much time is over. */
 #define MTCOPY_NOTE_NS NSEC_PER_MSEC
@@ -85,9 +80,9 @@ void mtcopy_copy_share(struct mtcopy_stream *stream,
 }
 
 /* Wait for more to do.  Returns false when it is time to go. */
-static bool mtcopy_linger(struct mtcopy_stream *stream, u64 linger_ns)
+static bool mtcopy_linger(struct mtcopy_stream *stream)
 {
-	u64 until = local_clock() + linger_ns;
+	u64 until = local_clock() + MTCOPY_LINGER_NS;
 
 	while (list_empty(&stream->ready)) {
 		if (READ_ONCE(stream->closing) || !single_task_running() ||
@@ -162,23 +157,19 @@ static void mtcopy_helper_fn(struct work_struct *work)
 	struct mtcopy_helper *helper =
 		container_of(work, struct mtcopy_helper, work);
 	struct mtcopy_stream *stream = helper->stream;
-	u64 ns, begin = local_clock();
 	struct mtcopy_spent spent = {
 		.cpu_ns = migrate_helper_cpu_ns(),
-		.noted_ns = begin,
+		.noted_ns = local_clock(),
 	};
 	bool goes_on = true;
 
 	for (;;) {
 		if (goes_on)
 			goes_on = mtcopy_help(stream, &spent);
-		ns = clamp(local_clock() - begin, MTCOPY_LINGER_MIN_NS,
-			   MTCOPY_LINGER_MAX_NS);
-		goes_on = goes_on && mtcopy_linger(stream, ns);
+		goes_on = goes_on && mtcopy_linger(stream);
 		mtcopy_note_spent(stream, &spent);
 		if (goes_on) {
 			goes_on = mtcopy_may_go_on(stream);
-			begin = spent.noted_ns;
 			continue;
 		}
 		goes_on = mtcopy_may_go_on(stream);
