@@ -37,7 +37,8 @@ _STEPS = {
         f"cat {_KUNIT}/migrate_offload/results engine engine_of/demotion\n"
         "echo none >engine"
     ),
-    "modules": "modprobe mtcopy && modprobe migrate_offload_test && echo loaded",
+    "modules": "modprobe mtcopy min_thread_bytes=4096"
+    " && modprobe migrate_offload_test && echo loaded",
     "kselftest": "./migrate_offload",
     # Hazards use an engine with a result per folio and without streams.
     "fallback": "./fallback -v posted -v stream -f streams",
@@ -108,7 +109,8 @@ _ALL_KINDS = _FAILING_DCBM.format(command="./migrate_offload -f memory", more=""
 _CALLERS = {
     # This engine never leaves a copy to the CPU.
     "cpu": "ENGINE=cpu ./callers -t is_offloaded",
-    "mtcopy": "modprobe mtcopy && ENGINE=mtcopy ./callers; rmmod mtcopy",
+    "mtcopy": "modprobe mtcopy min_thread_bytes=4096 && ENGINE=mtcopy ./callers"
+    "; rmmod mtcopy",
     # A busy host can delay any descriptor, and late ones count as failed. So the
     # timeout is long.
     "dcbm": _FAILING_DCBM.format(command="./callers", more=" timeout_ms=20000"),

@@ -11,7 +11,7 @@ from pageferry.kernel.build import BuildRequest, build_kernel
 pytestmark = pytest.mark.kcsan
 
 _DCBM = "copies fail refuse lose_irq late stall_stopped share fair vanish"
-_LOAD = "modprobe mtcopy && modprobe migrate_offload_test"
+_LOAD = "modprobe mtcopy min_thread_bytes=4096 && modprobe migrate_offload_test"
 _COUNTERS = "cat /sys/kernel/debug/kcsan"
 _BOOTS = {
     "debug": {

@@ -57,7 +57,8 @@ def test_memory_survives_an_hour() -> None:
     seconds = int(os.environ.get("TORTURE_SECONDS", _HOUR_S))
     configs = ("vm", "debug-kasan", "debug-lockdep", "debug-pages", "test")
     steps = {
-        "modules": "modprobe mtcopy && modprobe migrate_offload_test",
+        "modules": "modprobe mtcopy min_thread_bytes=4096"
+        " && modprobe migrate_offload_test",
         "kselftest": "./migrate_offload",
         "whole": "./whole -v 16k -v 64k -v 2m_by_ptes",
         "runs": "./runs -k",

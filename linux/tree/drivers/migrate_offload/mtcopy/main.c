@@ -63,7 +63,7 @@ MODULE_PARM_DESC(max_threads,
 
 /* To wake an idle CPU takes some ten us; at 10 GB/s, 256 KiB take 26. */
 static unsigned int min_thread_bytes = SZ_256K;
-module_param(min_thread_bytes, uint, 0644);
+module_param(min_thread_bytes, uint, 0444);
 MODULE_PARM_DESC(min_thread_bytes,
 		 "bytes that each CPU gets to copy at least, default 262144; less than twice as much in all is declined");
 
@@ -75,7 +75,7 @@ static mempool_t *mtcopy_jobs;
 static unsigned int mtcopy_wanted_threads(size_t bytes)
 {
 	unsigned int limit = READ_ONCE(max_threads) ?: MTCOPY_MAX_THREADS;
-	size_t share = max(READ_ONCE(min_thread_bytes), PAGE_SIZE);
+	size_t share = max(min_thread_bytes, PAGE_SIZE);
 
 	limit = min(limit, MTCOPY_MAX_THREADS);
 	return min_t(size_t, limit, bytes / share);

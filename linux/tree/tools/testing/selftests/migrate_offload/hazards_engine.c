@@ -89,10 +89,25 @@ static pid_t start_mover(void)
 	}
 }
 
-static int modprobe(const char *module, bool remove)
+static int load(const char *module)
 {
-	const char *const argv[] = { "modprobe", "-q", remove ? "-r" : module,
-				     remove ? module : NULL, NULL };
+	const char *const argv[] = { "modprobe", "-q", module, NULL };
+
+	return mo_run(argv);
+}
+
+static int load_mtcopy(void)
+{
+	/* With a larger minimum, mtcopy would decline batches of this size. */
+	static const char *const argv[] = { "modprobe", "-q", "mtcopy",
+					    "min_thread_bytes=4096", NULL };
+
+	return mo_run(argv);
+}
+
+static int unload(const char *module)
+{
+	const char *const argv[] = { "modprobe", "-q", "-r", module, NULL };
 
 	return mo_run(argv);
 }
@@ -132,29 +147,27 @@ static void leave_by_reason(const char *engine)
 /* Engines come and go during migration.  None may go while in use. */
 static void come_and_go(void)
 {
-	if (mo_exists("/sys/module/mtcopy") && modprobe("mtcopy", true))
+	if (mo_exists("/sys/module/mtcopy") && unload("mtcopy"))
 		mo_die("cannot unload mtcopy");
-	if (modprobe("mtcopy", false) || modprobe("migrate_offload_test", false))
+	if (load_mtcopy() || load("migrate_offload_test"))
 		mo_die("cannot load the engines");
 
-	/* With a larger minimum, mtcopy would decline batches of this size. */
-	mo_write("/sys/module/mtcopy/parameters/min_thread_bytes", "4096");
 	mo_select("mtcopy");
 	wait_for_mtcopy();
 	mo_select("cpu");
-	if (modprobe("mtcopy", true) || modprobe("mtcopy", false))
+	if (unload("mtcopy") || load_mtcopy())
 		mo_die("cannot load mtcopy again");
 	mo_select("test");
 	mo_write(PATH_TEST "delay_us", "10000");
 	leave_by_reason("none");
 	leave_by_reason("cpu");
 	mo_wait_until_copying();
-	if (!modprobe("migrate_offload_test", true))
+	if (!unload("migrate_offload_test"))
 		mo_die("the active engine could be unloaded");
 	mo_select("mtcopy");
 	if (mo_read_number(PATH_TEST "in_copy"))
 		mo_die("an engine still copies after it was switched off");
-	if (modprobe("migrate_offload_test", true))
+	if (unload("migrate_offload_test"))
 		mo_die("cannot unload an idle engine");
 	mo_select("none");
 }

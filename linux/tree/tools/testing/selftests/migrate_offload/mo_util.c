@@ -283,8 +283,6 @@ void mo_reset(void)
 	mo_set_limit("verify", 0);
 	if (mo_exists(PATH_OFFLOAD "max_unmapped_us"))
 		mo_write(PATH_OFFLOAD "max_unmapped_us", "default");
-	if (mo_exists(PATH_MTCOPY "min_thread_bytes"))
-		mo_write(PATH_MTCOPY "min_thread_bytes", "4096");
 	reset_test_engine();
 }
 

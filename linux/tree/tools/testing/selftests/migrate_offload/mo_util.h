@@ -12,7 +12,6 @@
 #define PATH_OFFLOAD "/sys/kernel/mm/migrate_offload/"
 #define PATH_DEBUG "/sys/kernel/debug/migrate_offload/"
 #define PATH_TEST "/sys/kernel/debug/migrate_offload_test/"
-#define PATH_MTCOPY "/sys/module/mtcopy/parameters/"
 #define PATH_THP "/sys/kernel/mm/transparent_hugepage/"
 #define PATH_KSM "/sys/kernel/mm/ksm/"
 #define PATH_COMPACT "/proc/sys/vm/compact_memory"
@@ -95,7 +94,7 @@ bool mo_load_test_engine(enum mo_test_mode mode);
 void mo_wait_until_copying(void);
 /* Set a number in sysfs or in debugfs, on a kernel that has it. */
 void mo_set_limit(const char *name, long long number);
-/* Restore the settings of boot, but give mtcopy small batches, too. */
+/* Restore the settings of boot.  Load mtcopy with min_thread_bytes=4096. */
 void mo_reset(void);
 int mo_run(const char *const argv[]);
 
