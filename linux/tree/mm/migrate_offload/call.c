@@ -17,6 +17,9 @@
 #include "promote.h"
 #include "registry.h"
 
+/* Serialises registering, unregistering and selecting. */
+DEFINE_MUTEX(migrate_engines_lock);
+
 /* Protects the pointers, and the engines themselves, for readers. */
 DEFINE_SRCU(migrate_engines_srcu);
 static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];

@@ -29,8 +29,6 @@
 #include "hooks.h"
 #include "internal.h"
 
-DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
-
 /* Parts that are in use at the same time without any allocation. */
 #define MIGRATE_PART_POOL_MIN 8
 

@@ -24,9 +24,6 @@
 #include "../internal.h"
 #include "registry.h"
 
-/* Serialises registering, unregistering and selecting. */
-DEFINE_MUTEX(migrate_engines_lock);
-
 /* For readers under migrate_engines_srcu. */
 static LIST_HEAD(engines);
 

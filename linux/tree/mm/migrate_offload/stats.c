@@ -15,8 +15,12 @@
 #include <linux/sysfs.h>
 
 #include "../internal.h"
+#include "hooks.h"
 #include "hugetlb.h"
 #include "internal.h"
+
+/* On while an engine is active, or the batch copy is measured or traced. */
+DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
 struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
 
