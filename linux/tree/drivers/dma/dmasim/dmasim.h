@@ -139,7 +139,6 @@ static inline struct dmasim_dev *to_dmasim_dev(struct dmasim_chan *c)
 }
 
 /* main.c: parameters, devices */
-extern struct kthread_worker *dmasim_worker;
 void dmasim_unregister(struct dmasim_dev *d);
 
 /* chan.c: what a client of a channel sees */
@@ -168,6 +167,7 @@ static inline bool dmasim_triggered(struct dmasim_chan *c,
 }
 
 /* engine.c: time, and the copying */
+extern struct kthread_worker *dmasim_worker;
 void dmasim_start_all(struct dmasim_chan *c);
 void dmasim_arm(struct dmasim_chan *c);
 void dmasim_disarm(struct dmasim_chan *c);

@@ -35,6 +35,9 @@
 #include "../dmaengine.h"
 #include "dmasim.h"
 
+/* The thread of the CPU that "cpu" names, or NULL. */
+struct kthread_worker *dmasim_worker;
+
 /*
  * Out of order, a descriptor is late by up to this, and by up to so many times
  * what it takes to transfer it: about one in five overtakes its predecessor.

@@ -87,9 +87,6 @@ static int cpu = -1;
 module_param(cpu, int, 0444);
 MODULE_PARM_DESC(cpu, "the CPU that does the work of all devices, in a thread; default -1: whichever uses them, in softirq context");
 
-/* NULL, or the thread of that CPU. */
-struct kthread_worker *dmasim_worker;
-
 static struct platform_device *dmasim_pdevs[DMASIM_MAX_DEVICES];
 static struct workqueue_struct *dmasim_wq;
 
