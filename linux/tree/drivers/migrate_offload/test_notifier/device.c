@@ -18,6 +18,8 @@
 
 #include "test_notifier.h"
 
+u32 notifier_rest_us = 100;
+
 /* All TLBs must have been flushed by then. */
 #define NOTIFIER_STALE_TRIES	1000
 
@@ -238,7 +240,7 @@ int notifier_device(void *data)
 		    !notifier_use(w, notifier_round, nr_rounds++ % 8 == 0))
 			schedule_timeout_idle(1);
 		else
-			fsleep(notifier_rest_us());
+			fsleep(READ_ONCE(notifier_rest_us));
 	}
 	notifier_use(w, notifier_end_round, false);
 	return 0;

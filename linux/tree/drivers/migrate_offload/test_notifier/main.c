@@ -41,10 +41,7 @@ static const char * const count_names[NR_NOTIFIER_COUNTS] = {
 	[NOTIFIER_LOST]		= "lost",
 };
 
-static atomic64_t counts[NR_NOTIFIER_COUNTS];
 static bool as_tlb;
-static bool deaf;
-static u32 rest_us = 100;
 static struct dentry *test_dir;
 
 /* The state of an open file: its device, if it has one already. */
@@ -52,22 +49,6 @@ struct notifier_file {
 	struct mutex lock;		/* serialises writers of the file */
 	struct notifier_watch *watch;
 };
-
-void notifier_count(enum notifier_count which, unsigned long nr)
-{
-	atomic64_add(nr, &counts[which]);
-}
-
-/* Break the notifier's rule, to prove that the checks notice it. */
-bool notifier_is_deaf(void)
-{
-	return READ_ONCE(deaf);
-}
-
-unsigned int notifier_rest_us(void)
-{
-	return READ_ONCE(rest_us);
-}
 
 static struct mm_struct *notifier_mm(int nr)
 {
@@ -234,10 +215,10 @@ static int __init migrate_notifier_test_init(void)
 	test_dir = debugfs_create_dir("migrate_notifier_test", NULL);
 	for (i = 0; i < NR_NOTIFIER_COUNTS; i++)
 		debugfs_create_file_unsafe(count_names[i], 0400, test_dir,
-					   &counts[i], &count_fops);
-	debugfs_create_u32("rest_us", 0600, test_dir, &rest_us);
+					   &notifier_counts[i], &count_fops);
+	debugfs_create_u32("rest_us", 0600, test_dir, &notifier_rest_us);
 	debugfs_create_bool("as_tlb", 0600, test_dir, &as_tlb);
-	debugfs_create_bool("deaf", 0600, test_dir, &deaf);
+	debugfs_create_bool("deaf", 0600, test_dir, &notifier_deaf);
 	debugfs_create_file("watch", 0200, test_dir, NULL, &watch_fops);
 	return 0;
 }

@@ -26,6 +26,16 @@
  */
 #define NOTIFIER_END_TRIES	1000
 
+atomic64_t notifier_counts[NR_NOTIFIER_COUNTS];
+
+/* Break the notifier's rule, to prove that the checks notice it. */
+bool notifier_deaf;
+
+void notifier_count(enum notifier_count which, unsigned long nr)
+{
+	atomic64_add(nr, &notifier_counts[which]);
+}
+
 static struct notifier_watch *notifier_of(struct mmu_notifier *mn)
 {
 	return container_of(mn, struct notifier_watch, mn);
@@ -100,7 +110,7 @@ static int notifier_start(struct mmu_notifier *mn,
 	WARN_ONCE(!open, "more ranges are open than there is room for\n");
 	if (notifier_overlaps(w, range->start, range->end))
 		notifier_count(NOTIFIER_RANGES, 1);
-	if (!notifier_is_deaf())
+	if (!READ_ONCE(notifier_deaf))
 		notifier_drop(w, range->start, range->end);
 	spin_unlock(&w->lock);
 	return 0;
@@ -133,7 +143,7 @@ static void notifier_flush(struct mmu_notifier *mn, struct mm_struct *mm,
 	 * takes.
 	 */
 	spin_lock(&w->lock);
-	if (!notifier_is_deaf())
+	if (!READ_ONCE(notifier_deaf))
 		notifier_drop(w, start, end);
 	spin_unlock(&w->lock);
 }

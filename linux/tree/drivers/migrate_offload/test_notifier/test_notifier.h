@@ -85,17 +85,16 @@ struct notifier_watch {
 	struct notifier_page pages[] __counted_by(nr_pages);
 };
 
-/* main.c */
-void notifier_count(enum notifier_count which, unsigned long nr);
-bool notifier_is_deaf(void);
-unsigned int notifier_rest_us(void);
-
 /* shadow.c: the callbacks of the notifier */
+extern atomic64_t notifier_counts[NR_NOTIFIER_COUNTS];
+extern bool notifier_deaf;
+void notifier_count(enum notifier_count which, unsigned long nr);
 int notifier_register(struct notifier_watch *w);
 void notifier_unregister(struct notifier_watch *w);
 bool notifier_is_covered(struct notifier_watch *w, unsigned long addr);
 
 /* device.c: the device */
+extern u32 notifier_rest_us;
 int notifier_device(void *data);
 
 #endif /* _MIGRATE_OFFLOAD_TEST_NOTIFIER_H */
