@@ -133,7 +133,7 @@ static int nth_cpu(const cpu_set_t *cpus, int first, unsigned int index)
  */
 uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 		       unsigned int nr_threads, const cpu_set_t *cpus,
-		       int caller_cpu)
+		       int first_cpu)
 {
 	struct copier copiers[MAX_COPIERS];
 	size_t nr_folios = src->bytes / src->folio_bytes;
@@ -146,7 +146,7 @@ uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 			  MAX_COPIERS, nr_threads);
 	for (unsigned int i = 0; i < nr_threads; i++) {
 		copiers[i] = (struct copier){
-			.cpu = nth_cpu(cpus, caller_cpu, i),
+			.cpu = nth_cpu(cpus, first_cpu, i),
 			.src = src,
 			.dst = dst,
 			.first = nr_folios * i / nr_threads,

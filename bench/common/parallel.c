@@ -27,12 +27,12 @@ struct worker {
 static int worker_cpus[MAX_WORKERS];
 static unsigned int nr_workers = 1;
 
-/* Use the caller, which stays on @caller_cpu, and all of @cpus. */
-void parallel_setup(const cpu_set_t *cpus, int caller_cpu)
+/* Use the caller, which stays on @first_cpu, and all of @cpus. */
+void parallel_setup(const cpu_set_t *cpus, int first_cpu)
 {
 	nr_workers = 1;
 	for (int cpu = 0; cpu < CPU_SETSIZE && nr_workers < MAX_WORKERS; cpu++)
-		if (CPU_ISSET(cpu, cpus) && cpu != caller_cpu)
+		if (CPU_ISSET(cpu, cpus) && cpu != first_cpu)
 			worker_cpus[nr_workers++] = cpu;
 }
 

@@ -51,7 +51,7 @@ struct run {
 const char *limit_choose_copy(void);
 uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 		       unsigned int nr_threads, const cpu_set_t *cpus,
-		       int caller_cpu);
+		       int first_cpu);
 
 /* run.c */
 void run_read_variants(struct run *r);
