@@ -10,7 +10,7 @@ struct dentry;
 
 /*
  * Switches that break one safety rule each, so that a test can show that it
- * would notice.  Constant false in every kernel but a test kernel.
+ * would notice.  Only test kernels have them.
  */
 enum migrate_offload_rule {
 	MO_RULE_REFCOUNT,	/* an excess reference is not eligible */
@@ -43,7 +43,13 @@ enum migrate_offload_rule {
 	NR_MO_RULES,
 };
 
+/*
+ * A condition that keeps data safe.  In a test kernel it does not hold while its
+ * rule is broken.  In every other kernel this is just the condition.
+ */
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG
+#define migrate_rule(_rule, _condition) \
+	((_condition) && !migrate_offload_broken(MO_RULE_##_rule))
 bool migrate_offload_broken(enum migrate_offload_rule rule);
 bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 				unsigned int nr);
@@ -56,10 +62,7 @@ int migrate_offload_move_unsafe(struct address_space *mapping,
 				enum migrate_mode mode);
 void migrate_break_rules_add_files(struct dentry *dir);
 #else
-static inline bool migrate_offload_broken(enum migrate_offload_rule rule)
-{
-	return false;
-}
+#define migrate_rule(_rule, _condition) ((void)MO_RULE_##_rule, (_condition))
 
 static inline bool migrate_offload_judge_late(struct mm_struct *mm,
 					      const pte_t *old, unsigned int nr)

@@ -77,7 +77,7 @@ static int cpu_submit(struct migrate_copy_stream *stream,
 		struct migrate_copy_pair *pair = &batch->pairs[i];
 
 		pair->result = migrate_offload_mc_copy(pair->dst, pair->src);
-		if (!migrate_offload_broken(MO_RULE_RESCHED))
+		if (migrate_rule(RESCHED, true))
 			cond_resched();
 	}
 	return 0;

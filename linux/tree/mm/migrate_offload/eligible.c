@@ -34,8 +34,6 @@ static bool migrate_offload_mapping_ok(struct address_space *mapping,
 	int (*move)(struct address_space *mapping, struct folio *dst,
 		    struct folio *src, enum migrate_mode mode);
 
-	if (migrate_offload_broken(MO_RULE_MAPPING))
-		return true;
 	if (mapping_inaccessible(mapping))
 		return false;
 	/* Whoever moves it knows that, and does what is left of the callback. */
@@ -48,12 +46,8 @@ static bool migrate_offload_mapping_ok(struct address_space *mapping,
 	if (move == filemap_migrate_folio)
 		return true;
 #ifdef CONFIG_BUFFER_HEAD
-	if (migrate_offload_broken(MO_RULE_BUFFERS) &&
-	    (move == buffer_migrate_folio ||
-	     move == buffer_migrate_folio_norefs))
-		return true;
 	if (move == buffer_migrate_folio || move == buffer_migrate_folio_norefs)
-		return !folio_test_private(src);
+		return !migrate_rule(BUFFERS, folio_test_private(src));
 #endif
 	return move == migrate_folio && !folio_test_private(src);
 }
@@ -101,15 +95,15 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst)
 		return false;
 	if (folio_order(src) != folio_order(dst))
 		return false;
-	if (folio_contain_hwpoisoned_page(src) &&
-	    !migrate_offload_broken(MO_RULE_POISON))
+	if (migrate_rule(POISON, folio_contain_hwpoisoned_page(src)))
 		return false;
 	if (folio_mapped(src) || folio_test_writeback(src))
 		return false;
 
 	mapping = folio_mapping(src);
 	if (mapping) {
-		if (!migrate_offload_mapping_ok(mapping, src))
+		if (migrate_rule(MAPPING,
+				 !migrate_offload_mapping_ok(mapping, src)))
 			return false;
 	} else if (folio_test_private(src)) {
 		return false;
@@ -118,8 +112,8 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst)
 	if (migrate_offload_has_tags(src))
 		return false;
 
-	return folio_ref_count(src) == folio_expected_ref_count(src) + 1 ||
-		migrate_offload_broken(MO_RULE_REFCOUNT);
+	return !migrate_rule(REFCOUNT, folio_ref_count(src) !=
+				       folio_expected_ref_count(src) + 1);
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST

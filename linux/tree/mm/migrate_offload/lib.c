@@ -94,7 +94,7 @@ void migrate_copy_range(struct migrate_copy_batch *batch,
 				WRITE_ONCE(pair->result, rc);
 				break;
 			}
-			if (!migrate_offload_broken(MO_RULE_RESCHED))
+			if (migrate_rule(RESCHED, true))
 				cond_resched();
 		}
 		pos.pair++;
@@ -375,12 +375,12 @@ void migrate_copy_release(struct folio *src, struct folio *dst)
  * Not before the device has completed the transfer, or was stopped and will
  * not touch either folio again.
  *
- * Context: task or softirq; any time after migrate_engine_ops.copy returned.
+ * Context: task or softirq; any time after migrate_engine_ops.submit returned.
  */
 void migrate_copy_unhold(struct folio *src, struct folio *dst)
 {
 	/* With the rule broken, the core has done so long ago. */
-	if (!migrate_offload_broken(MO_RULE_HOLD))
+	if (migrate_rule(HOLD, true))
 		migrate_copy_release(src, dst);
 }
 EXPORT_SYMBOL_GPL(migrate_copy_unhold);

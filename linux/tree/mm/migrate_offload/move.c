@@ -82,7 +82,7 @@ static void migrate_part_move(struct migrate_windows *w,
 		part->nr_retry += !pair->tried;
 		pair->tried = true;
 		/* A reference that made this fail may have written to it. */
-		if (!migrate_offload_broken(MO_RULE_RETRY))
+		if (migrate_rule(RETRY, true))
 			pair->content = MIGRATE_CONTENT_SRC;
 		return;
 	}

@@ -176,10 +176,10 @@ void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part)
 		struct migrate_copy_pair *pair = &copy->pairs[i];
 
 		list_move_tail(&pair->src->lru, &copy->src_list);
-		if (migrate_offload_broken(MO_RULE_ORDER))
-			list_move(&pair->dst->lru, &copy->dst_list);
-		else
+		if (migrate_rule(ORDER, true))
 			list_move_tail(&pair->dst->lru, &copy->dst_list);
+		else
+			list_move(&pair->dst->lru, &copy->dst_list);
 	}
 	if (copy->nr_pairs)
 		copy->dst_nid = folio_nid(copy->pairs[0].dst);

@@ -55,7 +55,7 @@ static bool migrate_pair_is_held(struct migrate_copy_pair *pair)
 {
 	if (!pair->held)
 		return false;
-	if (!migrate_offload_broken(MO_RULE_HOLD))
+	if (migrate_rule(HOLD, true))
 		return true;
 	/* As a core would that knows nothing of slow devices. */
 	migrate_copy_release(pair->src, pair->dst);
@@ -77,10 +77,9 @@ migrate_pair_judge(struct migrate_copy_pair *pair,
 		return VERDICT_HELD;
 	if (why != VERDICT_ENGINE)
 		return why;
-	if (pair->result && !migrate_offload_broken(MO_RULE_RESULT))
+	if (migrate_rule(RESULT, pair->result))
 		return VERDICT_FAILED;
-	if (folio_contain_hwpoisoned_page(pair->src) &&
-	    !migrate_offload_broken(MO_RULE_POISON))
+	if (migrate_rule(POISON, folio_contain_hwpoisoned_page(pair->src)))
 		return VERDICT_FAILED;
 	if (READ_ONCE(migrate_offload_verify))
 		return migrate_pair_verify(pair);

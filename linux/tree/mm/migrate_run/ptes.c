@@ -115,8 +115,7 @@ static bool migrate_ptes_may_share(struct folio *folio)
 {
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb(); /* paired with the one in try_grab_folio() */
-	return !folio_maybe_dma_pinned(folio) ||
-		migrate_offload_broken(MO_RULE_PTES_PIN);
+	return !migrate_rule(PTES_PIN, folio_maybe_dma_pinned(folio));
 }
 
 /*
@@ -145,8 +144,7 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 			break;
 		if (pte_unused(pte))
 			break;
-		if (PageHWPoison(page + i) &&
-		    !migrate_offload_broken(MO_RULE_PTES_POISON))
+		if (migrate_rule(PTES_POISON, PageHWPoison(page + i)))
 			break;
 		if (anon && migrate_page_exclusive(page + i))
 			exclusive |= BIT(i);
@@ -256,7 +254,7 @@ static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 
 	if (trace_set_migration_pte_enabled())
 		migrate_ptes_trace(run);
-	if (run->cleared.flush && !migrate_offload_broken(MO_RULE_PTES_FLUSH))
+	if (migrate_rule(PTES_FLUSH, run->cleared.flush))
 		migrate_flush_ptes(run->vma, run->addr, nr, run->cleared.dirty,
 				   flags);
 	/* No CPU can make an entry dirty any more: they are gone. */

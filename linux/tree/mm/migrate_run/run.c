@@ -159,15 +159,12 @@ static bool migrate_row_fits(struct page *page, pte_t pte)
 
 	if (!pte_present(pte) || pte_unused(pte))
 		return false;
-	if (pte_pfn(pte) != page_to_pfn(page) &&
-	    !migrate_offload_broken(MO_RULE_RUN_PAGE))
+	if (migrate_rule(RUN_PAGE, pte_pfn(pte) != page_to_pfn(page)))
 		return false;
-	if (!(flags & BIT(PG_anon_exclusive)) &&
-	    !migrate_offload_broken(MO_RULE_RUN_EXCLUSIVE))
+	if (migrate_rule(RUN_EXCLUSIVE, !(flags & BIT(PG_anon_exclusive))))
 		return false;
 #ifdef CONFIG_MEMORY_FAILURE
-	if ((flags & BIT(PG_hwpoison)) &&
-	    !migrate_offload_broken(MO_RULE_RUN_POISON))
+	if (migrate_rule(RUN_POISON, flags & BIT(PG_hwpoison)))
 		return false;
 #endif
 	/* That of a page that is exclusive says nothing new. */
@@ -199,8 +196,8 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb(); /* paired with the one in try_grab_folio() */
 	for (nr_free = 0; nr_free < row->nr; nr_free++)
-		if (folio_ref_count(row->folios[nr_free]) != 2 &&
-		    !migrate_offload_broken(MO_RULE_RUN_PIN))
+		if (migrate_rule(RUN_PIN,
+				 folio_ref_count(row->folios[nr_free]) != 2))
 			break;
 	for (i = nr_free; i < row->nr; i++)
 		set_pte_at(mm, migrate_row_addr(row, i),
@@ -264,7 +261,7 @@ static void migrate_row_replace(struct migrate_row *row,
 		unsigned long pfn = pte_pfn(old[i]);
 
 		/* Then it may be another page's entry. */
-		if (migrate_offload_broken(MO_RULE_RUN_PAGE))
+		if (!migrate_rule(RUN_PAGE, true))
 			pfn = folio_pfn(src[i]);
 		pte = migrate_pte_of_entry(migrate_pte_entry(pfn, old[i], true),
 					   old[i]);
@@ -273,9 +270,9 @@ static void migrate_row_replace(struct migrate_row *row,
 		if (trace_set_migration_pte_enabled())
 			trace_set_migration_pte(addr, pte_val(pte), 0);
 	}
-	if (migrate_offload_broken(MO_RULE_RUN_JUDGE))
+	if (!migrate_rule(RUN_JUDGE, true))
 		cleared.flush = migrate_offload_judge_late(mm, old, row->nr);
-	if (cleared.flush && !migrate_offload_broken(MO_RULE_RUN_FLUSH))
+	if (migrate_rule(RUN_FLUSH, cleared.flush))
 		migrate_row_flush(row, vma, cleared.dirty);
 	update_hiwater_rss(mm);
 	for (i = 0; i < row->nr; i++) {
@@ -315,7 +312,7 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	migrate_row_init(&row, src, run->nr - nth, vma, addr);
 	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, mm, row.start,
 				row.end);
-	if (!migrate_offload_broken(MO_RULE_RUN_NOTIFY))
+	if (migrate_rule(RUN_NOTIFY, true))
 		mmu_notifier_invalidate_range_start(&range);
 	flush_cache_range(vma, row.start, row.end);
 	pmd = mm_find_pmd(mm, addr);
@@ -332,8 +329,7 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	}
 	if (row.ptep)
 		pte_unmap_unlock(row.ptep, ptl);
-	if (!migrate_offload_broken(MO_RULE_RUN_NOTIFY) &&
-	    !migrate_offload_broken(MO_RULE_RUN_NOTIFY_END))
+	if (migrate_rule(RUN_NOTIFY, migrate_rule(RUN_NOTIFY_END, true)))
 		mmu_notifier_invalidate_range_end(&range);
 	return nr;
 }
@@ -344,16 +340,15 @@ static bool migrate_run_may_map(pte_t old, struct folio *src)
 	swp_entry_t entry;
 
 	if (!is_swap_pte(old))
-		return migrate_offload_broken(MO_RULE_RUN_ENTRY);
+		return !migrate_rule(RUN_ENTRY, true);
 	entry = pte_to_swp_entry(old);
 	if (!is_migration_entry(entry))
-		return migrate_offload_broken(MO_RULE_RUN_ENTRY);
+		return !migrate_rule(RUN_ENTRY, true);
 	/* fork() was here. */
-	if (is_readable_migration_entry(entry) &&
-	    !migrate_offload_broken(MO_RULE_RUN_SHARED))
+	if (migrate_rule(RUN_SHARED, is_readable_migration_entry(entry)))
 		return false;
-	return swp_offset_pfn(entry) == folio_pfn(src) ||
-		migrate_offload_broken(MO_RULE_RUN_ENTRY);
+	return !migrate_rule(RUN_ENTRY,
+			     swp_offset_pfn(entry) != folio_pfn(src));
 }
 
 /* Map from the nth on what is in a row in @vma.  Returns how many it was. */
@@ -377,8 +372,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 	if (!row.ptep)
 		return 0;
 	/* Whoever locks a VMA comes by here later, or has set the flag. */
-	if (!migrate_run_vma_fits(vma) &&
-	    !migrate_offload_broken(MO_RULE_RUN_LOCKED))
+	if (migrate_rule(RUN_LOCKED, !migrate_run_vma_fits(vma)))
 		row.nr = 0;
 	for (i = 0; i < row.nr; i++) {
 		pte_t *ptep = migrate_row_pte(&row, i), pte = ptep_get(ptep);
@@ -584,7 +578,7 @@ void migrate_run_map(struct migrate_run *run)
 	rmap_stat_flush(&stat);
 	anon_vma_unlock_read(run->anon_vma);
 	for_each_set_bit(i, left, run->nr)
-		if (!migrate_offload_broken(MO_RULE_RUN_REST))
+		if (migrate_rule(RUN_REST, true))
 			remove_migration_ptes(run->src[i], run->dst[i], 0);
 
 	/* The last one may free it. */

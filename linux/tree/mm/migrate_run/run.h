@@ -82,7 +82,7 @@ static inline bool migrate_run_wants(struct folio *folio)
 		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
 	unsigned long needed = 0;
 	/* What migrate_run_unmap_row() asks again, with all locks. */
-	const bool hints = !migrate_offload_broken(MO_RULE_RUN_HINTS);
+	const bool hints = migrate_rule(RUN_HINTS, true);
 
 	if (hints)
 		needed |= BIT(PG_anon_exclusive);
