@@ -102,7 +102,7 @@ echo none >/sys/kernel/mm/migrate_offload/engine
 rmmod dcbm dmasim"""
 
 # All of it with small folios, and what is different with large ones.
-_PROMOTE = "./promote -v 4k -t gathers -t puts_back_without_memory"
+_PROMOTE = "./promote -v 4k -t gathers -t goes_on_without_memory_for_some"
 # Every kind of memory, while programs write to it.
 _ALL_KINDS = _FAILING_DCBM.format(command="./migrate_offload -f memory", more="")
 

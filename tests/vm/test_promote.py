@@ -15,12 +15,12 @@ _TESTS = (
     *("ends_with_its_engine", "is_drained"),
     "does_not_gather_in_vain",
     *("does_not_hold_up_others", "is_met_by_others", "survives_its_process"),
-    "puts_back_without_memory",
+    "goes_on_without_memory_for_some",
 )
 _ALL = (
     *(f"promote.4k.{name}" for name in _TESTS),
     "promote.64k.gathers",
-    "promote.64k.puts_back_without_memory",
+    "promote.64k.goes_on_without_memory_for_some",
 )
 
 

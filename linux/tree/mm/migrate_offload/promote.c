@@ -94,6 +94,7 @@ struct migrate_promote_queue {
 	u64 met_folios;
 
 	/* Of the worker alone. */
+	int short_order;		/* found no memory; -1: each found some */
 	unsigned int nr_promotions;
 	struct migrate_promotion promotions[MIGRATE_PROMOTE_MAX_PAGES];
 };
@@ -243,8 +244,10 @@ static struct folio *migrate_promote_alloc(struct folio *src,
 	if (!WARN_ON_ONCE(q->nr_promotions == MIGRATE_PROMOTE_MAX_PAGES) &&
 	    migrate_balanced_pgdat(NODE_DATA(q->nid), nr))
 		dst = alloc_misplaced_dst_folio(src, q->nid);
-	if (!dst)
+	if (!dst) {
+		q->short_order = folio_order(src);
 		return NULL;
+	}
 	q->promotions[q->nr_promotions++] = (struct migrate_promotion){
 		.dst = dst,
 		.memcg = get_mem_cgroup_from_folio(src),
@@ -300,13 +303,45 @@ static void migrate_promote_count(struct migrate_promote_queue *q)
 	count_vm_numa_events(NUMA_PAGE_MIGRATE, nr_all);
 }
 
-/* Put folios back on LRU lists.  Returns how many. */
-static unsigned int migrate_promote_return(struct list_head *folios)
+/* Put folios of this order and larger ones back on LRU lists. */
+static unsigned int migrate_promote_return(struct list_head *folios, int order)
 {
-	unsigned int nr = list_count_nodes(folios);
+	struct folio *folio, *next;
+	unsigned int nr = 0;
+	LIST_HEAD(back);
 
-	putback_movable_pages(folios);
+	list_for_each_entry_safe(folio, next, folios, lru) {
+		if (folio_order(folio) < order)
+			continue;
+		list_move_tail(&folio->lru, &back);
+		nr++;
+	}
+	putback_movable_pages(&back);
 	return nr;
+}
+
+/*
+ * Migrate a list, and put the folios back that did not move.  migrate_pages()
+ * ends at the first folio that finds no memory.  In stock Linux each fault
+ * promotes its own folio, so a large one must not hold up smaller ones: each
+ * round here leaves out the orders that found none.  Returns how many folios went
+ * back.
+ */
+static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
+					 struct list_head *folios)
+{
+	unsigned int nr_returned = 0;
+
+	q->nr_promotions = 0;
+	do {
+		q->short_order = -1;
+		migrate_pages(folios, migrate_promote_alloc,
+			      migrate_promote_free, (unsigned long)q,
+			      MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
+		nr_returned += migrate_promote_return(folios,
+						      max(q->short_order, 0));
+	} while (!list_empty(folios));
+	return nr_returned;
 }
 
 /* Take all that waits.  Returns how many pages. */
@@ -362,10 +397,7 @@ static void migrate_promote_work(struct work_struct *work)
 	/* Flushed, or full, before the time had passed. */
 	if (!nr_pages)
 		return;
-	q->nr_promotions = 0;
-	migrate_pages(&folios, migrate_promote_alloc, migrate_promote_free,
-		      (unsigned long)q, MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
-	nr_returned = migrate_promote_return(&folios);
+	nr_returned = migrate_promote_list(q, &folios);
 	migrate_promote_count(q);
 	migrate_promote_done(q, true, nr_pages, q->nr_promotions, nr_returned);
 }
@@ -379,7 +411,7 @@ static void migrate_promote_give_up(struct migrate_promote_queue *q)
 	nr_pages = migrate_promote_take(q, false, &folios);
 	if (!nr_pages)
 		return;
-	nr_returned = migrate_promote_return(&folios);
+	nr_returned = migrate_promote_return(&folios, 0);
 	migrate_promote_done(q, false, nr_pages, 0, nr_returned);
 }
 
