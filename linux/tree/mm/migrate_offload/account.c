@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a migration did: its counters, its tracepoints, and the CPU time of those
- * who helped.
+ * Account for a migration: counters, tracepoints, and the CPU time of helpers.
  */
 
 #include <linux/atomic.h>

@@ -22,7 +22,7 @@ enum migrate_offload_rule {
 	MO_RULE_RESCHED,	/* copying gives way to others */
 	MO_RULE_ORDER,		/* both lists keep the same order */
 	MO_RULE_HOLD,		/* nobody writes where a device still may */
-	/* Of small pages in runs, see mm/migrate_run/run.c: */
+	/* Rules for small pages in runs: see mm/migrate_run/run.c. */
 	MO_RULE_RUN_HINTS,	/* what is asked without locks is believed */
 	MO_RULE_RUN_PAGE,	/* an entry is cleared if it maps the page */
 	MO_RULE_RUN_EXCLUSIVE,	/* and the page is exclusive */
@@ -36,7 +36,7 @@ enum migrate_offload_rule {
 	MO_RULE_RUN_REST,	/* what is not mapped then is looked for */
 	MO_RULE_RUN_NOTIFY,	/* those who follow page tables are told */
 	MO_RULE_RUN_NOTIFY_END,	/* and told when it is over */
-	/* Of large folios in one step, see mm/migrate_run/ptes.c: */
+	/* Rules for large folios in one step: see mm/migrate_run/ptes.c. */
 	MO_RULE_PTES_PIN,	/* the pages of a pinned folio stay exclusive */
 	MO_RULE_PTES_POISON,	/* a poisoned page gets no migration entry */
 	MO_RULE_PTES_FLUSH,	/* TLBs are flushed before a folio is copied */

@@ -100,7 +100,7 @@ static u64 migrate_choice_cpu_ns(const struct migrate_choice *choice,
 	return div_u64(ns, max(READ_ONCE(choice->cpu.pages), 1U));
 }
 
-/* Who gets the next list? */
+/* Decide whether the engine or the CPU gets the next list. */
 static void migrate_choice_pick(struct migrate_choice *choice,
 				struct migrate_attempt *attempt)
 {

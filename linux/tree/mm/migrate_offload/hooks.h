@@ -36,7 +36,7 @@ struct migrate_wait {
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
 
-/* On while an engine is active, and while somebody measures. */
+/* On while an engine is active, or the batch copy is measured or traced. */
 DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 
 unsigned int __migrate_offload_begin(struct migrate_windows **w,

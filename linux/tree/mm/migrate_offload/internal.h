@@ -227,8 +227,6 @@ struct migrate_windows {
 };
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
-/* mm/migrate_offload/sysfs.c */
-
 /* mm/migrate_offload/stats.c */
 extern struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
 struct migrate_offload_stats *migrate_offload_engine_stats(const char *name);

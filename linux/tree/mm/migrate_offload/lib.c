@@ -345,7 +345,7 @@ unsigned long migrate_copy_nr_held(void)
  * The DMA mappings have to stay as well, until migrate_copy_unhold(), which is
  * due when the device has stopped, and never, if it never does.
  *
- * Context: in migrate_engine_ops.copy.  Once for each pair at most.
+ * Context: in migrate_engine_ops.submit or reap.  Once for each pair at most.
  */
 void migrate_copy_hold(struct migrate_copy_pair *pair)
 {

@@ -113,7 +113,7 @@ static void test_job_times(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(SZ_1G, timeout_ns), 8 * timeout_ns);
 	KUNIT_EXPECT_EQ(test, dcbm_extra_ns(SZ_1G, 0), 0);
 
-	/* What flies when a job is cut short comes back in time. */
+	/* The pieces in flight of a job that is cut short come back in time. */
 	KUNIT_EXPECT_EQ(test, dcbm_max_flying(timeout_ns), 5 * 1000 * 1000);
 	KUNIT_EXPECT_EQ(test, dcbm_max_flying(0), 1);
 }

@@ -124,8 +124,8 @@ void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error)
 }
 
 /*
- * Report a folio if nothing is left to do.  With the last one, the job is gone;
- * whoever goes on with it needs a reference.
+ * Report a folio if nothing is left to do.  After the report of the last one, the
+ * job is gone.  A caller that uses it then needs a reference.
  */
 void dcbm_pair_check(struct dcbm_job *job, unsigned int nr)
 {

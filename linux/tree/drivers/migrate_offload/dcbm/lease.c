@@ -49,7 +49,7 @@ void dcbm_chan_heard_of(struct dcbm_chan *chan)
 {
 	wake_up_all(&dcbm_idle_wq);
 	if (READ_ONCE(chan->leaving))
-		/* Not on dcbm_wq: whoever waits for that may hold its lock. */
+		/* Not on dcbm_wq: a task that waits for dcbm_wq may hold the lock. */
 		queue_work(system_unbound_wq, &dcbm_stuck_work);
 }
 

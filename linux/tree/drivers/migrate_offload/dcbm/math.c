@@ -94,7 +94,7 @@ size_t dcbm_cpu_share(size_t bytes, unsigned int nr_chans)
 	return rounddown(bytes / (nr_chans + 1), PAGE_SIZE);
 }
 
-/* What a job may take beyond the timeouts: one that is large takes longer. */
+/* A job may take this time beyond the timeouts.  A large job takes longer. */
 u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 {
 	return min((u64)bytes * DCBM_NS_PER_BYTE,
@@ -102,8 +102,9 @@ u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 }
 
 /*
- * What a channel may have in flight.  A job whose time is over is cut short, and
- * what then flies has about a timeout to come back: so half of that, at 10 MB/s.
+ * The most bytes that a channel may have in flight.  When the time of a job is
+ * over, its pieces in flight have one timeout to come back.  At 10 MB/s these bytes
+ * take half of it.
  */
 size_t dcbm_max_flying(u64 timeout_ns)
 {

@@ -127,7 +127,7 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	now = ktime_get_ns();
 	if (now >= until)
 		return;
-	/* Who leaves the CPU to others comes back for all of the job. */
+	/* A task that leaves the CPU to others sleeps until all of the job is done. */
 	WRITE_ONCE(stream->wake_at, stream->sparing ?
 				    job->nr_pairs - job->nr_reported : 1);
 	if (until - now >= jiffies_to_nsecs(most))

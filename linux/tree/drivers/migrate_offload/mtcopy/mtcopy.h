@@ -30,7 +30,7 @@
  */
 #define MTCOPY_CHUNK_BYTES SZ_64K
 
-/* What a thread takes at once, or one chunk if that is more. */
+/* A thread takes this many bytes at once, or one chunk if that is more. */
 #define MTCOPY_SHARE_BYTES SZ_128K
 
 /* How long to spin for a helper: what takes longer has been preempted. */
