@@ -81,7 +81,7 @@ WAYS_OF_PRESSURE = ("full", "slab", "pages")
 
 DCBM_TESTS = (
     *("copies", "limits", "fail", "refuse", "lose_irq", "late", "stall_stopped"),
-    *("stall_held", "stall_posted", "share", "slow", "fair", "administrator"),
+    *("stall_held", "stall_posted", "share", "fair", "administrator"),
     *("unbind", "vanish"),
 )
 DCBM_BOUNCED = ("copies", "limits", "fail")

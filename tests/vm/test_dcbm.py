@@ -63,7 +63,7 @@ def test_the_kernel_had_nothing_to_complain_about(
 
 
 def test_batches_are_copied_side_by_side(plain_run: guests.Steps) -> None:
-    """Also with a failing batch. A task that waits for channels gets some."""
+    """Also with a failing batch, and with two tasks that want all channels."""
     guests.passes(plain_run.text("streams"), at_least=12)
 
 
