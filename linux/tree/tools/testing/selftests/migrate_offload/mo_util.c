@@ -124,6 +124,20 @@ long long mo_counter(const char *name)
 	return mo_read_number(path);
 }
 
+long long mo_waited_ns(void)
+{
+	static const char path[] = "/proc/thread-self/schedstat";
+	long long ns = 0;
+	char text[80];
+
+	if (!mo_exists(path))
+		return 0;
+	mo_read(path, text, sizeof(text));
+	if (sscanf(text, "%*d %lld", &ns) != 1)
+		mo_die("%s: unexpected content", path);
+	return ns;
+}
+
 void mo_select(const char *engine)
 {
 	/* Where machines are emulated, the CPU is sooner more often than not. */

@@ -71,6 +71,12 @@ long long mo_vm_counter(const char *name);
 
 /* A counter of the reason of move_pages(2). */
 long long mo_counter(const char *name);
+
+/*
+ * The time in ns for which this thread was ready to run, and others had its CPU;
+ * 0 if the kernel does not count it.
+ */
+long long mo_waited_ns(void);
 /* Activate an engine for all copies that it can make. */
 void mo_select(const char *engine);
 /* Set the engine of one reason, or of each reason; "default" takes it away. */
