@@ -107,8 +107,8 @@ static void pin_if_there(const char *path, const char *value)
 }
 
 /*
- * Use one engine for all reasons, or none.  Selecting the general engine drops
- * those of reasons.  So remember these first, and restore them last.
+ * Use one engine for all reasons, or none.  Selecting "none" in general drops the
+ * engines of reasons.  So remember these first, and restore them last.
  */
 static void engines_of_reasons(void)
 {

@@ -134,7 +134,7 @@ class Offload:
     def off(self) -> State:
         """Deactivate all engines; no engine code runs after this returns.
 
-        The kernel resets engine_of, too.
+        In engine_of, the kernel replaces engines by "default"; "none" stays.
         """
         self.require()
         self._write("engine", OFF)

@@ -71,16 +71,20 @@ static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
 
 /*
  * Take an engine out of use wherever it is, or all of them with NULL.  When this
- * returns, no code of it runs, and none will.
+ * returns, no code of it runs, and none will.  A reason that must have no engine
+ * still has none later, when another engine becomes active.
  */
 static void engine_deactivate(const struct migrate_engine *engine)
 {
 	unsigned int slot;
 
-	for (slot = 0; slot < MIGRATE_NR_ENGINE_SLOTS; slot++)
-		if (migrate_engine_in(slot) &&
-		    (!engine || migrate_engine_in(slot) == engine))
+	for (slot = 0; slot < MIGRATE_NR_ENGINE_SLOTS; slot++) {
+		const struct migrate_engine *old = migrate_engine_in(slot);
+
+		if (old && old != &migrate_no_engine &&
+		    (!engine || old == engine))
 			engine_put_in(slot, NULL);
+	}
 }
 
 static bool engine_name_ok(const char *name)

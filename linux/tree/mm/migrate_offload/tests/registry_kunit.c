@@ -213,11 +213,20 @@ static void mo_test_engine_for_reason(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_unregister(&ops));
 	KUNIT_EXPECT_TRUE(test, mo_named(MR_DEMOTION, "default"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DEMOTION), "cpu");
-	/* "none" for one reason overrides the general engine. */
+	/* "none" in general ends all engines, those of reasons too. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_DAMON, "cpu"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select_for(MR_SYSCALL, "none"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "none");
 	KUNIT_EXPECT_TRUE(test, mo_named(MR_DAMON, "default"));
+	/* A reason that was excluded stays so when an engine comes back. */
+	KUNIT_EXPECT_TRUE(test, mo_named(MR_SYSCALL, "none"));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
+	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "cpu");
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_engine_select_for(MR_SYSCALL, "default"));
 }
 
 /*
@@ -382,6 +391,8 @@ static void mo_test_engine_for_reason_while_copying(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_SYSCALL), "none");
 	KUNIT_EXPECT_STREQ(test, mo_engine_for(MR_DAMON), "kunit-a");
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_engine_select_for(MR_SYSCALL, "default"));
 	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
 
 	mo_test_leave_while_copying(test, mo_test_other_engine_for_reason);

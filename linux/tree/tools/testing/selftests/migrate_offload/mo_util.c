@@ -291,6 +291,7 @@ void mo_set_limit(const char *name, long long number)
 void mo_reset(void)
 {
 	mo_select("none");
+	mo_select_for_all("default");
 	mo_set_limit("max_batch_pages", 512);
 	mo_set_limit("max_windows", 2);
 	mo_set_limit("streaming", 1);
