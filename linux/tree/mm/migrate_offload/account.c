@@ -81,14 +81,14 @@ static void migrate_part_count_to(struct migrate_offload_stats *stats,
 }
 
 /* All that became of a part is known. */
-void migrate_part_count(struct migrate_windows *w,
+void migrate_part_count(struct migrate_session *s,
 			const struct migrate_part *part)
 {
-	if (!w->engine)
+	if (!s->engine)
 		return;
-	w->payers.engine_ns += part->outcome.engine_ns;
-	migrate_part_count_to(migrate_offload_reason_stats[w->reason], part);
-	migrate_part_count_to(w->engine_stats, part);
+	s->payers.engine_ns += part->outcome.engine_ns;
+	migrate_part_count_to(migrate_offload_reason_stats[s->reason], part);
+	migrate_part_count_to(s->engine_stats, part);
 }
 
 /*
@@ -96,34 +96,34 @@ void migrate_part_count(struct migrate_windows *w,
  * has left, it will be stopped, for many periods maybe: not while any folio of its
  * is out of reach.
  */
-void migrate_windows_charge(struct migrate_windows *w)
+void migrate_session_charge(struct migrate_session *s)
 {
-	u64 ns = atomic64_xchg(&w->stream.helper_ns, 0);
+	u64 ns = atomic64_xchg(&s->stream.helper_ns, 0);
 
 	if (!ns)
 		return;
 	cfs_bandwidth_charge(current, ns);
-	w->payers.helper_ns += ns;
-	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+	s->payers.helper_ns += ns;
+	migrate_offload_count(migrate_offload_reason_stats[s->reason],
 			      MO_HELPER_NS, ns);
-	migrate_offload_count(w->engine_stats, MO_HELPER_NS, ns);
+	migrate_offload_count(s->engine_stats, MO_HELPER_NS, ns);
 }
 
 /* The engine is done with all that it was given: no helper notes any more. */
-void migrate_windows_settle(struct migrate_windows *w)
+void migrate_session_settle(struct migrate_session *s)
 {
-	migrate_windows_charge(w);
-	migrate_payers_settle(&w->payers);
+	migrate_session_charge(s);
+	migrate_payers_settle(&s->payers);
 }
 
 /* Folios are left to the CPU, without a look at any of them. */
-void migrate_windows_count_cpu(const struct migrate_windows *w,
+void migrate_session_count_cpu(const struct migrate_session *s,
 			       enum migrate_verdict why,
 			       unsigned int nr_folios, u64 bytes)
 {
 	struct migrate_offload_stats *stats[] = {
-		migrate_offload_reason_stats[w->reason],
-		w->engine_stats,
+		migrate_offload_reason_stats[s->reason],
+		s->engine_stats,
 	};
 	int i;
 
@@ -135,67 +135,67 @@ void migrate_windows_count_cpu(const struct migrate_windows *w,
 }
 
 /* All of a list are. */
-void migrate_windows_count_unasked(struct migrate_windows *w,
+void migrate_session_count_unasked(struct migrate_session *s,
 				   const struct list_head *from,
 				   bool hugetlb, unsigned int nr_folios,
 				   enum migrate_verdict why)
 {
-	migrate_windows_count_cpu(w, why, nr_folios, w->total_bytes);
-	migrate_payers_add_list(&w->payers, from, hugetlb);
-	migrate_payers_settle(&w->payers);
+	migrate_session_count_cpu(s, why, nr_folios, s->total_bytes);
+	migrate_payers_add_list(&s->payers, from, hugetlb);
+	migrate_payers_settle(&s->payers);
 }
 
 /* They will be out of reach for longer than the limit, however few they are. */
-void migrate_windows_count_over(const struct migrate_windows *w,
+void migrate_session_count_over(const struct migrate_session *s,
 				unsigned int nr_folios)
 {
-	migrate_offload_count(migrate_offload_reason_stats[w->reason],
+	migrate_offload_count(migrate_offload_reason_stats[s->reason],
 			      MO_OVER_LIMIT_FOLIOS, nr_folios);
-	migrate_offload_count(w->engine_stats, MO_OVER_LIMIT_FOLIOS, nr_folios);
+	migrate_offload_count(s->engine_stats, MO_OVER_LIMIT_FOLIOS, nr_folios);
 }
 
-static const char *migrate_windows_engine(const struct migrate_windows *w)
+static const char *migrate_session_engine(const struct migrate_session *s)
 {
-	return w->engine ? w->engine_stats->name : "none";
+	return s->engine ? s->engine_stats->name : "none";
 }
 
 /* A folio is in reach again, moved or not. */
-void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
+void migrate_trace_folio(struct migrate_session *s, size_t bytes,
 			 u64 unmapped_ns, bool copied, int rc)
 {
-	const char *reason = migrate_reason_names[w->reason];
+	const char *reason = migrate_reason_names[s->reason];
 
-	trace_mm_migrate_folio(reason, migrate_windows_engine(w), bytes,
+	trace_mm_migrate_folio(reason, migrate_session_engine(s), bytes,
 			       unmapped_ns, copied, rc);
 	if (rc)
 		return;
-	if (!w->last_ns)
-		trace_mm_migrate_first_folio(reason, migrate_windows_engine(w),
-					     w->now_ns - w->start_ns);
-	w->last_ns = w->now_ns;
+	if (!s->last_ns)
+		trace_mm_migrate_first_folio(reason, migrate_session_engine(s),
+					     s->now_ns - s->start_ns);
+	s->last_ns = s->now_ns;
 }
 
-void migrate_trace_last(const struct migrate_windows *w)
+void migrate_trace_last(const struct migrate_session *s)
 {
-	if (w->last_ns)
-		trace_mm_migrate_last_folio(migrate_reason_names[w->reason],
-					    migrate_windows_engine(w),
-					    w->last_ns - w->start_ns);
+	if (s->last_ns)
+		trace_mm_migrate_last_folio(migrate_reason_names[s->reason],
+					    migrate_session_engine(s),
+					    s->last_ns - s->start_ns);
 }
 
-void migrate_trace_part(const struct migrate_windows *w,
+void migrate_trace_part(const struct migrate_session *s,
 			const struct migrate_part *part)
 {
 	if (!part->nr_all)
 		return;
-	trace_mm_migrate_batch(migrate_reason_names[w->reason], w->mode,
-			       migrate_windows_engine(w), part->nr_all,
+	trace_mm_migrate_batch(migrate_reason_names[s->reason], s->mode,
+			       migrate_session_engine(s), part->nr_all,
 			       part->bytes,
 			       part->outcome.folios[VERDICT_ENGINE],
 			       part->full_ns - part->start_ns,
 			       part->flushed_ns - part->full_ns,
 			       part->copied_ns - part->flushed_ns,
-			       w->now_ns - part->copied_ns);
+			       s->now_ns - part->copied_ns);
 }
 
 bool migrate_being_traced(void)

@@ -29,15 +29,15 @@ static inline u64 migrate_task_waited_ns(void)
 #endif
 }
 
-static inline void migrate_windows_clock_is(struct migrate_windows *w,
+static inline void migrate_session_clock_is(struct migrate_session *s,
 					    u64 now_ns, u64 waited_ns)
 {
-	w->now_ns = now_ns;
+	s->now_ns = now_ns;
 	/* What was waited is by clocks of run queues, which may be ahead of ours. */
-	w->task_ns = max(w->task_ns, now_ns - min(now_ns, waited_ns));
+	s->task_ns = max(s->task_ns, now_ns - min(now_ns, waited_ns));
 }
 
-static inline void migrate_windows_clock(struct migrate_windows *w)
+static inline void migrate_session_clock(struct migrate_session *s)
 {
 	u64 now_ns, waited_ns;
 
@@ -46,29 +46,29 @@ static inline void migrate_windows_clock(struct migrate_windows *w)
 		waited_ns = migrate_task_waited_ns();
 		now_ns = ktime_get_ns();
 	} while (waited_ns != migrate_task_waited_ns());
-	migrate_windows_clock_is(w, now_ns, waited_ns);
+	migrate_session_clock_is(s, now_ns, waited_ns);
 }
 
 /* For how long has the clock of the task stood, since some time in the past? */
-static inline u64 migrate_windows_stood_ns(const struct migrate_windows *w)
+static inline u64 migrate_session_stood_ns(const struct migrate_session *s)
 {
-	return w->now_ns - w->task_ns;
+	return s->now_ns - s->task_ns;
 }
 
 /* A part begins, or has its first folio only now. */
 static inline void migrate_part_begin(struct migrate_part *part,
-				      const struct migrate_windows *w)
+				      const struct migrate_session *s)
 {
-	part->start_ns = w->now_ns;
-	part->start_task_ns = w->task_ns;
+	part->start_ns = s->now_ns;
+	part->start_task_ns = s->task_ns;
 }
 
 /* For how long was the first folio of a part out of reach, by the clock of the task? */
-static inline u64 migrate_part_task_ns(const struct migrate_windows *w,
+static inline u64 migrate_part_task_ns(const struct migrate_session *s,
 				       const struct migrate_part *part,
 				       u64 unmapped_ns)
 {
-	u64 waited_ns = migrate_windows_stood_ns(w) -
+	u64 waited_ns = migrate_session_stood_ns(s) -
 			(part->start_ns - part->start_task_ns);
 
 	return unmapped_ns - min(unmapped_ns, waited_ns);
@@ -79,12 +79,12 @@ static inline u64 migrate_part_task_ns(const struct migrate_windows *w,
  * unmapped, that would be too little.  But it was unmapped before the engine was
  * offered it: at least for as long as that is ago.
  */
-static inline u64 migrate_pair_task_ns(const struct migrate_windows *w,
+static inline u64 migrate_pair_task_ns(const struct migrate_session *s,
 				       const struct migrate_part *part,
 				       u64 unmapped_ns)
 {
-	return max(migrate_part_task_ns(w, part, unmapped_ns),
-		   w->task_ns - part->begun_ns);
+	return max(migrate_part_task_ns(s, part, unmapped_ns),
+		   s->task_ns - part->begun_ns);
 }
 
 #endif /* _MM_MIGRATE_OFFLOAD_CLOCK_H */

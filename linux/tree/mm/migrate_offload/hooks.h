@@ -316,7 +316,7 @@ static inline void __migrate_huge_finish(struct migrate_huge *huge,
 static inline bool migrate_huge_on(const struct migrate_huge *huge)
 {
 	return IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) &&
-		unlikely(huge) && huge->windows.on;
+		unlikely(huge) && huge->session.on;
 }
 
 /* @from has a hugetlb folio.  What is before it in the list is not one. */

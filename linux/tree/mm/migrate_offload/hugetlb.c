@@ -69,27 +69,27 @@ static unsigned int migrate_huge_kind(struct folio *folio)
 }
 
 /* The engine may go; what is left of the list is the CPU's. */
-static void migrate_huge_leave(struct migrate_windows *w)
+static void migrate_huge_leave(struct migrate_session *s)
 {
-	migrate_windows_release(w);
-	if (w->engine)
-		migrate_windows_settle(w);
-	w->engine = NULL;
+	migrate_session_release(s);
+	if (s->engine)
+		migrate_session_settle(s);
+	s->engine = NULL;
 }
 
 /* Who is to have the list?  As for lists of other folios. */
 static void migrate_huge_choose(struct migrate_huge *huge, unsigned int order)
 {
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 	const struct migrate_engine *engine;
 	int idx;
 
 	huge->attempt.choice = NULL;
-	engine = migrate_engine_enter(w->reason, &idx);
-	if (engine && migrate_engine_wants(engine, NUMA_NO_NODE, w->total_bytes)) {
-		migrate_choose(&huge->attempt, engine, w->reason, order,
-			       w->total_bytes);
-		w->by_cpu = huge->attempt.choice && huge->attempt.by_cpu;
+	engine = migrate_engine_enter(s->reason, &idx);
+	if (engine && migrate_engine_wants(engine, NUMA_NO_NODE, s->total_bytes)) {
+		migrate_choose(&huge->attempt, engine, s->reason, order,
+			       s->total_bytes);
+		s->by_cpu = huge->attempt.choice && huge->attempt.by_cpu;
 	}
 	migrate_engine_exit(idx);
 }
@@ -102,7 +102,7 @@ static void migrate_huge_choose(struct migrate_huge *huge, unsigned int order)
 struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 					  enum migrate_mode mode, int reason)
 {
-	struct migrate_windows *w;
+	struct migrate_session *s;
 	struct migrate_huge *huge;
 	unsigned int nr_folios = 0, order = 0;
 	struct folio *folio;
@@ -111,8 +111,8 @@ struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 		       GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN);
 	if (!huge)
 		return NULL;
-	w = &huge->windows;
-	*w = (struct migrate_windows) {
+	s = &huge->session;
+	*s = (struct migrate_session) {
 		.mode = mode,
 		.reason = reason,
 	};
@@ -126,11 +126,11 @@ struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 		if (!folio_test_hugetlb(folio))
 			continue;
 		order = folio_order(folio);
-		w->total_bytes += folio_size(folio);
+		s->total_bytes += folio_size(folio);
 		nr_folios++;
 	}
 	migrate_huge_choose(huge, order);
-	migrate_windows_enter(w, from, true, nr_folios, false);
+	migrate_session_begin(s, from, true, nr_folios, false);
 	return huge;
 }
 
@@ -145,98 +145,98 @@ static struct migrate_part *migrate_huge_part(struct migrate_huge *huge,
 void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src)
 {
 	struct migrate_part *part = migrate_huge_part(huge, src);
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 
 	/* Somebody waits for us to leave it, and the list may be a long one. */
-	if (w->engine && huge->ahead.src != src &&
-	    !migrate_engine_stays(w->engine, w->reason))
-		migrate_huge_leave(w);
+	if (s->engine && huge->ahead.src != src &&
+	    !migrate_engine_stays(s->engine, s->reason))
+		migrate_huge_leave(s);
 	migrate_part_init(part);
-	part->copy.reason = w->reason;
-	part->copy.mode = w->mode;
-	migrate_offload_note_reason(src, w->reason);
-	migrate_windows_clock(w);
-	migrate_part_begin(part, w);
+	part->copy.reason = s->reason;
+	part->copy.mode = s->mode;
+	migrate_offload_note_reason(src, s->reason);
+	migrate_session_clock(s);
+	migrate_part_begin(part, s);
 }
 
 /* Will a folio be out of reach for longer than the limit?  There is no smaller window. */
-static void migrate_huge_check_limit(const struct migrate_windows *w,
+static void migrate_huge_check_limit(const struct migrate_session *s,
 				     unsigned int kind)
 {
 	u64 limit_ns = migrate_limit_ns();
 	const struct migrate_pace *pace;
 
-	if (!w->engine)
+	if (!s->engine)
 		return;
-	pace = migrate_pace_of(w->by_cpu ? NULL : w->paces, kind);
+	pace = migrate_pace_of(s->by_cpu ? NULL : s->paces, kind);
 	if (limit_ns && READ_ONCE(pace->own.ns) > limit_ns)
-		migrate_windows_count_over(w, 1);
+		migrate_session_count_over(s, 1);
 }
 
 /* Nothing more is to come of the engine. */
-static void migrate_huge_judge(struct migrate_windows *w,
+static void migrate_huge_judge(struct migrate_session *s,
 			       struct migrate_part *part,
 			       enum migrate_verdict why)
 {
-	migrate_windows_clock(w);
-	part->copied_ns = w->now_ns;
-	part->took.copied_ns = w->task_ns;
+	migrate_session_clock(s);
+	part->copied_ns = s->now_ns;
+	part->took.copied_ns = s->task_ns;
 	part->nr_collected = part->copy.nr_pairs;
-	migrate_part_judge(w, part, &part->copy.pairs[0], why);
+	migrate_part_judge(s, part, &part->copy.pairs[0], why);
 }
 
 /* Is the engine at it, as far as we know? */
-static bool migrate_huge_is_flying(const struct migrate_windows *w,
+static bool migrate_huge_is_flying(const struct migrate_session *s,
 				   const struct migrate_part *part)
 {
-	return w->open && part->by_engine &&
+	return s->open && part->by_engine &&
 		part->nr_collected < part->copy.nr_pairs;
 }
 
 /* Look whether the engine is done with it, and wait for that for up to @wait_ns. */
-static void migrate_huge_reap(struct migrate_windows *w,
+static void migrate_huge_reap(struct migrate_session *s,
 			      struct migrate_part *part, u64 wait_ns)
 {
 	const struct migrate_copy_batch *copy = &part->copy;
 
-	if (!migrate_huge_is_flying(w, part))
+	if (!migrate_huge_is_flying(s, part))
 		return;
 	if (copy->nr_done < copy->nr_pairs)
-		migrate_engine_reap(w->engine, &w->stream, wait_ns);
+		migrate_engine_reap(s->engine, &s->stream, wait_ns);
 	if (copy->nr_done < copy->nr_pairs)
 		return;
-	w->flying_bytes -= copy->bytes;
-	migrate_huge_judge(w, part, VERDICT_ENGINE);
+	s->flying_bytes -= copy->bytes;
+	migrate_huge_judge(s, part, VERDICT_ENGINE);
 }
 
 /* Have the engine copy the one pair of the part, if it can and will. */
-static void migrate_huge_offer(struct migrate_windows *w,
+static void migrate_huge_offer(struct migrate_session *s,
 			       struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
 	enum migrate_verdict why;
 
 	why = VERDICT_DECLINED;
-	if (migrate_windows_hold(w))
-		why = migrate_windows_why_not(w, folio_nid(copy->pairs[0].dst));
+	if (migrate_session_hold(s))
+		why = migrate_session_why_not(s, folio_nid(copy->pairs[0].dst));
 	if (part->bytes > MIGRATE_HUGE_MAX_BYTES)
 		why = VERDICT_DECLINED;
 	if (why != VERDICT_ENGINE) {
-		migrate_part_leave(w, part, why);
+		migrate_part_leave(s, part, why);
 		return;
 	}
-	migrate_part_sort(w, part);
+	migrate_part_sort(s, part);
 	if (!copy->nr_pairs)
 		return;
 
-	part->begun_ns = w->task_ns;
-	why = migrate_part_submit(w, part);
+	part->begun_ns = s->task_ns;
+	why = migrate_part_submit(s, part);
 	part->by_engine = why == VERDICT_ENGINE;
-	migrate_windows_clock(w);
-	part->took.launched_ns = w->task_ns;
+	migrate_session_clock(s);
+	part->took.launched_ns = s->task_ns;
 	/* Without a stream the engine is done by now. */
-	if (!migrate_huge_is_flying(w, part))
-		migrate_huge_judge(w, part, why);
+	if (!migrate_huge_is_flying(s, part))
+		migrate_huge_judge(s, part, why);
 }
 
 /*
@@ -249,7 +249,7 @@ void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
 			   struct folio *dst)
 {
 	struct migrate_part *part = migrate_huge_part(huge, src);
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 	struct list_head *before = src->lru.prev;
 
 	/* It was, before its turn came. */
@@ -257,18 +257,18 @@ void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
 		return;
 	/* The time of the engine ends when it is seen to be done. */
 	if (huge->ahead.src == src)
-		migrate_huge_reap(w, &huge->parts[huge->turn].part, 0);
-	migrate_windows_clock(w);
-	part->full_ns = w->now_ns;
-	part->flushed_ns = w->now_ns;
-	part->copied_ns = w->now_ns;
-	migrate_huge_check_limit(w, migrate_huge_kind(src));
+		migrate_huge_reap(s, &huge->parts[huge->turn].part, 0);
+	migrate_session_clock(s);
+	part->full_ns = s->now_ns;
+	part->flushed_ns = s->now_ns;
+	part->copied_ns = s->now_ns;
+	migrate_huge_check_limit(s, migrate_huge_kind(src));
 
 	spin_lock_irq(&hugetlb_lock);
 	list_del_init(&dst->lru);
 	spin_unlock_irq(&hugetlb_lock);
 	migrate_part_add(part, src, dst, part->start_ns);
-	migrate_huge_offer(w, part);
+	migrate_huge_offer(s, part);
 	list_move(&src->lru, before);
 	list_del_init(&dst->lru);
 }
@@ -276,7 +276,7 @@ void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
 static bool migrate_huge_two_in_time(const struct migrate_huge *huge,
 				     unsigned int kind)
 {
-	struct migrate_pace *pace = migrate_pace_of(huge->windows.paces, kind);
+	struct migrate_pace *pace = migrate_pace_of(huge->session.paces, kind);
 
 	return !huge->one_by_one &&
 		migrate_limit_allows_two(READ_ONCE(pace->own.ns));
@@ -313,15 +313,15 @@ static bool migrate_huge_pool_has_more(struct folio *dst)
 struct folio *__migrate_huge_next(struct migrate_huge *huge, struct folio *src,
 				  struct folio *dst)
 {
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 	struct folio *next;
 
-	if (!w->engine || list_is_last(&src->lru, huge->from) ||
-	    !migrate_engine_stays(w->engine, w->reason))
+	if (!s->engine || list_is_last(&src->lru, huge->from) ||
+	    !migrate_engine_stays(s->engine, s->reason))
 		return NULL;
 	/* Were it copied by now, it should not have to wait. */
-	migrate_huge_reap(w, migrate_huge_part(huge, src), 0);
-	if (!migrate_huge_is_flying(w, migrate_huge_part(huge, src)))
+	migrate_huge_reap(s, migrate_huge_part(huge, src), 0);
+	if (!migrate_huge_is_flying(s, migrate_huge_part(huge, src)))
 		return NULL;
 	next = list_next_entry(src, lru);
 	if (!migrate_huge_is_ordinary(next, src) ||
@@ -337,10 +337,10 @@ struct folio *__migrate_huge_next(struct migrate_huge *huge, struct folio *src,
 enum migrate_content __migrate_huge_copied(struct migrate_huge *huge)
 {
 	struct migrate_part *other, *part = &huge->parts[huge->turn].part;
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 
-	while (migrate_huge_is_flying(w, part)) {
-		migrate_huge_reap(w, part, U64_MAX);
+	while (migrate_huge_is_flying(s, part)) {
+		migrate_huge_reap(s, part, U64_MAX);
 		cond_resched();
 	}
 	/* That was not time of the other one, though it had been begun. */
@@ -366,7 +366,7 @@ static void migrate_huge_learn(struct migrate_huge *huge,
 			       struct migrate_part *part, struct folio *src,
 			       u64 unmapped_ns)
 {
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 	unsigned int kind = migrate_huge_kind(src);
 	u64 limit_ns = migrate_limit_ns();
 	struct migrate_pace *pace;
@@ -376,16 +376,16 @@ static void migrate_huge_learn(struct migrate_huge *huge,
 		huge->one_by_one = true;
 	if (huge->was_ahead)
 		unmapped_ns = migrate_huge_own_ns(unmapped_ns,
-						  w->task_ns -
+						  s->task_ns -
 						  huge->done_task_ns);
-	pace = migrate_pace_of(part->by_engine ? w->paces : NULL, kind);
+	pace = migrate_pace_of(part->by_engine ? s->paces : NULL, kind);
 	migrate_rate_note(&pace->own, unmapped_ns);
 }
 
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 {
 	struct migrate_part *part = migrate_huge_part(huge, src);
-	struct migrate_windows *w = &huge->windows;
+	struct migrate_session *s = &huge->session;
 	bool copied;
 	u64 ns;
 
@@ -393,26 +393,26 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	/* It could not be unmapped. */
 	if (!part->nr_all)
 		return;
-	migrate_windows_clock(w);
-	ns = w->now_ns - part->start_ns;
+	migrate_session_clock(s);
+	ns = s->now_ns - part->start_ns;
 	copied = part->copy.pairs[0].content == MIGRATE_CONTENT_DST;
 	if (copied && rc == -EAGAIN)
 		part->outcome.nr_retried++;
-	migrate_offload_note_unmapped(w->reason, ns);
-	if (unlikely(w->traced))
-		migrate_trace_folio(w, part->bytes, ns, copied, rc);
+	migrate_offload_note_unmapped(s->reason, ns);
+	if (unlikely(s->traced))
+		migrate_trace_folio(s, part->bytes, ns, copied, rc);
 	/* What was not moved may not have been copied either. */
-	if (w->engine && rc == MIGRATEPAGE_SUCCESS)
+	if (s->engine && rc == MIGRATEPAGE_SUCCESS)
 		migrate_huge_learn(huge, part, src,
-				   migrate_part_task_ns(w, part, ns));
+				   migrate_part_task_ns(s, part, ns));
 	huge->done_task_ns = part->took.copied_ns;
 	migrate_part_note_engine(part);
-	migrate_part_count(w, part);
-	migrate_trace_part(w, part);
+	migrate_part_count(s, part);
+	migrate_trace_part(s, part);
 	/* The next one may have to wait for memory, or a lock. */
-	if (w->engine && !huge->ahead.src) {
-		migrate_windows_release(w);
-		migrate_windows_charge(w);
+	if (s->engine && !huge->ahead.src) {
+		migrate_session_release(s);
+		migrate_session_charge(s);
 	}
 }
 
@@ -422,9 +422,9 @@ void __migrate_huge_finish(struct migrate_huge *huge, unsigned int nr_moved)
 	VM_WARN_ON_ONCE(huge->ahead.src);
 	if (huge->attempt.choice)
 		migrate_attempt_end(&huge->attempt, nr_moved);
-	if (huge->windows.on) {
-		migrate_huge_leave(&huge->windows);
-		migrate_trace_last(&huge->windows);
+	if (huge->session.on) {
+		migrate_huge_leave(&huge->session);
+		migrate_trace_last(&huge->session);
 	}
 	kfree(huge);
 }

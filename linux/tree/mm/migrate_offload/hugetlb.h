@@ -43,7 +43,7 @@ struct migrate_huge_ahead {
  * active.
  */
 struct migrate_huge {
-	struct migrate_windows windows;	/* of which none is ever filled */
+	struct migrate_session session;
 	struct list_head *from;
 	union migrate_huge_part parts[2];	/* of two folios in turn */
 	unsigned int turn;		/* whose part is that of the folio at hand */

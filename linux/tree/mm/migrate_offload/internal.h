@@ -163,25 +163,48 @@ struct migrate_part {
 struct migrate_engine;
 struct migrate_pages_stats;
 
-/*
- * What one call of migrate_pages_batch() has out of reach.  migrate_pages() allocates
- * it: the stack has to do for those who reclaim and compact in between.
- */
-struct migrate_windows {
-	bool on;
-	bool held;			/* the engine stays for us */
+/* The use that one list of migrating folios makes of an engine: see session.c. */
+struct migrate_session {
+	bool on;			/* the list needs a session */
+	bool held;			/* the engine cannot unregister */
 	bool open;			/* the stream */
-	bool streams;			/* the engine can */
-	bool is_long;			/* the list: more than a batch of old */
-	bool leaving;			/* the engine is wanted to go */
-	bool declined;			/* the last window was */
-	bool by_cpu;			/* as that is sooner than the engine */
-	bool held_back;			/* the window being filled was */
+	bool streams;			/* the engine has streams */
+	bool leaving;			/* give nothing more to the engine */
+	bool by_cpu;			/* because the CPU is faster than the engine */
 	bool traced;
 
-	/* What the call was given. */
+	/* The caller sets these. */
 	enum migrate_mode mode;
 	int reason;
+	u64 total_bytes;		/* hugetlb alone may have more than 4 GiB */
+
+	int srcu_idx;
+	struct migrate_engine *engine;	/* NULL: the CPU copies.  Gone if not held */
+	struct migrate_offload_stats *engine_stats;	/* never gone */
+	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
+	struct migrate_copy_stream stream;
+	struct migrate_payers payers;
+	size_t flying_bytes;		/* the engine copies them, or will */
+
+	u64 now_ns;			/* by ktime_get_ns(), as are these two: */
+	u64 start_ns;
+	u64 last_ns;			/* the last folio was moved */
+
+	u64 task_ns;			/* now, by the clock of the task */
+	u64 progress_ns;		/* the engine's last sign of life, likewise */
+};
+
+/*
+ * The folios that one call of migrate_pages_batch() has unmapped.  migrate_pages()
+ * allocates it: reclaim and compaction, which nest, have little stack left.
+ */
+struct migrate_windows {
+	struct migrate_session session;
+	bool is_long;			/* the list exceeds a batch of stock Linux */
+	bool declined;			/* the engine declined the last window */
+	bool held_back;			/* the window being filled was */
+
+	/* The arguments of the call. */
 	int nr_pass;
 	free_folio_t *put_new_folio;
 	unsigned long private;
@@ -189,19 +212,12 @@ struct migrate_windows {
 	struct migrate_pages_stats *stats;
 	struct migrate_run *run;
 
-	/* Which pairs of one part the run has, and is to map. */
+	/* Pairs of one part that the run has moved, and not mapped yet. */
 	unsigned short moved[MIGRATE_RUN_MAX];
 	unsigned int nr_moved;
 
 	int nr_failed;
-	int srcu_idx;
-	struct migrate_engine *engine;	/* NULL: the CPU copies.  Gone if not held */
-	struct migrate_offload_stats *engine_stats;	/* never gone */
-	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
-	struct migrate_copy_stream stream;
-	struct migrate_payers payers;
 	struct migrate_plan plan;	/* for the window that is being filled */
-	u64 total_bytes;		/* hugetlb alone may have more than 4 GiB */
 
 	struct list_head filling;	/* parts that are not flushed yet */
 	struct list_head flying;	/* parts that are */
@@ -210,20 +226,12 @@ struct migrate_windows {
 	unsigned int fill_folios;
 	unsigned long fill_pages;
 	unsigned int order;		/* of the first of them */
-	unsigned int window;		/* which that will be */
+	unsigned int window;		/* the number that it will have */
 	unsigned int nr_windows;	/* that have parts */
 	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
-	size_t flying_bytes;		/* the engine is at, or will be */
-	u64 submit_ns;			/* to give it the last window */
-
-	u64 now_ns;			/* by ktime_get_ns(), as are these: */
-	u64 start_ns;
-	u64 unmap_ns;			/* the last folio was admitted */
-	u64 last_ns;			/* the last folio was moved */
-
-	u64 task_ns;			/* now, by the clock of the task, and: */
-	u64 progress_ns;		/* the engine's last sign of life */
-	u64 copied_ns;			/* it was done with a part */
+	u64 submit_ns;			/* to give the last window to the engine */
+	u64 unmap_ns;			/* the last folio was admitted then */
+	u64 copied_ns;			/* a part was copied, by the clock of the task */
 };
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
@@ -297,7 +305,7 @@ void migrate_measure_set(unsigned int on);
 
 /* mm/migrate_offload/move.c */
 void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part);
-void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
+void migrate_part_judge(struct migrate_session *s, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
 			enum migrate_verdict why);
 void migrate_part_move_range(struct migrate_windows *w,
@@ -307,14 +315,21 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part);
 void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
 			      struct folio *dst);
 
-/* mm/migrate_offload/window.c */
-bool migrate_windows_hold(struct migrate_windows *w);
-void migrate_windows_release(struct migrate_windows *w);
-void migrate_windows_unmapping(struct migrate_windows *w);
+/* mm/migrate_offload/session.c */
+void migrate_session_begin(struct migrate_session *s,
+			   const struct list_head *from, bool hugetlb,
+			   unsigned int nr_folios, bool needed);
 enum migrate_verdict
-migrate_part_submit(struct migrate_windows *w, struct migrate_part *part);
-void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
+migrate_session_why_not(const struct migrate_session *s, int dst_nid);
+bool migrate_session_hold(struct migrate_session *s);
+void migrate_session_release(struct migrate_session *s);
+enum migrate_verdict
+migrate_part_submit(struct migrate_session *s, struct migrate_part *part);
+void migrate_part_leave(struct migrate_session *s, struct migrate_part *part,
 			enum migrate_verdict why);
+
+/* mm/migrate_offload/window.c */
+void migrate_windows_unmapping(struct migrate_windows *w);
 
 /* mm/migrate_run/ptes.c */
 extern struct kobj_attribute migrate_batch_ptes_attr;
@@ -327,39 +342,34 @@ void migrate_part_free(struct migrate_part *part);
 void migrate_part_init(struct migrate_part *part);
 void migrate_part_add(struct migrate_part *part, struct folio *src,
 		      struct folio *dst, u64 unmapped_ns);
-void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part);
-void migrate_windows_enter(struct migrate_windows *w,
-			   const struct list_head *from, bool hugetlb,
-			   unsigned int nr_folios, bool needed);
+void migrate_part_sort(struct migrate_session *s, struct migrate_part *part);
 
 /* mm/migrate_offload/verdict.c */
 extern unsigned int migrate_offload_verify;
 enum migrate_verdict migrate_pair_judge(struct migrate_copy_pair *pair,
 					enum migrate_verdict why);
 enum migrate_verdict migrate_copy_why(int rc);
-enum migrate_verdict migrate_windows_why_not(const struct migrate_windows *w,
-					     int dst_nid);
 
 /* mm/migrate_offload/account.c */
 bool migrate_being_traced(void);
 void migrate_part_note_engine(struct migrate_part *part);
-void migrate_part_count(struct migrate_windows *w,
+void migrate_part_count(struct migrate_session *s,
 			const struct migrate_part *part);
-void migrate_windows_charge(struct migrate_windows *w);
-void migrate_windows_settle(struct migrate_windows *w);
-void migrate_windows_count_cpu(const struct migrate_windows *w,
+void migrate_session_charge(struct migrate_session *s);
+void migrate_session_settle(struct migrate_session *s);
+void migrate_session_count_cpu(const struct migrate_session *s,
 			       enum migrate_verdict why,
 			       unsigned int nr_folios, u64 bytes);
-void migrate_windows_count_unasked(struct migrate_windows *w,
+void migrate_session_count_unasked(struct migrate_session *s,
 				   const struct list_head *from,
 				   bool hugetlb, unsigned int nr_folios,
 				   enum migrate_verdict why);
-void migrate_windows_count_over(const struct migrate_windows *w,
+void migrate_session_count_over(const struct migrate_session *s,
 				unsigned int nr_folios);
-void migrate_trace_folio(struct migrate_windows *w, size_t bytes,
+void migrate_trace_folio(struct migrate_session *s, size_t bytes,
 			 u64 unmapped_ns, bool copied, int rc);
-void migrate_trace_last(const struct migrate_windows *w);
-void migrate_trace_part(const struct migrate_windows *w,
+void migrate_trace_last(const struct migrate_session *s);
+void migrate_trace_part(const struct migrate_session *s,
 			const struct migrate_part *part);
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
 

@@ -223,7 +223,7 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all)
 {
 	bool by_engine = all->nr_by_engine;
-	struct migrate_pace *pace, *paces = by_engine ? w->paces : NULL;
+	struct migrate_pace *pace, *paces = by_engine ? w->session.paces : NULL;
 
 	/* Some of it was declined.  That says little about the others. */
 	if (by_engine && all->nr_by_engine != all->nr)
@@ -349,11 +349,10 @@ u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
 	return max(late_ns, backlog_ns - plan->early_ns);
 }
 
-/* Of whom are the times of the window that is being filled? */
-static struct migrate_pace *migrate_windows_pace(const struct migrate_windows *w)
+/* The times of the engine, or NULL if the CPU copies the window that is filled. */
+static struct migrate_pace *migrate_windows_paces(const struct migrate_windows *w)
 {
-	return migrate_pace_of(w->by_cpu || w->declined ? NULL : w->paces,
-			       w->order);
+	return w->session.by_cpu || w->declined ? NULL : w->session.paces;
 }
 
 /* The folios of a window are unmapped, in @prep_ns.  @idle: the engine has no work. */
@@ -364,7 +363,7 @@ void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 
 	if (!w->plan.limit_ns)
 		return;
-	pace = migrate_windows_pace(w);
+	pace = migrate_pace_of(migrate_windows_paces(w), w->order);
 	migrate_rate_note(&pace->prep, div_u64(prep_ns, w->fill_folios));
 	early = READ_ONCE(pace->early) ?: 2 * MIGRATE_EARLY_ONCE;
 	/* Only where waiting made the difference. */
@@ -388,7 +387,7 @@ void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
 
 	if (!w->plan.limit_ns)
 		return;
-	pace = migrate_windows_pace(w);
+	pace = migrate_pace_of(migrate_windows_paces(w), w->order);
 	folios_ns = READ_ONCE(pace->prep.ns) * nr;
 	migrate_mean_note(&pace->fixed_ns, flush_ns + submit_ns -
 			  min(submit_ns, folios_ns));
@@ -397,13 +396,13 @@ void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
 /* Plan the window that begins with a folio of @w->order. */
 void migrate_windows_plan(struct migrate_windows *w)
 {
-	/* What the CPU copies goes as without any engine, but for a limit that was set. */
-	if (!w->engine || (w->by_cpu && !migrate_limit_is_fixed()))
+	const struct migrate_session *s = &w->session;
+
+	/* Only a limit that was set bounds windows that the CPU copies. */
+	if (!s->engine || (s->by_cpu && !migrate_limit_is_fixed()))
 		migrate_plan_stock(&w->plan, w->order);
 	else
-		migrate_plan_init(&w->plan,
-				  w->by_cpu || w->declined ? NULL : w->paces,
-				  w->order);
+		migrate_plan_init(&w->plan, migrate_windows_paces(w), w->order);
 }
 
 /* An engine becomes active: find out what is usual here.  May sleep. */

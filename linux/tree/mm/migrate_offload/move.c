@@ -20,16 +20,17 @@ static void migrate_pair_reachable(struct migrate_windows *w,
 				   struct migrate_copy_pair *pair,
 				   size_t bytes, int rc)
 {
-	u64 unmapped_ns = w->now_ns - pair->unmapped_ns;
+	struct migrate_session *s = &w->session;
+	u64 unmapped_ns = s->now_ns - pair->unmapped_ns;
 
 	migrate_offload_forget_reason(pair->src);
-	migrate_offload_note_unmapped(w->reason, unmapped_ns);
+	migrate_offload_note_unmapped(s->reason, unmapped_ns);
 	part->took.worst_ns = max(part->took.worst_ns,
-				  migrate_pair_task_ns(w, part, unmapped_ns));
+				  migrate_pair_task_ns(s, part, unmapped_ns));
 	pair->src = NULL;
 	part->nr_open--;
-	if (unlikely(w->traced))
-		migrate_trace_folio(w, bytes, unmapped_ns,
+	if (unlikely(s->traced))
+		migrate_trace_folio(s, bytes, unmapped_ns,
 				    pair->content == MIGRATE_CONTENT_DST, rc);
 }
 
@@ -42,7 +43,7 @@ static void migrate_part_land(struct migrate_windows *w,
 	if (!w->nr_moved)
 		return;
 	migrate_run_finish(w->run);
-	migrate_windows_clock(w);
+	migrate_session_clock(&w->session);
 	for (i = 0; i < w->nr_moved; i++)
 		migrate_pair_reachable(w, part, &part->copy.pairs[w->moved[i]],
 				       PAGE_SIZE, MIGRATEPAGE_SUCCESS);
@@ -61,8 +62,8 @@ static void migrate_part_move(struct migrate_windows *w,
 	int rc;
 
 	/* A file system may wait for a disk: then the list has this one only. */
-	if (w->mode != MIGRATE_ASYNC)
-		migrate_windows_release(w);
+	if (w->session.mode != MIGRATE_ASYNC)
+		migrate_session_release(&w->session);
 	cond_resched();
 	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
 	if (migrate_run_has(w->run, pair->src)) {
@@ -75,7 +76,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	/* The run is mapped, with this one: note it for those before, too. */
 	if (!w->run->nr)
 		migrate_part_land(w, part);
-	migrate_windows_clock(w);
+	migrate_session_clock(&w->session);
 	if (rc == -EAGAIN) {
 		if (pair->content == MIGRATE_CONTENT_DST)
 			part->outcome.nr_retried++;
@@ -108,7 +109,7 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 		}
 		bytes = folio_size(pair->src);
 		migrate_windows_undo_folio(w, pair->src, pair->dst);
-		migrate_windows_clock(w);
+		migrate_session_clock(&w->session);
 		part->nr_retry--;
 		migrate_pair_reachable(w, part, pair, bytes, -EAGAIN);
 	}
@@ -116,7 +117,7 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 }
 
 /* What became of a pair that the engine had, and where its content is now. */
-void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
+void migrate_part_judge(struct migrate_session *s, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
 			enum migrate_verdict why)
 {
@@ -126,7 +127,7 @@ void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 	if (end == VERDICT_ENGINE) {
 		pair->content = MIGRATE_CONTENT_DST;
 		part->outcome.engine_bytes += folio_size(pair->src);
-		migrate_payers_add(&w->payers, pair->src, true);
+		migrate_payers_add(&s->payers, pair->src, true);
 	} else if (end == VERDICT_HELD) {
 		pair->content = MIGRATE_CONTENT_HELD;
 	} else {
@@ -136,7 +137,7 @@ void migrate_part_judge(struct migrate_windows *w, struct migrate_part *part,
 		else
 			pair->content = MIGRATE_CONTENT_SRC;
 		part->outcome.cpu_bytes += folio_size(pair->src);
-		migrate_payers_add(&w->payers, pair->src, false);
+		migrate_payers_add(&s->payers, pair->src, false);
 	}
 }
 
@@ -178,22 +179,22 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 		struct migrate_copy_pair *pair =
 			&copy->pairs[copy->pairs[i].nth_done];
 
-		w->flying_bytes -= folio_size(pair->src);
-		migrate_part_judge(w, part, pair, VERDICT_ENGINE);
+		w->session.flying_bytes -= folio_size(pair->src);
+		migrate_part_judge(&w->session, part, pair, VERDICT_ENGINE);
 		again |= migrate_pair_is_awaited(pair);
 	}
 	part->nr_collected = to;
 	if (from != to)
-		w->progress_ns = w->task_ns;
+		w->session.progress_ns = w->session.task_ns;
 	if (from != to && to == copy->nr_pairs) {
 		if (w->copied_ns > part->took.launched_ns)
 			part->took.backlog_ns =
 				w->copied_ns - part->took.launched_ns;
-		part->copied_ns = w->now_ns;
-		part->took.copied_ns = w->task_ns;
-		part->took.stood_ns = migrate_windows_stood_ns(w) -
+		part->copied_ns = w->session.now_ns;
+		part->took.copied_ns = w->session.task_ns;
+		part->took.stood_ns = migrate_session_stood_ns(&w->session) -
 				      part->launched_stood_ns;
-		w->copied_ns = w->task_ns;
+		w->copied_ns = w->session.task_ns;
 	}
 
 	for (i = from; i < to && again; i++) {
@@ -218,10 +219,11 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 static void migrate_windows_count_now(struct migrate_windows *w,
 				      struct folio *src)
 {
-	if (!w->engine)
+	if (!w->session.engine)
 		return;
-	migrate_windows_count_cpu(w, VERDICT_DECLINED, 1, folio_size(src));
-	migrate_payers_add(&w->payers, src, false);
+	migrate_session_count_cpu(&w->session, VERDICT_DECLINED, 1,
+				  folio_size(src));
+	migrate_payers_add(&w->session.payers, src, false);
 }
 
 /* There is no memory for a window: a window of one, on the stack. */
@@ -247,9 +249,9 @@ void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
 		migrate_windows_undo_folio(w, src, dst);
 	migrate_run_finish(w->run);
 	migrate_offload_forget_reason(src);
-	migrate_windows_clock(w);
-	unmapped_ns = w->now_ns - w->unmap_ns;
-	migrate_offload_note_unmapped(w->reason, unmapped_ns);
-	if (unlikely(w->traced))
-		migrate_trace_folio(w, bytes, unmapped_ns, false, rc);
+	migrate_session_clock(&w->session);
+	unmapped_ns = w->session.now_ns - w->unmap_ns;
+	migrate_offload_note_unmapped(w->session.reason, unmapped_ns);
+	if (unlikely(w->session.traced))
+		migrate_trace_folio(&w->session, bytes, unmapped_ns, false, rc);
 }

@@ -141,7 +141,7 @@ migrate_pair_class(const struct migrate_copy_pair *pair)
  * Decide on each pair, and put the array and the lists in order for an engine.
  * Not before the TLBs were flushed: see migrate_offload_eligible().
  */
-void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part)
+void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
 	unsigned int i, nr_awaited = 0;
@@ -156,7 +156,7 @@ void migrate_part_sort(struct migrate_windows *w, struct migrate_part *part)
 		case MIGRATE_PAIR_REST:
 			part->outcome.folios[VERDICT_NOT_ELIGIBLE]++;
 			part->outcome.cpu_bytes += bytes;
-			migrate_payers_add(&w->payers, pair->src, false);
+			migrate_payers_add(&s->payers, pair->src, false);
 			continue;
 		case MIGRATE_PAIR_AWAITED:
 			swap(*pair, copy->pairs[copy->nr_pairs]);
@@ -201,40 +201,6 @@ void migrate_offload_end(struct migrate_windows *w)
 		mempool_free(w, migrate_windows_pool);
 }
 
-/*
- * A list begins, of @nr_folios folios and as many bytes as @w says.  If the engine
- * does not want it, nobody wants to know how long it takes, and it is not
- * @needed for another reason, @w is not on.
- *
- * The engine is not held yet: what comes first may wait for memory, or a disk.
- */
-void migrate_windows_enter(struct migrate_windows *w,
-			   const struct list_head *from, bool hugetlb,
-			   unsigned int nr_folios, bool needed)
-{
-	enum migrate_verdict why = VERDICT_ENGINE;
-	struct migrate_engine *engine;
-	int idx;
-
-	w->traced = migrate_being_traced();
-	needed |= w->traced || migrate_measuring();
-	needed |= w->by_cpu && migrate_limit_is_fixed();
-
-	engine = migrate_engine_enter(w->reason, &idx);
-	if (engine) {
-		w->engine = engine;
-		w->engine_stats = migrate_engine_stats(engine);
-		w->paces = migrate_engine_paces(engine);
-		w->streams = migrate_engine_streams(engine);
-		why = migrate_windows_why_not(w, NUMA_NO_NODE);
-	}
-	migrate_engine_exit(idx);
-	w->on = needed || (w->engine && why == VERDICT_ENGINE);
-	if (w->engine && !w->on)
-		migrate_windows_count_unasked(w, from, hugetlb, nr_folios, why);
-	w->start_ns = ktime_get_ns();
-}
-
 /* A batch begins: nothing has been unmapped yet. */
 void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 {
@@ -242,7 +208,7 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	struct folio *folio;
 
 	list_for_each_entry(folio, from, lru) {
-		w->total_bytes += folio_size(folio);
+		w->session.total_bytes += folio_size(folio);
 		nr_folios++;
 	}
 	INIT_LIST_HEAD(&w->filling);
@@ -251,8 +217,8 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	 * A list that is longer than ever has to be in windows, whoever copies.
 	 * The last folio of a batch may go beyond the cap.
 	 */
-	w->is_long = w->total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
-	migrate_windows_enter(w, from, false, nr_folios, w->is_long);
+	w->is_long = w->session.total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
+	migrate_session_begin(&w->session, from, false, nr_folios, w->is_long);
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST

@@ -94,22 +94,3 @@ enum migrate_verdict migrate_copy_why(int rc)
 	return rc == -EOPNOTSUPP || rc == -EBUSY ? VERDICT_DECLINED :
 						   VERDICT_FAILED;
 }
-
-/*
- * Would it be in vain to offer something to the engine now?  Asked first, as to
- * look at the folios costs more.  Returns VERDICT_ENGINE if not.
- */
-enum migrate_verdict
-migrate_windows_why_not(const struct migrate_windows *w, int dst_nid)
-{
-	if (!w->engine || w->leaving)
-		return VERDICT_DECLINED;
-	if (w->by_cpu)
-		return VERDICT_TOO_SLOW;
-	/* Once it has begun it is up to @submit. */
-	if (!w->open &&
-	    !migrate_engine_wants(w->engine, dst_nid,
-				  min_t(u64, w->total_bytes, SIZE_MAX)))
-		return VERDICT_DECLINED;
-	return VERDICT_ENGINE;
-}

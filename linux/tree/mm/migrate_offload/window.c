@@ -66,7 +66,7 @@ static void migrate_part_learn(struct migrate_windows *w,
 	part->took.nr = part->nr_all;
 	part->took.nr_by_engine = part->by_engine ? part->nr_all : 0;
 	migrate_times_merge(&part->took, &part->before);
-	if (!part->took.nr || !w->engine)
+	if (!part->took.nr || !w->session.engine)
 		return;
 	other = migrate_part_sibling(&w->flying, part) ?:
 		migrate_part_sibling(&w->filling, part);
@@ -85,8 +85,8 @@ static void migrate_part_retire(struct migrate_windows *w,
 	w->nr_parts_of[part->window]--;
 	if (!w->nr_parts_of[part->window])
 		w->nr_windows--;
-	migrate_part_count(w, part);
-	migrate_trace_part(w, part);
+	migrate_part_count(&w->session, part);
+	migrate_trace_part(&w->session, part);
 	migrate_part_free(part);
 }
 
@@ -104,8 +104,10 @@ static bool migrate_windows_all_copied(const struct migrate_windows *w)
 /* With nothing in flight an engine might wait for ever. */
 static void migrate_windows_reap(struct migrate_windows *w, u64 wait_ns)
 {
+	struct migrate_session *s = &w->session;
+
 	if (!migrate_windows_all_copied(w))
-		migrate_engine_reap(w->engine, &w->stream, wait_ns);
+		migrate_engine_reap(s->engine, &s->stream, wait_ns);
 }
 
 /*
@@ -117,7 +119,7 @@ static void migrate_windows_progress(struct migrate_windows *w, u64 wait_ns)
 	struct migrate_part *part, *next;
 
 	migrate_windows_reap(w, wait_ns);
-	migrate_windows_clock(w);
+	migrate_session_clock(&w->session);
 	if (!w->plan.streaming && !migrate_windows_all_copied(w))
 		return;
 
@@ -156,129 +158,53 @@ static void migrate_windows_wait(struct migrate_windows *w, u64 wait_ns)
 }
 
 /*
- * Have the engine stay, if it is still the one that the list began with.  Whoever
- * wants to switch it off waits for as long as it is held: so nothing but its own
- * copies is waited for meanwhile.
- */
-bool migrate_windows_hold(struct migrate_windows *w)
-{
-	if (w->held || !w->engine || w->leaving)
-		return w->held;
-	w->held = migrate_engine_enter(w->reason, &w->srcu_idx) == w->engine;
-	if (!w->held) {
-		migrate_engine_exit(w->srcu_idx);
-		w->leaving = true;
-	}
-	return w->held;
-}
-
-/* It has nothing to do for us, and may go. */
-void migrate_windows_release(struct migrate_windows *w)
-{
-	if (!w->held)
-		return;
-	if (w->open)
-		migrate_engine_close(w->engine, &w->stream);
-	w->open = false;
-	migrate_engine_exit(w->srcu_idx);
-	w->held = false;
-}
-
-/*
- * Have the engine start with a part.  Returns VERDICT_ENGINE if it did, else
- * why not.
- */
-enum migrate_verdict
-migrate_part_submit(struct migrate_windows *w, struct migrate_part *part)
-{
-	struct migrate_copy_batch *copy = &part->copy;
-	int rc = 0;
-
-	if (!w->open) {
-		w->stream.reason = w->reason;
-		w->stream.mode = w->mode;
-		w->stream.dst_nid = copy->dst_nid;
-		w->stream.bytes = min_t(u64, w->total_bytes, SIZE_MAX);
-		w->stream.task = current;
-		if (migrate_engine_streams(w->engine)) {
-			rc = migrate_engine_open(w->engine, &w->stream);
-			w->open = !rc;
-		}
-	}
-	if (rc)
-		return migrate_copy_why(rc);
-	/* Its time begins here: an engine that copies at once does it all in here. */
-	migrate_windows_clock(w);
-	part->begun_ns = w->task_ns;
-	rc = migrate_engine_submit(w->engine, &w->stream, copy);
-	if (!rc && w->open) {
-		if (!w->flying_bytes)
-			w->progress_ns = w->task_ns;
-		w->flying_bytes += copy->bytes;
-	}
-	return migrate_copy_why(rc);
-}
-
-/* Nothing is asked of the engine: all pairs are the CPU's, and this is why. */
-void migrate_part_leave(struct migrate_windows *w, struct migrate_part *part,
-			enum migrate_verdict why)
-{
-	unsigned int i;
-
-	for (i = 0; i < part->nr_all && w->engine; i++)
-		migrate_payers_add(&w->payers, part->copy.pairs[i].src, false);
-	part->outcome.folios[why] += part->nr_all;
-	part->outcome.cpu_bytes += part->bytes;
-	part->copy.nr_pairs = 0;
-}
-
-/*
  * The TLBs are flushed.  Give the engine what it may copy, and move the rest,
  * which it may take its time for.
  */
 static void migrate_part_launch(struct migrate_windows *w,
 				struct migrate_part *part)
 {
+	struct migrate_session *s = &w->session;
 	enum migrate_verdict why;
-	u64 flushed_ns = w->task_ns;
+	u64 flushed_ns = s->task_ns;
 	unsigned int i;
 
-	part->flushed_ns = w->now_ns;
+	part->flushed_ns = s->now_ns;
 	part->begun_ns = flushed_ns;
 	why = VERDICT_DECLINED;
-	if (migrate_windows_hold(w))
-		why = migrate_windows_why_not(w, folio_nid(part->copy.pairs[0].dst));
+	if (migrate_session_hold(s))
+		why = migrate_session_why_not(s, folio_nid(part->copy.pairs[0].dst));
 	if (why != VERDICT_ENGINE) {
-		migrate_part_leave(w, part, why);
+		migrate_part_leave(s, part, why);
 	} else {
-		migrate_part_sort(w, part);
-		why = part->copy.nr_pairs ? migrate_part_submit(w, part) :
+		migrate_part_sort(s, part);
+		why = part->copy.nr_pairs ? migrate_part_submit(s, part) :
 					    VERDICT_ENGINE;
 	}
-	migrate_windows_clock(w);
+	migrate_session_clock(s);
 	/* One without any folio for the engine says nothing about it. */
 	part->by_engine = why == VERDICT_ENGINE && part->copy.nr_pairs;
-	if (part->by_engine && w->open)
-		w->submit_ns += w->task_ns - part->begun_ns;
+	if (part->by_engine && s->open)
+		w->submit_ns += s->task_ns - part->begun_ns;
 	/* Without a stream the engine is done by now. */
-	part->took.launched_ns = w->open ? w->task_ns : flushed_ns;
-	part->launched_stood_ns = migrate_windows_stood_ns(w);
+	part->took.launched_ns = s->open ? s->task_ns : flushed_ns;
+	part->launched_stood_ns = migrate_session_stood_ns(s);
 
-	if (!part->by_engine || !w->open) {
+	if (!part->by_engine || !s->open) {
 		/* Declined, or copied already. */
 		for (i = 0; i < part->copy.nr_pairs; i++)
-			migrate_part_judge(w, part, &part->copy.pairs[i], why);
+			migrate_part_judge(s, part, &part->copy.pairs[i], why);
 		part->nr_collected = part->copy.nr_pairs;
 		part->copy.nr_done = part->nr_collected;
-		part->copied_ns = w->now_ns;
-		part->took.copied_ns = w->task_ns;
+		part->copied_ns = s->now_ns;
+		part->took.copied_ns = s->task_ns;
 		migrate_part_move_range(w, part, 0, part->nr_all);
 	} else {
 		migrate_part_move_range(w, part, part->copy.nr_pairs,
 					part->nr_all);
 	}
 	/* The windows after it are planned with what it said. */
-	if (!w->by_cpu)
+	if (!s->by_cpu)
 		w->declined = why != VERDICT_ENGINE;
 }
 
@@ -293,32 +219,33 @@ static void migrate_windows_note_prepared(struct migrate_windows *w)
 		migrate_windows_reap(w, 0);
 		idle = migrate_windows_all_copied(w);
 	}
-	migrate_windows_prepared(w, w->task_ns - first->start_task_ns, idle);
+	migrate_windows_prepared(w, w->session.task_ns - first->start_task_ns, idle);
 }
 
 /* The limit cannot be met: not by this window, nor by a smaller one. */
 static void migrate_windows_note_over(const struct migrate_windows *w)
 {
-	if (w->engine && migrate_plan_is_over(&w->plan))
-		migrate_windows_count_over(w, w->fill_folios);
+	if (w->session.engine && migrate_plan_is_over(&w->plan))
+		migrate_session_count_over(&w->session, w->fill_folios);
 }
 
 static void migrate_windows_launch(struct migrate_windows *w)
 {
+	struct migrate_session *s = &w->session;
 	struct migrate_part *part, *next;
 	u64 full_ns, full_task_ns, flush_ns;
 	unsigned int nr = w->fill_folios;
 
 	if (!nr)
 		return;
-	migrate_windows_clock(w);
-	full_ns = w->now_ns;
-	full_task_ns = w->task_ns;
+	migrate_session_clock(s);
+	full_ns = s->now_ns;
+	full_task_ns = s->task_ns;
 	migrate_windows_note_prepared(w);
 	/* Not before this: until then a CPU may write to the folios. */
 	try_to_unmap_flush();
-	migrate_windows_clock(w);
-	flush_ns = w->task_ns - full_task_ns;
+	migrate_session_clock(s);
+	flush_ns = s->task_ns - full_task_ns;
 	migrate_windows_note_over(w);
 
 	w->submit_ns = 0;
@@ -339,8 +266,10 @@ static void migrate_windows_launch(struct migrate_windows *w)
 /* Somebody wants the engine to go: nothing more is given to it. */
 static void migrate_windows_check_engine(struct migrate_windows *w)
 {
-	if (w->engine && !migrate_engine_stays(w->engine, w->reason))
-		w->leaving = true;
+	struct migrate_session *s = &w->session;
+
+	if (s->engine && !migrate_engine_stays(s->engine, s->reason))
+		s->leaving = true;
 }
 
 /*
@@ -349,12 +278,13 @@ static void migrate_windows_check_engine(struct migrate_windows *w)
  */
 static void migrate_windows_divide(struct migrate_windows *w)
 {
-	unsigned int nr = w->total_bytes >> (PAGE_SHIFT + w->order);
+	const struct migrate_session *s = &w->session;
+	unsigned int nr = s->total_bytes >> (PAGE_SHIFT + w->order);
 
-	if (w->reason != MR_COMPACTION || !w->plan.streaming)
+	if (s->reason != MR_COMPACTION || !w->plan.streaming)
 		return;
 	/* Where the task copies itself, nothing is under way meanwhile. */
-	if (!w->paces || !w->streams || w->by_cpu || w->declined)
+	if (!s->paces || !s->streams || s->by_cpu || w->declined)
 		return;
 	nr = max(DIV_ROUND_UP(nr, w->plan.max_windows), MIGRATE_DIVIDED_FOLIOS);
 	w->plan.folios = min(w->plan.folios, nr);
@@ -363,16 +293,17 @@ static void migrate_windows_divide(struct migrate_windows *w)
 /* How long will the engine be busy with what it has? */
 static u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
 {
+	const struct migrate_session *s = &w->session;
 	u64 expected_ns, elapsed_ns;
 
 	/* Not known yet: wait until it is. */
-	if (w->flying_bytes && !w->plan.copy_ns)
+	if (s->flying_bytes && !w->plan.copy_ns)
 		return w->plan.limit_ns;
-	if (!w->flying_bytes)
+	if (!s->flying_bytes)
 		return 0;
-	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, w->flying_bytes,
+	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, s->flying_bytes,
 					  PAGE_SIZE << w->order);
-	elapsed_ns = w->task_ns - w->progress_ns;
+	elapsed_ns = s->task_ns - s->progress_ns;
 	/* Overdue: it has become slower.  Who knows by how much? */
 	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
 					  elapsed_ns;
@@ -409,8 +340,8 @@ static void migrate_windows_start(struct migrate_windows *w,
 		w->held_back = true;
 		migrate_windows_wait(w, min(hold_ns, backlog_ns));
 	}
-	if (w->leaving && list_empty(&w->flying))
-		migrate_windows_release(w);
+	if (w->session.leaving && list_empty(&w->flying))
+		migrate_session_release(&w->session);
 	migrate_windows_divide(w);
 
 	/* There is a free place: at most all of them but one are taken. */
@@ -426,7 +357,7 @@ static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 	part = list_empty(&w->filling) ? NULL :
 		list_last_entry(&w->filling, struct migrate_part, node);
 	if (part && !part->nr_all) {
-		migrate_part_begin(part, w);
+		migrate_part_begin(part, &w->session);
 		part->order = w->order;
 	}
 	if (part && part->nr_all < MIGRATE_PART_MAX_PAIRS)
@@ -435,9 +366,9 @@ static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 	if (!part)
 		return NULL;
 	migrate_part_init(part);
-	part->copy.reason = w->reason;
-	part->copy.mode = w->mode;
-	migrate_part_begin(part, w);
+	part->copy.reason = w->session.reason;
+	part->copy.mode = w->session.mode;
+	migrate_part_begin(part, &w->session);
 	part->order = w->order;
 	part->window = w->window;
 	w->nr_windows += !w->nr_parts_of[w->window]++;
@@ -461,7 +392,7 @@ static bool migrate_windows_is_full(const struct migrate_windows *w)
 		return true;
 	first = list_first_entry(&w->filling, struct migrate_part, node);
 	return plan->limit_ns && w->fill_folios >= plan->least &&
-		w->now_ns - first->start_ns > plan->limit_ns / 2;
+		w->session.now_ns - first->start_ns > plan->limit_ns / 2;
 }
 
 /* The last one could not be unmapped.  It may be gone by now. */
@@ -478,8 +409,8 @@ static void migrate_windows_drain(struct migrate_windows *w)
 	migrate_windows_launch(w);
 	while (!list_empty(&w->flying))
 		migrate_windows_wait(w, U64_MAX);
-	migrate_windows_release(w);
-	migrate_windows_charge(w);
+	migrate_session_release(&w->session);
+	migrate_session_charge(&w->session);
 }
 
 /* Waits for memory, if there is none at hand, with nothing out of reach. */
@@ -490,7 +421,7 @@ struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
 {
 	struct folio *dst;
 
-	if (w->fill_folios || !list_empty(&w->flying) || w->held) {
+	if (w->fill_folios || !list_empty(&w->flying) || w->session.held) {
 		dst = migrate_new_folio_nowait(get_new_folio, src, private);
 		if (dst)
 			return dst;
@@ -502,7 +433,7 @@ struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
 /* Called before each folio is unmapped. */
 void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 {
-	migrate_windows_clock(w);
+	migrate_session_clock(&w->session);
 	if (!list_empty(&w->flying))
 		migrate_windows_progress(w, 0);
 	if (migrate_windows_is_full(w))
@@ -519,9 +450,9 @@ void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 		w->part = migrate_windows_part(w);
 	}
 	migrate_windows_forget_admitted(w);
-	migrate_offload_note_reason(folio, w->reason);
+	migrate_offload_note_reason(folio, w->session.reason);
 	w->admitted = folio;
-	w->unmap_ns = w->now_ns;
+	w->unmap_ns = w->session.now_ns;
 }
 
 /*
@@ -541,8 +472,8 @@ unsigned int __migrate_windows_room(struct migrate_windows *w,
 /* Of a run: destinations were allocated for it since its first was admitted. */
 void migrate_windows_unmapping(struct migrate_windows *w)
 {
-	migrate_windows_clock(w);
-	w->unmap_ns = w->now_ns;
+	migrate_session_clock(&w->session);
+	w->unmap_ns = w->session.now_ns;
 }
 
 /* The folio that was admitted is unmapped, or one of those behind it. */
@@ -572,9 +503,9 @@ int __migrate_windows_finish(struct migrate_windows *w)
 	/* One that was begun, and whose first folio was not to be had. */
 	list_for_each_entry_safe(part, next, &w->filling, node)
 		migrate_part_retire(w, part);
-	if (w->engine)
-		migrate_windows_settle(w);
-	migrate_trace_last(w);
+	if (w->session.engine)
+		migrate_session_settle(&w->session);
+	migrate_trace_last(&w->session);
 	/* What is moved from now on is not ours. */
 	w->run->content = MIGRATE_CONTENT_SRC;
 	return w->nr_failed;

@@ -48,7 +48,7 @@ static void mo_test_finish(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(nrs); i++) {
 		huge = kzalloc(sizeof(*huge), GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, huge);
-		huge->windows.total_bytes = 100 * SZ_2M;
+		huge->session.total_bytes = 100 * SZ_2M;
 		huge->attempt.choice = &choice;
 		huge->attempt.by_cpu = true;
 		huge->attempt.start_ns = ktime_get_ns();

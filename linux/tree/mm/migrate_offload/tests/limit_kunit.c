@@ -158,9 +158,9 @@ static struct migrate_windows *mo_windows(struct kunit *test)
 
 	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->paces = kunit_kcalloc(test, NR_PAGE_ORDERS, sizeof(*w->paces),
-				 GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w->paces);
+	w->session.paces = kunit_kcalloc(test, NR_PAGE_ORDERS,
+					 sizeof(*w->session.paces), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->session.paces);
 	return w;
 }
 
@@ -228,30 +228,30 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 
 	w = mo_windows(test);
 	usual_copy_ns = 512 * 500;
-	w->paces[0] = mo_small_pace(0);
+	w->session.paces[0] = mo_small_pace(0);
 	for (i = 0; i < 40; i++) {
-		migrate_plan_init(&w->plan, w->paces, 0);
+		migrate_plan_init(&w->plan, w->session.paces, 0);
 		nr = w->plan.folios;
 		w->fill_folios = nr;
 		migrate_windows_prepared(w, nr * 1000, false);
 		migrate_windows_handed(w, nr, 1000000, 5000);
-		migrate_note_window(w->paces, 0, &w->plan, nr,
+		migrate_note_window(w->session.paces, 0, &w->plan, nr,
 				    1000000 + nr * 2500, nr * 500);
 	}
 	KUNIT_EXPECT_GE(test, nr, 390);
 	KUNIT_EXPECT_LE(test, nr, 410);
-	migrate_plan_init(&w->plan, w->paces, 0);
+	migrate_plan_init(&w->plan, w->session.paces, 0);
 	KUNIT_EXPECT_TRUE(test, migrate_plan_is_over(&w->plan));
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan,
 						   w->plan.early_ns), 0);
 	/* The flush becomes short: windows keep the limit, and none counts. */
 	for (i = 0; i < 200; i++) {
-		migrate_plan_init(&w->plan, w->paces, 0);
+		migrate_plan_init(&w->plan, w->session.paces, 0);
 		nr = w->plan.folios;
 		w->fill_folios = nr;
 		migrate_windows_prepared(w, nr * 1000, false);
 		migrate_windows_handed(w, nr, 1000, 1000);
-		migrate_note_window(w->paces, 0, &w->plan, nr,
+		migrate_note_window(w->session.paces, 0, &w->plan, nr,
 				    2000 + nr * 2500, nr * 500);
 	}
 	KUNIT_EXPECT_LE(test, 2000 + nr * 3000, 100000);
@@ -267,11 +267,11 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 static u64 mo_early_ns(struct migrate_windows *w, unsigned int folios,
 		       u64 prep_ns, bool held_back, bool idle)
 {
-	w->paces[0].folios = folios;
+	w->session.paces[0].folios = folios;
 	w->fill_folios = folios;
 	w->held_back = held_back;
 	migrate_windows_prepared(w, prep_ns, idle);
-	migrate_plan_init(&w->plan, w->paces, 0);
+	migrate_plan_init(&w->plan, w->session.paces, 0);
 	return w->plan.early_ns;
 }
 
@@ -289,7 +289,7 @@ static void mo_test_early(struct kunit *test)
 	w = mo_windows(test);
 
 	/* Without known times, start as early as the limit allows. */
-	migrate_plan_init(&w->plan, w->paces, 0);
+	migrate_plan_init(&w->plan, w->session.paces, 0);
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 1000000), 0);
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, false, false), 20000);
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan, 20000), 0);
@@ -317,12 +317,12 @@ static void mo_test_early(struct kunit *test)
 		last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 10000);
 	/* The lead time is at least a part of the copy's time. */
-	w->paces[0].copy.ns = 100000;
+	w->session.paces[0].copy.ns = 100000;
 	last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 33333);
 
 	/* The time of the flush adds to the lead time. */
-	w->paces[0].fixed_ns = 5000;
+	w->session.paces[0].fixed_ns = 5000;
 	last_ns = mo_early_ns(w, 1, 10000, true, false);
 	KUNIT_EXPECT_EQ(test, last_ns, 38333);
 
@@ -361,7 +361,7 @@ static void mo_test_pace_careful(struct kunit *test)
 	for (i = 0; i < 1000; i++) {
 		struct migrate_times took = { .backlog_ns = 250000 };
 
-		nr = max(w->paces[0].folios, 1U);
+		nr = max(w->session.paces[0].folios, 1U);
 		took.nr = nr;
 		took.nr_by_engine = nr;
 		took.copied_ns = took.backlog_ns + nr * 2000;
@@ -397,26 +397,26 @@ static void mo_test_pace_stood(struct kunit *test)
 	/* There is no limit here: a limit would let windows grow. */
 	w = mo_windows(test);
 	migrate_times_learn(w, 0, &took);
-	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
-	KUNIT_EXPECT_EQ(test, w->paces[0].own.ns, 100000);
+	KUNIT_EXPECT_EQ(test, w->session.paces[0].copy.ns, 10000);
+	KUNIT_EXPECT_EQ(test, w->session.paces[0].own.ns, 100000);
 
 	took.stood_ns = 70000;
 	took.copied_ns = 11000;
 	took.worst_ns = 30000;
 	for (i = 0; i < 20; i++)
 		migrate_times_learn(w, 0, &took);
-	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 10000);
+	KUNIT_EXPECT_EQ(test, w->session.paces[0].copy.ns, 10000);
 	/* A short wait does not matter. */
 	took.stood_ns = 100;
 	for (i = 0; i < 20; i++)
 		migrate_times_learn(w, 0, &took);
-	KUNIT_EXPECT_LE(test, w->paces[0].copy.ns, 2000);
+	KUNIT_EXPECT_LE(test, w->session.paces[0].copy.ns, 2000);
 	took.stood_ns = 70000;
 	took.copied_ns = 161000;
 	took.worst_ns = 180000;
 	for (i = 0; i < 2; i++)
 		migrate_times_learn(w, 0, &took);
-	KUNIT_EXPECT_EQ(test, w->paces[0].copy.ns, 20000);
+	KUNIT_EXPECT_EQ(test, w->session.paces[0].copy.ns, 20000);
 }
 
 static struct kunit_case migrate_limit_test_cases[] = {

@@ -102,7 +102,7 @@ static void mo_expect_pairs(struct kunit *test, const struct migrate_part *part,
 }
 
 /* Windows without an owner. */
-static struct migrate_windows mo_windows;
+static struct migrate_session mo_session;
 
 static void mo_test_partition(struct kunit *test)
 {
@@ -115,7 +115,7 @@ static void mo_test_partition(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, part->nr_all, MO_NR_PAIRS);
 	KUNIT_EXPECT_EQ(test, part->nr_open, MO_NR_PAIRS);
 	KUNIT_EXPECT_EQ(test, part->bytes, MO_NR_PAIRS * PAGE_SIZE);
-	migrate_part_sort(&mo_windows, part);
+	migrate_part_sort(&mo_session, part);
 	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
 			eligible);
 	mo_expect_lists(test, &part->rest_src, &part->rest_dst, busy);
@@ -139,7 +139,7 @@ static void mo_test_partition_awaited(struct kunit *test)
 	folio_set_waiters(pairs->src[5]);
 	folio_set_waiters(pairs->src[6]);
 	folio_set_waiters(pairs->src[8]);
-	migrate_part_sort(&mo_windows, part);
+	migrate_part_sort(&mo_session, part);
 	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
 			eligible);
 	mo_expect_pairs(test, part, all);
@@ -290,7 +290,7 @@ static void mo_test_split(struct kunit *test)
 	for (p = 0; p < param->nr_pairs; p++)
 		migrate_part_add(part, mo_test_folio(test, param->orders[p]),
 				 mo_test_folio(test, param->orders[p]), 0);
-	migrate_part_sort(&mo_windows, part);
+	migrate_part_sort(&mo_session, part);
 
 	mo_check_split(test, param, batch);
 
@@ -323,7 +323,7 @@ static void mo_test_copy_range(struct kunit *test)
 		memset(folio_address(dst), 0xff, folio_size(dst));
 		migrate_part_add(part, src, dst, 0);
 	}
-	migrate_part_sort(&mo_windows, part);
+	migrate_part_sort(&mo_session, part);
 
 	nr = migrate_copy_split(batch, ARRAY_SIZE(starts), starts, &chunk_bytes);
 	while (nr--)
@@ -372,43 +372,43 @@ static void mo_test_no_pool(struct kunit *test)
 /* The task clock stops while the task waits for a CPU, and never goes back. */
 static void mo_test_task_clock(struct kunit *test)
 {
-	struct migrate_windows *w;
+	struct migrate_session *s;
 	struct migrate_part *part;
 	u64 waited_ns;
 
-	w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	part = kunit_kzalloc(test, sizeof(*part), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w);
+	KUNIT_ASSERT_NOT_NULL(test, s);
 	KUNIT_ASSERT_NOT_NULL(test, part);
 
-	migrate_windows_clock_is(w, 5000, 1000);
-	KUNIT_EXPECT_EQ(test, w->now_ns, 5000);
-	KUNIT_EXPECT_EQ(test, w->task_ns, 4000);
-	migrate_part_begin(part, w);
-	migrate_windows_clock_is(w, 5600, 1000);
-	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 600), 600);
+	migrate_session_clock_is(s, 5000, 1000);
+	KUNIT_EXPECT_EQ(test, s->now_ns, 5000);
+	KUNIT_EXPECT_EQ(test, s->task_ns, 4000);
+	migrate_part_begin(part, s);
+	migrate_session_clock_is(s, 5600, 1000);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(s, part, 600), 600);
 	/* The reported wait is longer than the elapsed time. */
-	migrate_windows_clock_is(w, 9600, 5010);
-	KUNIT_EXPECT_EQ(test, w->now_ns, 9600);
-	KUNIT_EXPECT_EQ(test, w->task_ns, 4600);
-	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 4600), 600);
+	migrate_session_clock_is(s, 9600, 5010);
+	KUNIT_EXPECT_EQ(test, s->now_ns, 9600);
+	KUNIT_EXPECT_EQ(test, s->task_ns, 4600);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(s, part, 4600), 600);
 	/* What was unmapped after that, and offered to the engine. */
-	part->begun_ns = w->task_ns;
-	migrate_windows_clock_is(w, 9700, 5010);
-	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
-	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(w, part, 110), 0);
-	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 110), 90);
-	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(w, part, 4700), 690);
+	part->begun_ns = s->task_ns;
+	migrate_session_clock_is(s, 9700, 5010);
+	KUNIT_EXPECT_EQ(test, s->task_ns, 4690);
+	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(s, part, 110), 0);
+	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(s, part, 110), 90);
+	KUNIT_EXPECT_EQ(test, migrate_pair_task_ns(s, part, 4700), 690);
 	/* The reported wait exceeds all time since the clock was first set. */
-	migrate_windows_clock_is(w, 9800, 10000);
-	KUNIT_EXPECT_EQ(test, w->task_ns, 4690);
+	migrate_session_clock_is(s, 9800, 10000);
+	KUNIT_EXPECT_EQ(test, s->task_ns, 4690);
 
 	/* The clock subtracts the scheduler's wait time. */
-	w->task_ns = 0;
+	s->task_ns = 0;
 	waited_ns = migrate_task_waited_ns();
-	migrate_windows_clock(w);
-	KUNIT_EXPECT_GE(test, w->now_ns - w->task_ns, waited_ns);
-	KUNIT_EXPECT_LE(test, w->now_ns - w->task_ns, migrate_task_waited_ns());
+	migrate_session_clock(s);
+	KUNIT_EXPECT_GE(test, s->now_ns - s->task_ns, waited_ns);
+	KUNIT_EXPECT_LE(test, s->now_ns - s->task_ns, migrate_task_waited_ns());
 }
 
 static struct kunit_case migrate_offload_test_cases[] = {

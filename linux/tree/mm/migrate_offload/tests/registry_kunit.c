@@ -234,31 +234,31 @@ static void mo_test_engine_for_reason(struct kunit *test)
  */
 static void mo_test_hold_engine(struct kunit *test)
 {
-	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	struct migrate_session *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 
 	mo_require_no_engine(test);
-	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->reason = MR_SYSCALL;
-	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
-	KUNIT_EXPECT_FALSE(test, w->leaving);
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	s->reason = MR_SYSCALL;
+	KUNIT_EXPECT_FALSE(test, migrate_session_hold(s));
+	KUNIT_EXPECT_FALSE(test, s->leaving);
 
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
-	w->engine = engine_of(&migrate_cpu_engine_ops);
-	KUNIT_EXPECT_TRUE(test, migrate_windows_hold(w));
-	KUNIT_EXPECT_TRUE(test, migrate_windows_hold(w));
-	migrate_windows_release(w);
-	KUNIT_EXPECT_FALSE(test, w->held);
-	migrate_windows_release(w);
+	s->engine = engine_of(&migrate_cpu_engine_ops);
+	KUNIT_EXPECT_TRUE(test, migrate_session_hold(s));
+	KUNIT_EXPECT_TRUE(test, migrate_session_hold(s));
+	migrate_session_release(s);
+	KUNIT_EXPECT_FALSE(test, s->held);
+	migrate_session_release(s);
 	/*
 	 * The change need not wait, and the list notices that its engine is
 	 * gone.
 	 */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
-	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
-	KUNIT_EXPECT_TRUE(test, w->leaving);
+	KUNIT_EXPECT_FALSE(test, migrate_session_hold(s));
+	KUNIT_EXPECT_TRUE(test, s->leaving);
 	/* The list must not take a later engine. */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
-	KUNIT_EXPECT_FALSE(test, migrate_windows_hold(w));
+	KUNIT_EXPECT_FALSE(test, migrate_session_hold(s));
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 }
 

@@ -35,12 +35,12 @@ static struct migrate_windows *mo_test_windows(struct kunit *test)
 	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, w);
-	w->paces = kunit_kzalloc(test, sizeof(*w->paces), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, w->paces);
-	w->reason = MR_COMPACTION;
-	w->engine = &mo_test_stream_engine;
-	w->streams = true;
-	w->total_bytes = SZ_2M;
+	w->session.paces = kunit_kzalloc(test, sizeof(*w->session.paces), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, w->session.paces);
+	w->session.reason = MR_COMPACTION;
+	w->session.engine = &mo_test_stream_engine;
+	w->session.streams = true;
+	w->session.total_bytes = SZ_2M;
 	w->plan.folios = MO_ALL_FOLIOS;
 	w->plan.max_windows = 2;
 	w->plan.streaming = true;
@@ -76,7 +76,7 @@ static void mo_test_divide(struct kunit *test)
 	const struct mo_divide_case *param = test->param_value;
 	struct migrate_windows *w = mo_test_windows(test);
 
-	w->total_bytes = param->total_bytes;
+	w->session.total_bytes = param->total_bytes;
 	w->order = param->order;
 	w->plan.max_windows = param->max_windows;
 	w->plan.folios = param->planned;
@@ -95,15 +95,15 @@ static void mo_test_divide_not(struct kunit *test)
 	for (i = 0; i < 6; i++) {
 		w = mo_test_windows(test);
 		if (i == 0)
-			w->reason = MR_SYSCALL;
+			w->session.reason = MR_SYSCALL;
 		if (i == 1)
 			w->plan.streaming = false;
 		if (i == 2)
-			w->paces = NULL;
+			w->session.paces = NULL;
 		if (i == 3)
-			w->streams = false;
+			w->session.streams = false;
 		if (i == 4)
-			w->by_cpu = true;
+			w->session.by_cpu = true;
 		if (i == 5)
 			w->declined = true;
 		migrate_windows_divide(w);
@@ -135,15 +135,15 @@ static void mo_test_move_now(struct kunit *test)
 
 	stats.counts = alloc_percpu(struct migrate_offload_counts);
 	KUNIT_ASSERT_TRUE(test, stats.counts);
-	w->engine_stats = &stats;
+	w->session.engine_stats = &stats;
 	/* mm/migrate.c defines this type, whose size is below 256 bytes. */
 	w->stats = kunit_kzalloc(test, 256, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, w->stats);
 	w->ret_folios = &ret_folios;
 	w->nr_pass = 1;
-	migrate_run_init(&run, MIGRATE_ASYNC, w->reason);
+	migrate_run_init(&run, MIGRATE_ASYNC, w->session.reason);
 	w->run = &run;
-	migrate_windows_clock(w);
+	migrate_session_clock(&w->session);
 	migrate_windows_unmapping(w);
 
 	/* The reference keeps the folio from moving. */
@@ -155,7 +155,7 @@ static void mo_test_move_now(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_DECLINED_FOLIOS), 1);
 	KUNIT_EXPECT_EQ(test, mo_test_count(&stats, MO_CPU_BYTES),
 			4 * PAGE_SIZE);
-	migrate_payers_settle(&w->payers);
+	migrate_payers_settle(&w->session.payers);
 	free_percpu(stats.counts);
 	list_del(&src->lru);
 	folio_put(src);
