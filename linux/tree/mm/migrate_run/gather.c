@@ -96,15 +96,14 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 }
 
 /*
- * Nothing was unmapped of a run: the VMA is not one for runs, and so may be those
- * of the folios behind it, or there is no memory.  Leave these folios to the
- * ordinary way.  Try one folio alone next, and each time later while that fails.
+ * A run unmapped nothing: its VMA does not allow runs, or memory is short.  The next
+ * folios may have the same VMA.  So move some of them as stock Linux does, and then
+ * try a run of one folio.
  */
-void migrate_run_note_failed(struct migrate_run *run, unsigned int nr_gathered)
+void migrate_run_note_failed(struct migrate_run *run)
 {
 	run->max_nr = 1;
-	run->nr_failed = min(2 * run->nr_failed + 1, MIGRATE_RUN_MAX - 1);
-	run->nr_spared = max3(run->nr_spared, run->nr_failed, nr_gathered);
+	run->nr_spared = MIGRATE_RUN_MAX;
 }
 
 /*
@@ -128,7 +127,7 @@ static void migrate_run_alloc(struct migrate_run *run,
 			break;
 	}
 	if (nr < run->nr)
-		migrate_run_note_failed(run, MIGRATE_RUN_MAX);
+		migrate_run_note_failed(run);
 	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
 		struct folio *dst = run->dst[nr_locked];
 

@@ -480,7 +480,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 	if (nr_unmapped)
 		migrate_run_trust(run);
 	else
-		migrate_run_note_failed(run, run->nr - 1);
+		migrate_run_note_failed(run);
 	run->nr = nr_unmapped;
 	return nr_unmapped;
 }

@@ -43,8 +43,7 @@ enum migrate_content {
 struct migrate_run {
 	bool on;
 	unsigned int max_nr;		/* of the next run: 1 until one worked */
-	unsigned int nr_failed;		/* runs in a row that unmapped nothing */
-	unsigned int nr_spared;		/* folios that are not tried for that */
+	unsigned int nr_spared;		/* folios to move as stock does */
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
 	unsigned int nr;
@@ -64,7 +63,6 @@ static inline void migrate_run_init(struct migrate_run *run,
 	run->windows = NULL;
 	run->src = NULL;
 	run->max_nr = 1;
-	run->nr_failed = 0;
 	run->nr_spared = 0;
 	run->content = MIGRATE_CONTENT_SRC;
 	run->reason = reason;
@@ -101,7 +99,7 @@ static inline bool migrate_run_wants(struct folio *folio)
 #endif
 }
 
-/* Is it time to try?  Not for a while after runs that unmapped nothing. */
+/* Is it time to try?  Not for a while after a run that unmapped nothing. */
 static inline bool migrate_run_is_due(struct migrate_run *run)
 {
 	if (likely(!run->nr_spared))
@@ -114,7 +112,6 @@ static inline bool migrate_run_is_due(struct migrate_run *run)
 static inline void migrate_run_trust(struct migrate_run *run)
 {
 	run->max_nr = MIGRATE_RUN_MAX;
-	run->nr_failed = 0;
 }
 
 /* A change of how many folios are isolated, for as many as it is the same for. */
@@ -130,7 +127,7 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,
 			new_folio_t get_new_folio, free_folio_t put_new_folio,
 			unsigned long private);
-void migrate_run_note_failed(struct migrate_run *run, unsigned int nr_gathered);
+void migrate_run_note_failed(struct migrate_run *run);
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private);
 
