@@ -27,8 +27,8 @@ void migrate_offload_trace_unreg(void)
 }
 
 /*
- * The engine's time for a part begins when those before it are copied.  To submit
- * it while they are being copied took no time of its own.
+ * The engine's time for a part begins at submit.  If the engine was still busy
+ * with earlier parts, the time begins when those are copied.
  */
 void migrate_part_note_engine(struct migrate_part *part)
 {
@@ -80,7 +80,6 @@ static void migrate_part_count_to(struct migrate_offload_stats *stats,
 	migrate_offload_count(stats, MO_CPU_BYTES, outcome->cpu_bytes);
 }
 
-/* All that became of a part is known. */
 void migrate_part_count(struct migrate_session *s,
 			const struct migrate_part *part)
 {
@@ -92,9 +91,8 @@ void migrate_part_count(struct migrate_session *s,
 }
 
 /*
- * Helpers have noted what they spent.  If that is more than the limit of this task
- * has left, it will be stopped, for many periods maybe: not while any folio of its
- * is out of reach.
+ * Charge the CPU time of helpers to the task's cgroup (cpu.max).  The charge
+ * may throttle the task for several periods, so no folio may be unmapped here.
  */
 void migrate_session_charge(struct migrate_session *s)
 {
@@ -109,14 +107,14 @@ void migrate_session_charge(struct migrate_session *s)
 	migrate_offload_count(s->engine_stats, MO_HELPER_NS, ns);
 }
 
-/* The engine is done with all that it was given: no helper notes any more. */
+/* The engine has completed all batches, so helpers add no more time. */
 void migrate_session_settle(struct migrate_session *s)
 {
 	migrate_session_charge(s);
 	migrate_payers_settle(&s->payers);
 }
 
-/* Folios are left to the CPU, without a look at any of them. */
+/* Count folios that the CPU gets before the core has checked them. */
 void migrate_session_count_cpu(const struct migrate_session *s,
 			       enum migrate_verdict why,
 			       unsigned int nr_folios, u64 bytes)
@@ -134,7 +132,7 @@ void migrate_session_count_cpu(const struct migrate_session *s,
 	}
 }
 
-/* All of a list are. */
+/* Count a whole list that the core does not offer to the engine. */
 void migrate_session_count_unasked(struct migrate_session *s,
 				   const struct list_head *from,
 				   bool hugetlb, unsigned int nr_folios,
@@ -145,7 +143,7 @@ void migrate_session_count_unasked(struct migrate_session *s,
 	migrate_payers_settle(&s->payers);
 }
 
-/* They will be out of reach for longer than the limit, however few they are. */
+/* Count folios whose window would exceed the limit even if it were smaller. */
 void migrate_session_count_over(const struct migrate_session *s,
 				unsigned int nr_folios)
 {
@@ -159,7 +157,7 @@ static const char *migrate_session_engine(const struct migrate_session *s)
 	return s->engine ? s->engine_stats->name : "none";
 }
 
-/* A folio is in reach again, moved or not. */
+/* Called when a folio is mapped again, at its source or its destination. */
 void migrate_trace_folio(struct migrate_session *s, size_t bytes,
 			 u64 unmapped_ns, bool copied, int rc)
 {

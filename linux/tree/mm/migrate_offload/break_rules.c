@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ways to break the safety rules of the batch copy, of runs of small pages and of
- * large folios in one step, one by one, so that a test can show that it notices.
- * For kernels that do nothing but run tests.
+ * Break single safety rules of the batch copy, of runs, and of large folios
+ * that are unmapped in one step.  A test breaks a rule to show that it detects
+ * the failure.  Only for kernels that run nothing but tests.
  *
- * /sys/kernel/debug/migrate_offload/break_rules: words, separated by commas, of
- * the rules to break; "none" restores all.
- * /sys/kernel/debug/migrate_offload/bad_pfn: reading this page frame in a copy
- * ends as a machine check would; 0 is no page.
- * /sys/kernel/debug/migrate_offload/bad_reads: how many copies ended so.
+ * Files in /sys/kernel/debug/migrate_offload/:
+ * - break_rules: rules to break, separated by commas; "none" restores all.
+ * - bad_pfn: a copy of this page frame ends as after a machine check; 0: none.
+ * - bad_reads: the number of copies that ended so.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -75,12 +74,12 @@ bool migrate_offload_bad_page(struct page *page)
 	return true;
 }
 
-/* How long to wait for another thread to be done with its flush. */
+/* The longest wait for another thread's TLB flush. */
 #define JUDGE_LATE_US 100000
 
 /*
- * Keep one of the entries that were cleared, and ask about it at the worst
- * moment: when the flush is over on which the answer depends.
+ * Break the rule run_judge: let one of the cleared entries decide for all.
+ * pte_accessible() depends on another thread's flush, so ask after that flush.
  */
 bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 				unsigned int nr)
@@ -96,7 +95,7 @@ bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 	return pte_accessible(mm, sample);
 }
 
-/* As folio_mc_copy(), without giving way to anybody. */
+/* As folio_mc_copy(), but without cond_resched(). */
 static int migrate_copy_at_once(struct folio *dst, struct folio *src)
 {
 	long i;
@@ -107,7 +106,7 @@ static int migrate_copy_at_once(struct folio *dst, struct folio *src)
 	return 0;
 }
 
-/* folio_mc_copy(), for which bad_pfn is bad too. */
+/* As folio_mc_copy(), but also fails for bad_pfn. */
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 {
 	u64 pfn = READ_ONCE(bad_pfn);
@@ -123,9 +122,9 @@ int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 }
 
 /*
- * Would its mapping's callback do more than __migrate_folio() does?  Only with
- * a rule broken can such a folio have been copied early.  Does not ask which
- * rule: it may have been restored since.
+ * Does the mapping's callback do more than __migrate_folio()?  A folio of this
+ * mapping was copied early only with a broken rule.  Do not check which rule:
+ * the test may have restored the rule since.
  */
 bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src)
 {
@@ -139,9 +138,9 @@ bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src)
 }
 
 /*
- * Move a folio that should not have been copied early, the way a migration
- * would that let the mapping's own callback run but skip the copy in it: let
- * the callback do everything, and then put back what was copied early.
+ * Move a folio that was copied early because a rule is broken.  Simulate a
+ * callback whose copy is skipped: let the callback do everything, then restore
+ * the early copy.
  */
 int migrate_offload_move_unsafe(struct address_space *mapping,
 				struct folio *dst, struct folio *src,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rules that keep a migration from losing data, as tests name them. */
+/* Safety rules of migration, which test kernels can break. */
 #ifndef _MM_MIGRATE_OFFLOAD_BREAK_RULES_H
 #define _MM_MIGRATE_OFFLOAD_BREAK_RULES_H
 
@@ -9,33 +9,33 @@
 struct dentry;
 
 /*
- * Switches that break one safety rule each, so that a test can show that it
- * would notice.  Only test kernels have them.
+ * A test breaks one of these rules to show that it detects the failure.  Only
+ * test kernels can break rules.
  */
 enum migrate_offload_rule {
-	MO_RULE_REFCOUNT,	/* an excess reference is not eligible */
+	MO_RULE_REFCOUNT,	/* excess references exclude a folio */
 	MO_RULE_RETRY,		/* a copy is good for one attempt */
-	MO_RULE_BUFFERS,	/* a folio with buffers is not eligible */
-	MO_RULE_MAPPING,	/* nor one with a callback of its own */
-	MO_RULE_POISON,		/* poison ends as in the ordinary path */
-	MO_RULE_RESULT,		/* the result of each folio counts */
-	MO_RULE_RESCHED,	/* copying gives way to others */
+	MO_RULE_BUFFERS,	/* buffers exclude a folio */
+	MO_RULE_MAPPING,	/* an unknown callback excludes a folio */
+	MO_RULE_POISON,		/* the CPU copies a poisoned folio */
+	MO_RULE_RESULT,		/* each folio's own result counts */
+	MO_RULE_RESCHED,	/* a copy calls cond_resched() */
 	MO_RULE_ORDER,		/* both lists keep the same order */
-	MO_RULE_HOLD,		/* nobody writes where a device still may */
+	MO_RULE_HOLD,		/* the CPU does not write to held folios */
 	/* Rules for small pages in runs: see mm/migrate_run/run.c. */
-	MO_RULE_RUN_HINTS,	/* what is asked without locks is believed */
-	MO_RULE_RUN_PAGE,	/* an entry is cleared if it maps the page */
-	MO_RULE_RUN_EXCLUSIVE,	/* and the page is exclusive */
-	MO_RULE_RUN_POISON,	/* and not poisoned */
-	MO_RULE_RUN_PIN,	/* and nobody else has a reference */
+	MO_RULE_RUN_HINTS,	/* checks without locks exclude folios */
+	MO_RULE_RUN_PAGE,	/* an entry to clear must map the page */
+	MO_RULE_RUN_EXCLUSIVE,	/* the page must be exclusive */
+	MO_RULE_RUN_POISON,	/* the page must not be poisoned */
+	MO_RULE_RUN_PIN,	/* the page must have no other reference */
 	MO_RULE_RUN_FLUSH,	/* TLBs are flushed before pages are copied */
-	MO_RULE_RUN_JUDGE,	/* each entry says whether they need to be */
-	MO_RULE_RUN_ENTRY,	/* an entry is mapped if it is the source's */
-	MO_RULE_RUN_SHARED,	/* and there is no other one */
-	MO_RULE_RUN_LOCKED,	/* and its VMA is not mlocked */
-	MO_RULE_RUN_REST,	/* what is not mapped then is looked for */
-	MO_RULE_RUN_NOTIFY,	/* those who follow page tables are told */
-	MO_RULE_RUN_NOTIFY_END,	/* and told when it is over */
+	MO_RULE_RUN_JUDGE,	/* each entry tells if it needs a flush */
+	MO_RULE_RUN_ENTRY,	/* an entry to map must be the source's */
+	MO_RULE_RUN_SHARED,	/* the entry must be marked as exclusive */
+	MO_RULE_RUN_LOCKED,	/* the VMA must not be mlocked */
+	MO_RULE_RUN_REST,	/* an rmap walk maps all other entries */
+	MO_RULE_RUN_NOTIFY,	/* mmu_notifiers are called before */
+	MO_RULE_RUN_NOTIFY_END,	/* mmu_notifiers are called after */
 	/* Rules for large folios in one step: see mm/migrate_run/ptes.c. */
 	MO_RULE_PTES_PIN,	/* the pages of a pinned folio stay exclusive */
 	MO_RULE_PTES_POISON,	/* a poisoned page gets no migration entry */
@@ -44,8 +44,8 @@ enum migrate_offload_rule {
 };
 
 /*
- * A condition that keeps data safe.  In a test kernel it does not hold while its
- * rule is broken.  In every other kernel this is just the condition.
+ * A condition that keeps data safe.  While the rule is broken, a test kernel
+ * treats the condition as false.
  */
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG
 #define migrate_rule(_rule, _condition) \
@@ -53,7 +53,7 @@ enum migrate_offload_rule {
 bool migrate_offload_broken(enum migrate_offload_rule rule);
 bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 				unsigned int nr);
-/* Where a copy meets a machine check that is made up, or a rule that is broken. */
+/* These simulate machine checks, and moves with a broken rule. */
 bool migrate_offload_bad_page(struct page *page);
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src);
 bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Calls of the copy engine that is active: in general, or for some reason to
- * migrate.
+ * Call the active copy engine: the one of the reason to migrate, or else the
+ * general one.
  *
- * It is found through a pointer under SRCU: that of its reason, or else that of
- * all which have none.  To take an engine out of use, the pointer is changed, and
- * synchronize_srcu() waits for the last batch that may have seen it.  Afterwards no
- * code of the engine runs.
+ * Slots hold pointers to the active engines, and SRCU protects them.  To
+ * deactivate an engine, the core changes its slots, and synchronize_srcu()
+ * waits for the last batch that may have seen the engine.  No code of the
+ * engine runs after that.
  */
 
 #include <linux/sched.h>
@@ -20,15 +20,15 @@
 /* Serialises registering, unregistering and selecting. */
 DEFINE_MUTEX(migrate_engines_lock);
 
-/* Protects the pointers, and the engines themselves, for readers. */
+/* Protects slots and engines for readers. */
 DEFINE_SRCU(migrate_engines_srcu);
 static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
 
-/* In a slot of a reason: no engine, whatever there is in general. */
+/* In a reason's slot: the CPU copies, even if a general engine is active. */
 static const struct migrate_engine_ops no_engine_ops = { .name = "none" };
 struct migrate_engine migrate_no_engine = { .ops = &no_engine_ops };
 
-/* Would the engine take a batch of up to so many bytes? */
+/* Would the engine take a batch of up to @bytes for node @dst_nid? */
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 			  size_t bytes)
 {
@@ -38,8 +38,8 @@ bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 }
 
 /*
- * Enter the section in which the active engine stays.  Returns the one for this
- * reason, or NULL; migrate_engine_exit() is due in both cases.
+ * Enter the SRCU section, which each use of engine->ops needs.  Returns the
+ * engine for @reason, or NULL.  Call migrate_engine_exit() in both cases.
  */
 struct migrate_engine *migrate_engine_enter(int reason, int *idx)
 	__acquires(&migrate_engines_srcu)
@@ -89,8 +89,8 @@ const struct migrate_engine_ops migrate_cpu_engine_ops = {
 };
 
 /*
- * What is known of how long windows of the engine take.  NULL for the built-in
- * one: it is the CPU, whose times are kept apart.
+ * Returns the times of the engine's windows.  NULL for the engine "cpu", whose
+ * windows share the times of the CPU.
  */
 struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
 {
@@ -98,7 +98,7 @@ struct migrate_pace *migrate_engine_paces(const struct migrate_engine *engine)
 							engine->stats->paces;
 }
 
-/* In the section, as are those below.  Does it copy while the task goes on? */
+/* Does the engine copy while the task does other work? */
 bool migrate_engine_streams(const struct migrate_engine *engine)
 {
 	return engine->ops->reap;
@@ -131,7 +131,7 @@ void migrate_engine_close(struct migrate_engine *engine,
 	engine->ops->close(stream);
 }
 
-/* Is it still the active one, or does somebody wait for us to leave it? */
+/* Is the engine still active?  If not, a task may wait for this SRCU reader. */
 bool migrate_engine_stays(const struct migrate_engine *engine, int reason)
 {
 	const struct migrate_engine *own = rcu_access_pointer(slots[reason]);
@@ -139,7 +139,7 @@ bool migrate_engine_stays(const struct migrate_engine *engine, int reason)
 	return engine == (own ?: rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]));
 }
 
-/* For sysfs, in the section: the name of what is in a slot, or NULL. */
+/* Returns the name in a slot, or NULL.  Needs the SRCU section. */
 const char *migrate_engine_name_in(unsigned int slot)
 {
 	struct migrate_engine *engine = srcu_dereference(slots[slot],
@@ -148,24 +148,22 @@ const char *migrate_engine_name_in(unsigned int slot)
 	return engine ? engine->ops->name : NULL;
 }
 
-/* What is in a slot, for those who may change it. */
 struct migrate_engine *migrate_engine_in(unsigned int slot)
 {
 	return rcu_dereference_protected(slots[slot],
 					 lockdep_is_held(&migrate_engines_lock));
 }
 
-/* Only what is active costs anything. */
+/* migrate_no_engine does not need the static key: the CPU copies. */
 static bool migrate_engine_is_active(const struct migrate_engine *engine)
 {
 	return engine && engine != &migrate_no_engine;
 }
 
 /*
- * Put an engine in a slot, or nothing: NULL.  Its module has been pinned for
- * that.  When this returns, nothing that went by this slot copies with the engine
- * that it led to before, and nothing will: for a reason without an engine of its
- * own, that was the one in general.
+ * Put an engine, whose module the caller has pinned, or NULL into a slot.  When
+ * this returns, no migration that uses this slot copies with the old engine.
+ * The old engine of an empty slot of a reason is the general one.
  */
 void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 {
@@ -180,12 +178,12 @@ void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine)
 	rcu_assign_pointer(slots[slot], engine);
 	synchronize_srcu(&migrate_engines_srcu);
 	/*
-	 * Maybe nobody is promoted later any more: see to those who wait for it.
-	 * If there was no engine in general, nobody waits.
+	 * Folios may wait to be promoted with the old engine: flush them.  No
+	 * folio waits for a general slot that was empty.
 	 */
 	if (general ? !!old : slot == MR_NUMA_MISPLACED)
 		__migrate_promote_flush();
-	/* After that: a long list is in windows only while this is on. */
+	/* Last: without the key lru_add_drain_all() flushes no promotions. */
 	if (migrate_engine_is_active(old))
 		static_branch_dec(&migrate_offload_key);
 }

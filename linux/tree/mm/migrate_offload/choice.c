@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine or the CPU: the one that moves lists of folios sooner.
+ * Give each list of folios to the faster side: the engine or the CPU.
  *
- * Lists are told apart by the reason to migrate, by the size of their folios, and
- * by how much there is.  For each kind the time of whole lists is kept, from the
- * first folio that is unmapped to the last one that is moved: for those that were
- * the engine's, and for those that the CPU copied without any engine.  The engine
- * gets a list if it needs less than 15/16 of the CPU's time for a page.
+ * Lists of one kind have the same reason, and similar sizes of folios and of
+ * the list.  For each kind the core times whole lists with the engine and with
+ * the CPU.  The time runs from the choice until the last folio has moved.  The
+ * engine gets a list if it needs less than 15/16 of the CPU's time for a page.
  *
- * The side that costs more is tried again for 1/64 of the time that the other side
- * takes.  The time of a try is what counts: the more it costs, the longer it takes
- * until the next one.
+ * The core tries the slower side again for 1/64 of the faster side's time.
+ * After an expensive try it takes longer until the next one.
  *
- * Times are those of the clock on the wall.  An engine that makes the task sleep has
- * it wait for a CPU afterwards, and that is part of its cost.  A mean over a second
- * of work smoothes what other tasks and the host add.
+ * Times are elapsed times.  If an engine makes the task sleep, the task then
+ * waits for a CPU, and this wait is part of the engine's cost.  A mean over a
+ * second of work smooths the influence of other tasks and of the host.
  */
 
 #include <linux/hugetlb.h>
@@ -32,25 +30,25 @@
 #include "hooks.h"
 #include "internal.h"
 
-/* The engine has to need less than 15/16 of the CPU's time. */
+/* The engine must need less than 15/16 of the CPU's time. */
 #define MIGRATE_CHOICE_MARGIN 16
 
-/* The side that costs more has 1/64 of the time. */
+/* The slower side is tried for 1/64 of the faster side's time. */
 #define MIGRATE_CHOICE_TRIES 64
 
-/* Means are over the last second of work, or up to two. */
+/* Sums above this are halved, so that old lists count less and less. */
 #define MIGRATE_CHOICE_MEAN_NS (1U * NSEC_PER_SEC)
 
-/* Nothing is decided before both sides have worked for so long: 62 ms. */
+/* Both sides are compared once each has worked for this time, 62 ms. */
 #define MIGRATE_CHOICE_KNOWN_NS (MIGRATE_CHOICE_MEAN_NS / 16)
 
-/* A list counts for no longer than this, so that sums fit into 32 bits. */
+/* A list counts at most this time, so that sums fit into 32 bits. */
 #define MIGRATE_CHOICE_MOST_NS (2U * NSEC_PER_SEC)
 
-/* For a try that took longer than this, nobody waits more than for one that did. */
+/* The debt of a try is limited to this, so that the next try will come. */
 #define MIGRATE_CHOICE_DEBT_NS min_t(s64, 10 * (s64)NSEC_PER_SEC, LONG_MAX)
 
-/* Kinds of lists: some pages, less than a batch of stock Linux, and more. */
+/* Bounds of short, medium and long lists; the batches of stock Linux are 2M. */
 #define MIGRATE_CHOICE_FEW_BYTES SZ_128K
 #define MIGRATE_CHOICE_MANY_BYTES SZ_2M
 
@@ -80,7 +78,7 @@ static bool migrate_choice_is_known(const struct migrate_choice *choice)
 		MIGRATE_CHOICE_KNOWN_NS;
 }
 
-/* Does the engine need so much less time for a page that it is to be used? */
+/* Does the engine need less than 15/16 of the CPU's time for a page? */
 static bool migrate_choice_pays(const struct migrate_choice *choice)
 {
 	u64 engine = (u64)READ_ONCE(choice->engine.ns) *
@@ -105,14 +103,14 @@ static void migrate_choice_pick(struct migrate_choice *choice,
 				struct migrate_attempt *attempt)
 {
 	attempt->choice = choice;
-	/* Begin with whoever has worked less. */
+	/* Until both sides are known, take the side that has worked less. */
 	attempt->on_credit = false;
 	attempt->by_cpu = READ_ONCE(choice->engine.ns) >
 			  READ_ONCE(choice->cpu.ns);
 	if (!migrate_choice_is_known(choice))
 		return;
 	attempt->on_credit = READ_ONCE(choice->credit_ns) >= 0;
-	/* On credit it is the side that costs more. */
+	/* With credit, try the slower side. */
 	attempt->by_cpu = migrate_choice_pays(choice) == attempt->on_credit;
 }
 
@@ -128,19 +126,18 @@ static void migrate_cost_add(struct migrate_cost *cost, unsigned int ns,
 	WRITE_ONCE(cost->pages, pages >> half);
 }
 
-/* The side that costs more worked for so long, or the other one did. */
+/* A try of the slower side uses up credit, and the faster side earns it. */
 static void migrate_choice_credit(struct migrate_choice *choice, bool on_credit,
 				  s64 ns)
 {
 	s64 credit = READ_ONCE(choice->credit_ns);
 
 	credit += on_credit ? -ns : div_s64(ns, MIGRATE_CHOICE_TRIES);
-	/* What is not used at once is no right to several tries in a row. */
+	/* Unused credit is lost, so that tries do not follow each other. */
 	WRITE_ONCE(choice->credit_ns,
 		   clamp_t(s64, credit, -MIGRATE_CHOICE_DEBT_NS, 0));
 }
 
-/* A list took so long, and so many of its pages were moved. */
 static void migrate_choice_note(struct migrate_choice *choice,
 				const struct migrate_attempt *attempt, u64 ns,
 				unsigned int pages)
@@ -151,9 +148,7 @@ static void migrate_choice_note(struct migrate_choice *choice,
 	migrate_choice_credit(choice, attempt->on_credit, ns);
 }
 
-/*
- * A list begins, with folios of @order, that the engine would take.  Who is to have it?
- */
+/* Choose the side for a list that the engine wants, with folios of @order. */
 void migrate_choose(struct migrate_attempt *attempt,
 		    const struct migrate_engine *engine, int reason,
 		    unsigned int order, size_t bytes)
@@ -165,7 +160,6 @@ void migrate_choose(struct migrate_attempt *attempt,
 	attempt->start_ns = ktime_get_ns();
 }
 
-/* Its last folio is moved. */
 void migrate_attempt_end(struct migrate_attempt *attempt, unsigned int pages)
 {
 	migrate_choice_note(attempt->choice, attempt,
@@ -174,9 +168,9 @@ void migrate_attempt_end(struct migrate_attempt *attempt, unsigned int pages)
 }
 
 /*
- * Would the engine get a list like that?  For those who make lists longer if it does.
- * While it does not there are no such lists, and what they would take gives the engine
- * its next try.
+ * Would the engine get this list?  Compaction and demotion ask before they make
+ * a list longer than usual.  If not, there will be no list to time.  So credit
+ * the time that the CPU would need, or the engine would never get its next try.
  */
 bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
 			 unsigned int order, size_t bytes)
@@ -196,7 +190,7 @@ bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
 	return false;
 }
 
-/* Of what folios is the list, and how many bytes are in it?  Counts up to @most. */
+/* Returns the bytes of a list, counted up to @most, and its first order. */
 static size_t migrate_list_bytes(const struct list_head *from, size_t most,
 				 unsigned int *order)
 {
@@ -204,7 +198,7 @@ static size_t migrate_list_bytes(const struct list_head *from, size_t most,
 	size_t bytes = 0;
 
 	list_for_each_entry(folio, from, lru) {
-		/* They were tried by themselves. */
+		/* migrate_hugetlbs() has handled these. */
 		if (folio_test_hugetlb(folio))
 			continue;
 		if (!bytes)
@@ -216,7 +210,7 @@ static size_t migrate_list_bytes(const struct list_head *from, size_t most,
 	return bytes;
 }
 
-/* Who is to have the list?  Without an answer it is the engine, if that wants it. */
+/* Choose the side for a list, unless the engine would decline the list. */
 static void migrate_offload_choose(struct migrate_offload_section *section,
 				   const struct migrate_engine *engine,
 				   const struct list_head *from, int reason)
@@ -232,10 +226,10 @@ static void migrate_offload_choose(struct migrate_offload_section *section,
 }
 
 /*
- * How many pages may one call of migrate_pages_batch() get?  With windows any
- * number, as few of them are out of reach at once.  A call that gets them keeps them,
- * whatever is switched off meanwhile.  Without memory for windows, or before there
- * is a pool, all is as with no engine and nobody who measures.
+ * Returns how many pages one call of migrate_pages_batch() may get.  A list
+ * with windows may be long, as few of its folios are unmapped at once.  The
+ * list keeps its windows, even if the engine is deactivated meanwhile.  Without
+ * memory for windows, the list is migrated as without an engine.
  */
 unsigned int __migrate_offload_begin(struct migrate_windows **w,
 				     struct migrate_offload_section *section,
@@ -252,7 +246,7 @@ unsigned int __migrate_offload_begin(struct migrate_windows **w,
 	engine = migrate_engine_enter(reason, &idx);
 	if (engine) {
 		migrate_offload_choose(section, engine, from, reason);
-		/* In windows is only what the engine has, or what a limit is for. */
+		/* The CPU's lists have windows only if a limit was set. */
 		if ((!section->by_cpu || migrate_limit_is_fixed()) &&
 		    migrate_engine_wants(engine, NUMA_NO_NODE,
 					 MIGRATE_WINDOWS_LIST_PAGES << PAGE_SHIFT))

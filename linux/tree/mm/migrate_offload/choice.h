@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The engine or the CPU: see mm/migrate_offload/choice.c. */
+/* Choose the engine or the CPU: see mm/migrate_offload/choice.c. */
 #ifndef _MM_MIGRATE_OFFLOAD_CHOICE_H
 #define _MM_MIGRATE_OFFLOAD_CHOICE_H
 
@@ -10,34 +10,34 @@ struct kobj_attribute;
 struct list_head;
 struct migrate_engine;
 
-/* Time that lists took, and the pages of them that were moved. */
+/* The time of some lists, and the pages that moved in it. */
 struct migrate_cost {
 	unsigned int ns;
 	unsigned int pages;
 };
 
 /*
- * What lists of one kind cost.  Several tasks update it without a lock.  An update
- * that is lost makes a mean less precise, and no member is larger than a word.
+ * Costs of lists of one kind.  Tasks update them without a lock: a lost update
+ * makes a mean less precise, and no member is larger than a word.
  */
 struct migrate_choice {
 	struct migrate_cost engine;
 	struct migrate_cost cpu;
-	long credit_ns;		/* for the side that costs more; below 0: none */
+	long credit_ns;		/* for the slower side; below 0: no try */
 };
 
-/* Folios of 1, up to 8, 64 and 512 pages, and more. */
+/* Sizes of folios: 1, up to 8, 64 and 512 pages, and more. */
 #define MIGRATE_NR_SIZES 5
 
-/* Lists of some pages, less than a batch of stock Linux, and more. */
+/* Lengths of lists: below 128 KiB, below 2 MiB, and more. */
 #define MIGRATE_NR_LENGTHS 3
 
-/* Kinds of lists of an engine. */
+/* The number of kinds of lists that an engine has. */
 #define MIGRATE_NR_CHOICES (MR_TYPES * MIGRATE_NR_SIZES * MIGRATE_NR_LENGTHS)
 
-/* A list that is on its way. */
+/* A list that is being timed. */
 struct migrate_attempt {
-	struct migrate_choice *choice;	/* NULL: nobody wants to know its time */
+	struct migrate_choice *choice;	/* NULL: the list is not timed */
 	bool by_cpu;
 	bool on_credit;
 	u64 start_ns;

@@ -2,13 +2,12 @@
 /*
  * The two clocks of windows.
  *
- * One is what time it is.  It says what users are shown, and when a window that is
- * filled has to go.  The other one, that of the task, stands while the task is ready
- * to run and others have its CPU.  What windows take by this clock is what the next
- * ones are planned with: for how long others have the CPU says nothing about windows,
- * and smaller ones would not change it.
+ * now_ns is the elapsed time.  It is for histograms and tracepoints, and limits
+ * how long a window is filled.  The clock of the task, task_ns, stands while
+ * the task is runnable and waits for a CPU.  The core plans windows by this
+ * clock, because smaller windows would not shorten these waits.
  *
- * Without CONFIG_SCHED_INFO they are the same.
+ * Without CONFIG_SCHED_INFO both clocks are the same.
  */
 #ifndef _MM_MIGRATE_OFFLOAD_CLOCK_H
 #define _MM_MIGRATE_OFFLOAD_CLOCK_H
@@ -19,7 +18,7 @@
 
 #include "internal.h"
 
-/* For how long has this task been ready to run, and others had its CPU? */
+/* How long has the task waited for a CPU while it was runnable? */
 static inline u64 migrate_task_waited_ns(void)
 {
 #ifdef CONFIG_SCHED_INFO
@@ -33,7 +32,7 @@ static inline void migrate_session_clock_is(struct migrate_session *s,
 					    u64 now_ns, u64 waited_ns)
 {
 	s->now_ns = now_ns;
-	/* What was waited is by clocks of run queues, which may be ahead of ours. */
+	/* run_delay is by clocks of run queues, which may be ahead of ktime. */
 	s->task_ns = max(s->task_ns, now_ns - min(now_ns, waited_ns));
 }
 
@@ -41,7 +40,7 @@ static inline void migrate_session_clock(struct migrate_session *s)
 {
 	u64 now_ns, waited_ns;
 
-	/* Both at once: the task may have to wait in between. */
+	/* Read both again if the task had to wait for a CPU in between. */
 	do {
 		waited_ns = migrate_task_waited_ns();
 		now_ns = ktime_get_ns();
@@ -49,13 +48,13 @@ static inline void migrate_session_clock(struct migrate_session *s)
 	migrate_session_clock_is(s, now_ns, waited_ns);
 }
 
-/* For how long has the clock of the task stood, since some time in the past? */
+/* How long has the task's clock stood?  Use differences only. */
 static inline u64 migrate_session_stood_ns(const struct migrate_session *s)
 {
 	return s->now_ns - s->task_ns;
 }
 
-/* A part begins, or has its first folio only now. */
+/* Start the times of a part, and restart them as long as the part is empty. */
 static inline void migrate_part_begin(struct migrate_part *part,
 				      const struct migrate_session *s)
 {
@@ -63,7 +62,7 @@ static inline void migrate_part_begin(struct migrate_part *part,
 	part->start_task_ns = s->task_ns;
 }
 
-/* For how long was the first folio of a part out of reach, by the clock of the task? */
+/* Converts the unmapped time of a part's first folio to the task's clock. */
 static inline u64 migrate_part_task_ns(const struct migrate_session *s,
 				       const struct migrate_part *part,
 				       u64 unmapped_ns)
@@ -75,9 +74,9 @@ static inline u64 migrate_part_task_ns(const struct migrate_session *s,
 }
 
 /*
- * And any other one, of a part that was flushed?  If the task waited before it was
- * unmapped, that would be too little.  But it was unmapped before the engine was
- * offered it: at least for as long as that is ago.
+ * The same for any folio of a flushed part.  A wait of the task before the
+ * folio was unmapped is wrongly subtracted.  But the folio was unmapped before
+ * the engine got the part, so use at least the time since then.
  */
 static inline u64 migrate_pair_task_ns(const struct migrate_session *s,
 				       const struct migrate_part *part,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/kernel/debug/migrate_offload/: settings to compare and to test with.
+ * /sys/kernel/debug/migrate_offload/: settings for comparisons and tests.
  *
  * Documentation/ABI/testing/debugfs-migrate_offload describes each file.
  */
@@ -19,7 +19,7 @@ static const struct migrate_debug_setting {
 	const char *name;
 	unsigned int *value;
 	unsigned int min, max;
-	void (*set)(unsigned int value);	/* NULL: a plain write does */
+	void (*set)(unsigned int value);	/* NULL: WRITE_ONCE() */
 } settings[] = {
 	{ "engine_always", &migrate_engine_always, 0, 1 },
 	{ "max_batch_pages", &migrate_max_batch_pages,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which folios can be copied before they are moved: those whose content cannot
- * change any more.  Documentation/mm/migrate_offload.rst has the reasons.
+ * Find folios that can be copied before they move: their content cannot change
+ * any more.  Documentation/mm/migrate_offload.rst has the reasons.
  */
 
 #include <linux/buffer_head.h>
@@ -12,21 +12,21 @@
 #include "internal.h"
 
 /*
- * Does the mapping move its folios through __migrate_folio(), and is the folio
- * lock enough to keep their content still?  Known callbacks only:
+ * Does the mapping move folios through __migrate_folio(), and does the folio
+ * lock protect their content?  Both is true of these callbacks:
  *
  * - migrate_folio: shmem and the swap cache.
- * - filemap_migrate_folio: file systems that move nothing but folio->private.
- * - buffer_migrate_folio, buffer_migrate_folio_norefs: as long as there are no
- *   buffers, when both are migrate_folio.  Whoever holds a buffer head may
- *   change the block without the folio lock.  Buffers are attached under the
- *   folio lock, so once absent they stay so.
- * - hugetlbfs_migrate_folio, which hugetlb folios with a mapping have and no
- *   others: files are not written to but through mappings.
+ * - filemap_migrate_folio: file systems that move only folio->private.
+ * - buffer_migrate_folio, buffer_migrate_folio_norefs: only without buffers,
+ *   when both act like migrate_folio.  The holder of a buffer head may change
+ *   the block without the folio lock.  Buffers are attached under the folio
+ *   lock, so none can appear now.
+ * - hugetlbfs_migrate_folio: of hugetlb folios with a mapping only.  Writes to
+ *   these files go through mappings only.
  *
- * All others copy by themselves (aio), refuse (secretmem), want to be asked
- * first (guest_memfd), edit content under locks of their own (btrfs metadata),
- * or, having none, may map the folio again halfway (writeout).
+ * Other mappings copy by themselves (aio), forbid reading (secretmem,
+ * guest_memfd), or edit content under their own locks (btrfs metadata).
+ * Without a callback, writeout() may map the folio before the move.
  */
 static bool migrate_offload_mapping_ok(struct address_space *mapping,
 				       struct folio *src)
@@ -36,7 +36,7 @@ static bool migrate_offload_mapping_ok(struct address_space *mapping,
 
 	if (mapping_inaccessible(mapping))
 		return false;
-	/* Whoever moves it knows that, and does what is left of the callback. */
+	/* migrate_copied_huge_folio() does the rest of this callback. */
 	if (folio_test_hugetlb(src))
 		return true;
 
@@ -52,7 +52,7 @@ static bool migrate_offload_mapping_ok(struct address_space *mapping,
 	return move == migrate_folio && !folio_test_private(src);
 }
 
-/* Is there more to a page than its bytes, that only copy_highpage() copies? */
+/* Do pages have tags, which only copy_highpage() copies? */
 static bool migrate_offload_has_tags(struct folio *folio)
 {
 #ifdef CONFIG_ARM64_MTE
@@ -68,19 +68,18 @@ static bool migrate_offload_has_tags(struct folio *folio)
 }
 
 /*
- * Can the content of @src be copied before it is moved?
+ * Can the content of @src be copied before @src moves?
  *
- * Both folios are locked, @src is unmapped everywhere and the TLBs have been
- * flushed.  Then its content can only be changed by somebody who had a
- * reference before (get_user_pages(), direct I/O, a kernel object), who holds
- * no reference but needs none (buffer heads), or by a callback of its mapping.
+ * Both folios are locked, @src is unmapped everywhere, and the TLBs are
+ * flushed.  Users who took a reference before can still change the content: by
+ * get_user_pages(), direct I/O, or a kernel object.  So can holders of buffer
+ * heads, who need no reference, and callbacks of the mapping.
  *
- * The reference count must be read after the page table entries are gone:
- * get_user_pages_fast() takes its reference first and then looks at the entry
- * again, so either it backs off, or we see its reference here.  With all
- * references accounted for and no way to get at the content but through the
- * page cache, whose writers need the folio lock, the content stays as it is
- * until we unlock or remap.
+ * The reference count must be read after the page table entries are gone.
+ * GUP-fast takes its reference and then reads the entry again: either GUP-fast
+ * backs off, or the count shows its reference.  If all references are accounted
+ * for, only the page cache leads to the content.  Its writers need the folio
+ * lock, so the content stays until the core unlocks or maps the folio.
  */
 bool migrate_offload_eligible(struct folio *src, struct folio *dst)
 {

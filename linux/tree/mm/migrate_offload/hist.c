@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long folios were out of reach while they migrated, and how long threads
- * waited for them: a histogram of each for every reason, that is kept without
- * any tracing.
+ * Histograms for each reason: how long folios were unmapped, and how long
+ * threads waited for them.
  *
- * A folio is out of reach from just before its page table entries are cleared
- * until they are restored.  A thread that touches it meanwhile waits in
- * migration_entry_wait_on_locked(), which does not know why the folio migrates:
- * a small table tells, which whoever unmaps a folio fills in.  Two folios may
- * meet in one slot; then one waiting thread is attributed to the wrong reason,
- * or to none.
+ * A folio is unmapped from just before its page table entries are cleared until
+ * they are restored.  A thread that touches the folio meanwhile waits in
+ * migration_entry_wait_on_locked(), which does not know the reason.  The task
+ * that unmaps the folio stores the reason in a small hash table.  If two folios
+ * share a slot, a wait may count for the wrong reason, or for none.
  */
 
 #include <linux/cache.h>
@@ -29,9 +27,9 @@
 #define MIGRATE_REASON_HASH_BITS 10
 
 unsigned int migrate_measure;
-static DEFINE_MUTEX(measure_lock);	/* serialises changes of it */
+static DEFINE_MUTEX(measure_lock);	/* serialises its writers */
 
-/* 0: none, else the reason and one.  A hint: no lock. */
+/* 0: none, else the reason plus one.  Only a hint, so no lock protects it. */
 static u8 migrate_reason_of[1 << MIGRATE_REASON_HASH_BITS];
 
 /* Eight buckets for each power of two: a bucket is an eighth of its octave. */
@@ -67,7 +65,7 @@ static void migrate_hist_add(struct migrate_offload_stats *stats,
 {
 	struct migrate_hist *hist;
 
-	/* Called by tasks only: nobody else on this CPU can come in between. */
+	/* Only tasks get here, so disabling preemption is enough. */
 	hist = &get_cpu_ptr(stats->hists)->of[kind];
 	hist->buckets[migrate_hist_bucket(ns)]++;
 	hist->sum_ns += ns;
@@ -89,13 +87,13 @@ static u8 *migrate_reason_slot(const struct folio *folio)
 	return &migrate_reason_of[hash_ptr(folio, MIGRATE_REASON_HASH_BITS)];
 }
 
-/* The folio is about to be unmapped. */
+/* Called before the folio is unmapped, so that each waiter finds the reason. */
 void migrate_offload_note_reason(const struct folio *folio, int reason)
 {
 	WRITE_ONCE(*migrate_reason_slot(folio), reason + 1);
 }
 
-/* It is in reach again.  Whoever waited for it knows the reason already. */
+/* Called once the folio is mapped.  Waiters have read the reason by then. */
 void migrate_offload_forget_reason(const struct folio *folio)
 {
 	WRITE_ONCE(*migrate_reason_slot(folio), 0);
@@ -118,8 +116,8 @@ void __migrate_wait_end(const struct migrate_wait *wait)
 }
 
 /*
- * Lines of "<lower bound in ns> <count>", for buckets that are not empty.  Not
- * one value, but one distribution: parts of it would not belong together.
+ * Prints "<lower bound in ns> <count>" for each bucket that is not empty.  One
+ * file has all lines, because they form one distribution.
  */
 static ssize_t migrate_hist_show(struct migrate_offload_stats *stats,
 				 enum migrate_hist_kind kind, char *buf)
@@ -209,12 +207,12 @@ static struct attribute *migrate_hist_attrs[] = {
 	NULL
 };
 
-/* For the directory of each reason. */
+/* Files in the directory of each reason. */
 const struct attribute_group migrate_hist_group = {
 	.attrs = migrate_hist_attrs,
 };
 
-/* Is it kept although no engine is active? */
+/* Are histograms kept even while no engine is active? */
 bool migrate_measuring(void)
 {
 	return READ_ONCE(migrate_measure);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What copy engines for migrating folios need in order to copy: cutting a
- * batch into chunks, copying one, finding CPUs that have nothing to do, and
- * keeping folios that a device may still be using.
+ * Helpers for copy engines: divide a batch into chunks, copy a chunk, find idle
+ * CPUs, and hold folios that a device may still use.
  */
 
 #include <linux/atomic.h>
@@ -21,13 +20,13 @@
 #include "internal.h"
 
 /**
- * migrate_copy_split - cut a batch into chunks of the same size
+ * migrate_copy_split - divide a batch into chunks of the same size
  * @batch: the batch.
- * @max_chunks: how many at most, at least 1.
- * @starts: room for @max_chunks places: where each chunk starts.  A chunk may
- *	start inside a folio, and may span many.
- * @chunk_bytes: the size of all chunks but the last, which may be shorter; a
- *	multiple of PAGE_SIZE.
+ * @max_chunks: the most chunks to make, at least 1.
+ * @starts: array of @max_chunks places, set to the start of each chunk.  A
+ *	chunk may start inside a folio, and may span several folios.
+ * @chunk_bytes: set to the size of all chunks but the last, which may be
+ *	shorter; a multiple of PAGE_SIZE.
  *
  * Return: the number of chunks.
  */
@@ -67,15 +66,14 @@ static int migrate_copy_page(struct page *dst, struct page *src)
  * migrate_copy_range - copy part of a batch with the current CPU
  * @batch: the batch.
  * @pos: where to start.
- * @bytes: how much, a multiple of PAGE_SIZE.  What goes beyond the end of the
- *	batch is ignored.
+ * @bytes: how many bytes to copy, a multiple of PAGE_SIZE.  Bytes beyond the
+ *	end of the batch are ignored.
  *
- * Where reading memory raises a machine check that can be survived, the result
- * of that folio becomes -EHWPOISON and the copy goes on with the next folio.
- * Results are not touched otherwise: several CPUs may copy parts of one folio
- * at the same time.
+ * After a machine check that the kernel survives, the folio's result becomes
+ * -EHWPOISON, and the copy continues with the next folio.  The function sets no
+ * other result: several CPUs may copy parts of one folio at the same time.
  *
- * Context: may sleep; gives way to others after each page.
+ * Context: may sleep; calls cond_resched() after each page.
  */
 void migrate_copy_range(struct migrate_copy_batch *batch,
 			struct migrate_copy_pos pos, size_t bytes)
@@ -103,7 +101,6 @@ void migrate_copy_range(struct migrate_copy_batch *batch,
 }
 EXPORT_SYMBOL_GPL(migrate_copy_range);
 
-/* Could this CPU help now, without being in anybody's way? */
 static bool cpu_can_help(int cpu)
 {
 	return cpu_online(cpu) && !cpu_is_isolated(cpu) &&
@@ -127,9 +124,9 @@ static void pick_idle(const struct cpumask *near, const struct cpumask *allowed,
 }
 
 /**
- * migrate_allowed_cpus - where may others copy for the current task?
- * @allowed: those of its cpuset.  What the task itself was bound to, by
- *	sched_setaffinity(), does not bind others.
+ * migrate_allowed_cpus - get the CPUs that may copy for the current task
+ * @allowed: set to the CPUs of the task's cpuset.  The task's affinity, from
+ *	sched_setaffinity(), does not bind helpers.
  *
  * Context: task; takes a spinlock of cpusets.
  */
@@ -140,11 +137,10 @@ void migrate_allowed_cpus(struct cpumask *allowed)
 EXPORT_SYMBOL_GPL(migrate_allowed_cpus);
 
 /*
- * May somebody do the work of the current task who runs on any CPU, but for
- * isolated ones?  Not if its cpuset leaves some out, nor if there is no memory to
- * find out.  What the task was bound to, by sched_setaffinity(), does not bind
- * others: but if it is on all CPUs so is its cpuset, and nobody has to wait for a
- * lock to know.
+ * May a worker on any CPU that is not isolated work for the current task?  Not
+ * if the task's cpuset lacks one of these CPUs, nor without memory for a mask.
+ * The task's affinity, from sched_setaffinity(), does not bind the worker.  But
+ * if the affinity has all CPUs, so has the cpuset, and no lock is needed.
  *
  * Context: task; takes a spinlock of cpusets.  The result is a hint.
  */
@@ -156,11 +152,11 @@ bool migrate_on_any_cpu(void)
 
 	if (cpumask_subset(cpu_online_mask, &current->cpus_mask))
 		return true;
-	/* As the caller may hold locks, and is not to use up what is short. */
+	/* The caller may hold spinlocks: do not sleep, and use no reserves. */
 	if (!alloc_cpumask_var(&allowed, __GFP_NOWARN | __GFP_NOMEMALLOC))
 		return false;
 	migrate_allowed_cpus(allowed);
-	/* In the mask of who is in no partition there are no CPUs of partitions. */
+	/* CPUs of isolated partitions may be missing: no worker uses them. */
 	for_each_cpu_andnot(cpu, cpu_online_mask, allowed)
 		all &= cpu_is_isolated(cpu);
 	free_cpumask_var(allowed);
@@ -168,10 +164,10 @@ bool migrate_on_any_cpu(void)
 }
 
 /**
- * migrate_may_use_helpers - may others spend CPU time for the current task?
+ * migrate_may_use_helpers - may helpers spend CPU time for the current task?
  *
  * Context: task; the result is a hint.
- * Return: whether what cpu.max allows its cgroup is not used up.
+ * Return: true if cpu.max leaves CPU time for the task's cgroup in this period.
  */
 bool migrate_may_use_helpers(void)
 {
@@ -180,15 +176,15 @@ bool migrate_may_use_helpers(void)
 EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
 
 /**
- * migrate_copy_may_help - may others go on to copy for a task?
- * @stream: for what.
+ * migrate_copy_may_help - may helpers continue to copy for a task?
+ * @stream: the stream of the task.
  *
- * For helpers to ask after each piece of work, and for the task before it has
- * others help.
+ * Helpers ask after each piece of work, and the task asks before it starts
+ * helpers.
  *
  * Context: any but NMI; the result is a hint.
- * Return: whether what cpu.max allows the cgroup of the task is not used up,
- * what helpers have spent on this stream included.
+ * Return: true if cpu.max leaves more CPU time for the task's cgroup than
+ * helpers have spent on this stream.
  */
 bool migrate_copy_may_help(const struct migrate_copy_stream *stream)
 {
@@ -200,8 +196,8 @@ EXPORT_SYMBOL_GPL(migrate_copy_may_help);
 /**
  * migrate_helper_cpu_ns - how much CPU time has the current task used?
  *
- * For a helper, which is to say what it spends.  Unlike a clock this stands still
- * while others have the CPU.
+ * Helpers report the difference of two calls.  Unlike a clock, the result does
+ * not advance while the helper is preempted.
  *
  * Context: task; takes the lock of the run queue.
  * Return: nanoseconds since the task began.
@@ -213,14 +209,14 @@ u64 migrate_helper_cpu_ns(void)
 EXPORT_SYMBOL_GPL(migrate_helper_cpu_ns);
 
 /**
- * migrate_copy_note_helpers - others have spent CPU time for a task
- * @stream: for what.
- * @ns: how much, by migrate_helper_cpu_ns().
+ * migrate_copy_note_helpers - report CPU time that helpers have spent
+ * @stream: the stream that the helpers copied for.
+ * @ns: the time, by migrate_helper_cpu_ns().
  *
- * It will be taken from what cpu.max allows the cgroup of the task, which asked
- * for it, and be counted for the cgroups whose memory migrates.  Not before
- * nothing of that memory is out of reach: what is not there to be taken has the
- * task stopped.  To be called often: what was not noted is not limited.
+ * The core charges the time to the task's cgroup (cpu.max), and counts it for
+ * the cgroups whose memory migrates.  A charge may throttle the task, so the
+ * core waits until no folio is unmapped.  Call this often: cpu.max does not
+ * limit time that is not reported yet.
  *
  * Context: any, until migrate_engine_ops.close of the stream returns.
  */
@@ -232,14 +228,14 @@ EXPORT_SYMBOL_GPL(migrate_copy_note_helpers);
 
 /**
  * migrate_pick_idle_cpus - find idle CPUs near a node
- * @nid: the node to be near to, usually the destination's.  It may have no
- *	CPUs; then those of the nearest node that has some come first.
- * @max_cpus: how many at most.
- * @allowed: pick no others, see migrate_allowed_cpus().
- * @picked: the CPUs, which were idle a moment ago.
+ * @nid: take CPUs near this node first, usually the destination.  If the node
+ *	has no CPUs, the nearest node with CPUs takes its place.
+ * @max_cpus: the most CPUs to pick.
+ * @allowed: pick only these CPUs, see migrate_allowed_cpus().
+ * @picked: set to CPUs that were idle a moment ago.
  *
- * Isolated CPUs (isolcpus=, nohz_full=, isolated cpuset partitions) are left
- * alone, and so is the one that the caller runs on.
+ * The function never picks isolated CPUs (isolcpus=, nohz_full=, isolated
+ * cpuset partitions), nor the CPU that the caller runs on.
  *
  * Context: any but NMI; the caller may migrate, the result is a hint.
  * Return: the number of CPUs in @picked.
@@ -255,7 +251,7 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 	if (!max_cpus)
 		return 0;
 
-	/* The scheduler knows no hops from a node without CPUs. */
+	/* The scheduler has distances only from nodes with CPUs. */
 	nid = IS_ENABLED(CONFIG_NUMA) ? numa_nearest_node(nid, N_CPU) :
 					NUMA_NO_NODE;
 
@@ -283,7 +279,7 @@ bool migrate_any_idle_cpu(void)
 	bool known, found = false;
 	cpumask_var_t allowed;
 
-	/* The caller may be reclaiming memory.  Without any, all are allowed. */
+	/* The caller may be reclaiming.  Without a mask, allow all CPUs. */
 	known = alloc_cpumask_var(&allowed, __GFP_NOWARN | __GFP_NOMEMALLOC);
 	if (known)
 		migrate_allowed_cpus(allowed);
@@ -302,15 +298,15 @@ bool migrate_any_idle_cpu(void)
 EXPORT_SYMBOL_GPL(migrate_any_idle_cpu);
 
 /**
- * migrate_copy_done - a pair of a batch is done
- * @batch: what migrate_engine_ops.submit was given.
- * @pair: its place in @batch.  It has its result, or is held, and no device and
- *	no CPU is at it any more, unless it is held.
+ * migrate_copy_done - report that a pair of a batch is done
+ * @batch: the batch from migrate_engine_ops.submit.
+ * @pair: the index of the pair.  The engine has set its result or holds the
+ *	pair.  No device and no CPU uses a pair that is not held.
  *
- * From then on the pair is the core's again.  The source may be freed, and be a
- * part of another folio of any size, while the engine is at other pairs: what it
- * needs to know of a folio, such as its size, it has to remember itself.  When
- * the last pair was reported, so is @batch.
+ * After the call the pair belongs to the core.  The core may free the source,
+ * whose memory may become part of a folio of another size.  An engine must
+ * remember what it needs of a folio, such as its size.  After the last pair,
+ * @batch belongs to the core, too.
  *
  * Context: in migrate_engine_ops.submit or .reap of the same stream, so in one
  * task.  Once for each pair.
@@ -324,7 +320,7 @@ void migrate_copy_done(struct migrate_copy_batch *batch, unsigned int pair)
 }
 EXPORT_SYMBOL_GPL(migrate_copy_done);
 
-/* Pairs that are held now. */
+/* The number of pairs that are held now. */
 static atomic_long_t nr_held_pairs;
 
 unsigned long migrate_copy_nr_held(void)
@@ -336,16 +332,16 @@ unsigned long migrate_copy_nr_held(void)
  * migrate_copy_hold - keep both folios of a pair from being used again
  * @pair: the pair.
  *
- * For an engine that gives up on a device which it cannot stop: the device may
- * read the source and write to the destination at any later time.  References
- * keep both from being freed.  The migration of this folio fails: the source
- * goes back to its owner, and nobody will ever see the destination.  A source
- * that is held cannot be migrated again.
+ * For an engine that cannot stop a device: the device may read the source and
+ * write to the destination at any later time.  A reference to each folio keeps
+ * it from being freed.  The migration of the folio fails: its owner keeps the
+ * source, and no program sees the destination.  A held source cannot migrate
+ * again.
  *
- * The DMA mappings have to stay as well, until migrate_copy_unhold(), which is
- * due when the device has stopped, and never, if it never does.
+ * The engine must keep the DMA mappings, too.  When the device has stopped, the
+ * engine calls migrate_copy_unhold().
  *
- * Context: in migrate_engine_ops.submit or reap.  Once for each pair at most.
+ * Context: in migrate_engine_ops.submit or reap.  At most once for each pair.
  */
 void migrate_copy_hold(struct migrate_copy_pair *pair)
 {
@@ -359,7 +355,7 @@ void migrate_copy_hold(struct migrate_copy_pair *pair)
 }
 EXPORT_SYMBOL_GPL(migrate_copy_hold);
 
-/* Undo migrate_copy_hold(), whatever the device may do. */
+/* Undo migrate_copy_hold(), even if the device has not stopped. */
 void migrate_copy_release(struct folio *src, struct folio *dst)
 {
 	atomic_long_dec(&nr_held_pairs);
@@ -368,18 +364,18 @@ void migrate_copy_release(struct folio *src, struct folio *dst)
 }
 
 /**
- * migrate_copy_unhold - the device is done with a pair after all
- * @src: the source of a pair that was held.
+ * migrate_copy_unhold - release a pair that was held
+ * @src: the source of the pair.
  * @dst: its destination.
  *
- * Not before the device has completed the transfer, or was stopped and will
- * not touch either folio again.
+ * The device must have completed the transfer, or have stopped: it must not
+ * touch either folio again.
  *
  * Context: task or softirq; any time after migrate_engine_ops.submit returned.
  */
 void migrate_copy_unhold(struct folio *src, struct folio *dst)
 {
-	/* With the rule broken, the core has done so long ago. */
+	/* With the rule broken, the core has already released the pair. */
 	if (migrate_rule(HOLD, true))
 		migrate_copy_release(src, dst);
 }

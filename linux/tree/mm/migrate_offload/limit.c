@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How many folios may be out of reach at once, so that none is for long.
+ * How many folios may be unmapped at once within the time limit.
  *
- * An administrator says how long a folio may be out of reach, max_unmapped_us.
- * What that means in folios is found out while they migrate, for each engine and
- * size of folio, and remembered: a window that came back sooner than it had to
- * is followed by a larger one, up to twice the size, and one that was late by a
- * smaller one.  Two times are kept for that:
+ * An administrator sets the limit for a folio's unmapped time, max_unmapped_us.
+ * The core times windows, for each engine and size of folio, to learn how many
+ * folios fit.  After a window that was faster than planned, the next is larger,
+ * up to twice the size.  After a late window, the next is smaller.  The core
+ * keeps two times:
  *
- *	own	how long the folio of a window that was worst off was out of
- *		reach, but for what the engine had to do for earlier windows
- *	copy	how long the engine was at the window
+ *	own	the unmapped time of the window's slowest folio, without the
+ *		engine's work for earlier windows
+ *	copy	the time that the engine worked on the window
  *
- * With a full set of windows under way, each waits for the copies of the others
- * and then takes its own time; that is to be within the limit.  A window is not
- * begun before what the engine has yet to do, and its own time, are.
+ * With all windows in flight, each waits for the copies of the others, and then
+ * takes its own time.  The sum must be within the limit.  So a window begins
+ * only when the engine's remaining work and the window's own time fit.
  *
- * Nor is it begun earlier than it has to be for the engine to go on: what lies
- * ready for long is out of reach for nothing.  How early that is follows from
- * the time that it takes to unmap and flush a window, and from how often the
- * engine was found without anything to do.
+ * Nor does a window begin earlier than the engine needs it: its folios would be
+ * unmapped while they wait.  The right moment follows from the time to unmap
+ * and flush a window, and from how often the engine became idle.
  *
- * All this is more than to double a window that was early and to cut one that was late
- * by a quarter.  That simpler rule was tried: 2M folios were out of reach for 50% longer,
- * and with a limit of twice what one folio takes, for 1.9 times the limit.
+ * A simpler rule doubled an early window, and cut a late window by a quarter.
+ * 2M folios were then unmapped for 50% longer.  With a limit of twice the time
+ * of one folio, they were unmapped for 1.9 times the limit.
  *
- * Part of a window does not depend on its folios: to flush TLBs, and to hand the window
- * over.  Where CPUs are slow to answer, that alone may take longer than the limit.
- * Smaller windows would then only cost more.  So no window is made so small that more
- * than half of it is that part, and what is late even so is counted.
+ * Part of a window's time does not depend on its folios: to flush TLBs, and to
+ * hand the window over.  If CPUs answer slowly, this part alone may exceed the
+ * limit, and smaller windows would only cost more.  So this part is at most
+ * half of a window, and over_limit_folios counts folios that are late
+ * nevertheless.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -46,9 +46,9 @@
 #include "hugetlb.h"
 #include "internal.h"
 
-static unsigned int max_unmapped_us;	/* by an administrator */
-static bool limit_is_fixed;		/* to that; else it is what is usual: */
-static u64 usual_copy_ns;		/* of 2 MiB by the CPU; 0: not timed yet */
+static unsigned int max_unmapped_us;	/* set by an administrator */
+static bool limit_is_fixed;		/* max_unmapped_us is the limit */
+static u64 usual_copy_ns;		/* default, once it is known */
 unsigned int migrate_max_batch_pages = MIGRATE_STOCK_BATCH_PAGES;
 unsigned int migrate_max_windows = 2;
 unsigned int migrate_streaming = 1;
@@ -57,38 +57,38 @@ unsigned int migrate_streaming = 1;
 static DEFINE_MUTEX(limit_lock);
 static unsigned int nr_limits_set;
 
-/* Of windows that the CPU copies. */
+/* Times of windows that the CPU copies. */
 static struct migrate_pace cpu_pace[MIGRATE_NR_PACES];
 
-/* Longer windows are not planned: something is left for what was not foreseen. */
+/* Plan windows for this part of the limit: the rest is for surprises. */
 #define MIGRATE_LIMIT_PERCENT 90
 
 /*
- * So few windows are late as no longer matters for the 99th percentile.  Without this
- * rule that percentile is 44% longer for 4K folios with a limit of two folios.  Windows
- * of 75% of the limit instead of 90% still leave 38% of that, and cost up to 13% of the
- * rate ("bench latency --check limit" on the machine "counted").
+ * After a late window this many are smaller, so that the 99th percentile is in
+ * time.  Without this rule that percentile is 44% longer for 4K folios with a
+ * limit of two folios.  Windows of 75% of the limit leave 38% of that, at up to
+ * 13% less rate ("bench latency --check limit" on the machine "counted").
  */
 #define MIGRATE_CAREFUL_WINDOWS 256
 
 /*
- * A window that was held back is begun when the engine has that many times as
- * much to do as it takes to prepare one, in 1/256: once or more.  When it came too
- * late half as much again, or else a bit less: that makes one too late in ten.
+ * A held-back window begins when the engine's remaining work is this multiple,
+ * in 1/256, of the time to prepare a window.  The multiple grows by a half if
+ * the window came too late, else it falls by 1/24: one in ten comes late.
  *
- * Both halves are needed.  If windows begin as soon as the limit allows, 2M folios are
- * out of reach for 30% longer ("bench latency --check throughput" on the machine
- * "counted").  If they begin at twice that time, whatever was found, 4K folios lose
- * between 16% and 89% of the rate ("--check limit").
+ * Both rules are needed.  If windows begin as soon as the limit allows, 2M
+ * folios are unmapped for 30% longer ("bench latency --check throughput" on the
+ * machine "counted").  With a fixed multiple of 2, 4K folios lose between 16%
+ * and 89% of the rate ("--check limit").
  */
-#define MIGRATE_EARLY_PART 3	/* nor less than that of a window's copy */
+#define MIGRATE_EARLY_PART 3	/* at least 1/3 of a window's copy */
 #define MIGRATE_EARLY_ONCE 256
 #define MIGRATE_EARLY_MOST (32 * MIGRATE_EARLY_ONCE)
 #define MIGRATE_EARLY_LESS 24
 
 /*
- * What is known of windows of folios of this order.  When somebody sets the limit,
- * or how many windows there are, all of it is forgotten: they no longer fit.
+ * Returns the times of windows with folios of this order.  Writes to
+ * max_unmapped_us or max_windows make older times useless, so reset them.
  */
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order)
@@ -120,9 +120,9 @@ static u64 migrate_cpu_copy_ns(unsigned int order)
 }
 
 /*
- * With how many folios is half of a window what each of them takes?  They are unmapped,
- * copied, and mapped again, which takes as long as to unmap them.  A copy that takes
- * longer than by the CPU was held up by something else, and not by its folios.
+ * Returns how many folios take as long as the fixed part of a window.  Each is
+ * unmapped, copied and mapped, and mapping takes as long as unmapping.  If a
+ * copy is slower than by the CPU, the folios are not the cause.
  */
 static unsigned int migrate_pace_least(const struct migrate_pace *pace,
 				       unsigned int order)
@@ -136,7 +136,7 @@ static unsigned int migrate_pace_least(const struct migrate_pace *pace,
 	return clamp_t(u64, nr, 1, MIGRATE_MAX_BATCH_PAGES);
 }
 
-/* How many folios are to be in the next window, if this one had @nr? */
+/* Returns how many folios the next window gets, after one of @nr folios. */
 static unsigned int migrate_pace_next(const struct migrate_plan *plan,
 				      unsigned int nr, u64 own_ns, u64 copy_ns)
 {
@@ -144,12 +144,12 @@ static unsigned int migrate_pace_next(const struct migrate_plan *plan,
 	u64 ns = own_ns + (plan->max_windows - 1) * copy_ns;
 	u64 next;
 
-	/* By division twice: the product may be too large. */
+	/* Divide twice: the product might overflow. */
 	next = div64_u64(wanted_ns, max(div_u64(ns, nr), 1ULL));
 	return clamp_t(u64, next, min(max(plan->least, 1U), 2 * nr), 2 * nr);
 }
 
-/* Windows of @next folios take less than those of @was, or up to so much more. */
+/* Scale expected times to @next folios; larger windows take at most this. */
 static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
 				unsigned int next)
 {
@@ -164,11 +164,11 @@ static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
 }
 
 /*
- * A window of @nr folios was late, if not by so much that something must have become
- * slower, which is noticed below: one that is as large would be late again.  What is
- * expected is in proportion to the folios, and to what others are under way; what
- * channels take is not, least of all where windows are as small as there are channels.
- * So try it again only after many that are smaller.
+ * After a late window of @nr folios, keep the next windows smaller: another one
+ * of this size would be late again.  Plans scale times with folios and with
+ * windows in flight, but DMA channels do not, above all with few folios for
+ * each channel.  A time of more than twice the limit is a slowdown, which
+ * migrate_note_window() handles.
  */
 static void migrate_pace_beware(struct migrate_pace *pace,
 				const struct migrate_plan *plan,
@@ -186,8 +186,8 @@ static void migrate_pace_beware(struct migrate_pace *pace,
 }
 
 /*
- * A window of @nr folios is over.  @own_ns and @copy_ns are as above.  @plan is
- * that of its time or newer.
+ * Learn from a window of @nr folios.  See the top of this file for @own_ns and
+ * @copy_ns.  @plan is the plan of this window or a newer one.
  */
 static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 				const struct migrate_plan *plan,
@@ -196,12 +196,12 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 	struct migrate_pace *pace = migrate_pace_of(paces, order);
 	unsigned int was = max(READ_ONCE(pace->folios), 1U), next = was;
 
-	/* One that was not filled says little about one that is. */
+	/* A window that was not full says little about full ones. */
 	if (nr < was && own_ns < READ_ONCE(pace->own.ns))
 		return;
 	migrate_rate_note(&pace->own, own_ns);
 	migrate_rate_note(&pace->copy, div_u64(copy_ns, nr));
-	/* It broke the limit.  Whatever the cause, be careful at once. */
+	/* The window exceeded the limit: expect its times at once. */
 	if (plan->limit_ns && own_ns > plan->limit_ns) {
 		WRITE_ONCE(pace->own.ns, max(READ_ONCE(pace->own.ns), own_ns));
 		WRITE_ONCE(pace->copy.ns, max(READ_ONCE(pace->copy.ns),
@@ -218,14 +218,14 @@ static void migrate_note_window(struct migrate_pace *paces, unsigned int order,
 		migrate_pace_resize(pace, was, next);
 }
 
-/* The whole window is over: learn from it, for those after it. */
+/* Learn from a whole window. */
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 			 const struct migrate_times *all)
 {
 	bool by_engine = all->nr_by_engine;
 	struct migrate_pace *pace, *paces = by_engine ? w->session.paces : NULL;
 
-	/* Some of it was declined.  That says little about the others. */
+	/* The engine declined parts, so the times say little about others. */
 	if (by_engine && all->nr_by_engine != all->nr)
 		return;
 	pace = migrate_pace_of(paces, order);
@@ -236,10 +236,9 @@ void migrate_times_learn(struct migrate_windows *w, unsigned int order,
 }
 
 /*
- * For how long may a folio be out of reach?  Unless somebody has said so, for as
- * long as the CPU takes to copy 2 MiB: that is nearly all of the time for which a
- * 2M folio is out of reach without any engine.  Until an engine has been active
- * that is not known, and nothing is in windows.
+ * The time limit; 0: none.  The default is the CPU's time to copy 2 MiB, which
+ * is nearly all of the unmapped time of a 2M folio in stock Linux.  The default
+ * is unknown, and so 0, until an engine becomes active.
  */
 u64 migrate_limit_ns(void)
 {
@@ -248,15 +247,15 @@ u64 migrate_limit_ns(void)
 	return READ_ONCE(usual_copy_ns);
 }
 
-/* Has an administrator set a limit, which is to hold also where the CPU copies? */
+/* Has an administrator set a limit, which binds the CPU's copies, too? */
 bool migrate_limit_is_fixed(void)
 {
 	return READ_ONCE(limit_is_fixed) && READ_ONCE(max_unmapped_us);
 }
 
 /*
- * May two folios be out of reach at once that are windows of their own, each of which
- * takes so long by itself?  0: not known.  Both are for as long as both take.
+ * May two hugetlb folios be unmapped at once?  Each takes @own_ns alone (0: not
+ * known), and is then unmapped for the time of both.
  */
 bool migrate_limit_allows_two(u64 own_ns)
 {
@@ -270,7 +269,7 @@ bool migrate_limit_allows_two(u64 own_ns)
 		2 * own_ns <= div_u64(limit_ns * MIGRATE_LIMIT_PERCENT, 100);
 }
 
-/* Begin while it is at this: some channels are through long before the last. */
+/* Begin with this work left: some channels become idle long before others. */
 static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
 				 const struct migrate_plan *plan)
 {
@@ -282,7 +281,7 @@ static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
 }
 
 /*
- * The limits as they are now, and what is known of folios of this size.
+ * Plan a window by the current settings, and by the times for this order.
  * @paces: the engine's, or NULL if the CPU copies.
  */
 void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
@@ -302,13 +301,13 @@ void migrate_plan_init(struct migrate_plan *plan, struct migrate_pace *paces,
 	plan->folios = max_folios;
 	if (!plan->limit_ns)
 		return;
-	/* Find out with as little as possible. */
+	/* Begin with one folio until times are known. */
 	plan->folios = clamp(READ_ONCE(pace->folios), 1U, max_folios);
 	if (paces)
 		plan->early_ns = migrate_pace_early_ns(pace, plan);
 }
 
-/* Without an engine nothing is bounded but the pages of a batch, as ever. */
+/* Without an engine, only the stock batch size limits a window. */
 void migrate_plan_stock(struct migrate_plan *plan, unsigned int order)
 {
 	plan->limit_ns = 0;
@@ -319,8 +318,8 @@ void migrate_plan_stock(struct migrate_plan *plan, unsigned int order)
 }
 
 /*
- * By how much would a window be late that is begun now, when the engine has yet
- * to do so much?  0: it would not.
+ * By how much would a window that begins now exceed the limit, if the engine
+ * still has work for @backlog_ns?
  */
 u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns)
 {
@@ -329,15 +328,15 @@ u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns)
 	return plan->limit_ns && ns > plan->limit_ns ? ns - plan->limit_ns : 0;
 }
 
-/* Is it late by itself, with so few folios that fewer would not help? */
+/* Is a window late even without a backlog, and as small as makes sense? */
 bool migrate_plan_is_over(const struct migrate_plan *plan)
 {
 	return plan->folios <= plan->least && migrate_plan_late_ns(plan, 0);
 }
 
 /*
- * For how long is a window not to be begun?  So that it is not late, unless it is late
- * whenever it begins, and so that its folios do not lie ready for nothing.
+ * How long should the core hold a window back?  Until the window is not late,
+ * if that can be, and until its folios need not wait for the engine.
  */
 u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
 {
@@ -349,13 +348,13 @@ u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
 	return max(late_ns, backlog_ns - plan->early_ns);
 }
 
-/* The times of the engine, or NULL if the CPU copies the window that is filled. */
+/* Times for the window that is being filled: the engine's, or NULL for the CPU's. */
 static struct migrate_pace *migrate_windows_paces(const struct migrate_windows *w)
 {
 	return w->session.by_cpu || w->declined ? NULL : w->session.paces;
 }
 
-/* The folios of a window are unmapped, in @prep_ns.  @idle: the engine has no work. */
+/* Note the time to unmap a window.  @idle: the engine has no work. */
 void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 {
 	struct migrate_pace *pace;
@@ -366,7 +365,7 @@ void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 	pace = migrate_pace_of(migrate_windows_paces(w), w->order);
 	migrate_rate_note(&pace->prep, div_u64(prep_ns, w->fill_folios));
 	early = READ_ONCE(pace->early) ?: 2 * MIGRATE_EARLY_ONCE;
-	/* Only where waiting made the difference. */
+	/* Learn only from windows that were held back. */
 	if (w->held_back && idle)
 		early += early / 2;
 	else if (w->held_back)
@@ -376,8 +375,9 @@ void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 }
 
 /*
- * A window of @nr folios was flushed and handed over.  To describe a folio to the engine
- * takes no longer than to unmap it, so that what is left does not depend on @nr.
+ * Note the fixed time of a window of @nr folios: flush and submit, without
+ * describing folios to the engine.  Describing takes at most as long as
+ * unmapping.
  */
 void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
 			    u64 flush_ns, u64 submit_ns)
@@ -393,19 +393,18 @@ void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
 			  min(submit_ns, folios_ns));
 }
 
-/* Plan the window that begins with a folio of @w->order. */
 void migrate_windows_plan(struct migrate_windows *w)
 {
 	const struct migrate_session *s = &w->session;
 
-	/* Only a limit that was set bounds windows that the CPU copies. */
+	/* The CPU's lists obey only a limit that an administrator has set. */
 	if (!s->engine || (s->by_cpu && !migrate_limit_is_fixed()))
 		migrate_plan_stock(&w->plan, w->order);
 	else
 		migrate_plan_init(&w->plan, migrate_windows_paces(w), w->order);
 }
 
-/* An engine becomes active: find out what is usual here.  May sleep. */
+/* Time the default limit when the first engine becomes active.  May sleep. */
 void migrate_limit_prepare(void)
 {
 	mutex_lock(&limit_lock);
@@ -458,7 +457,7 @@ static ssize_t max_unmapped_is_default_show(struct kobject *kobj,
 static struct kobj_attribute max_unmapped_is_default_attr =
 	__ATTR_RO(max_unmapped_is_default);
 
-/* What is known of windows was planned with another number of them. */
+/* Reset the times of windows: they depend on the number of windows. */
 void migrate_max_windows_set(unsigned int nr)
 {
 	mutex_lock(&limit_lock);

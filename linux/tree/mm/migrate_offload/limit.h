@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * How many folios may be out of reach at once, and for how long: what is known of
- * windows, and what follows for the next one.  See mm/migrate_offload/limit.c.
- */
+/* Plan windows by the times of earlier ones: see mm/migrate_offload/limit.c. */
 #ifndef _MM_MIGRATE_OFFLOAD_LIMIT_H
 #define _MM_MIGRATE_OFFLOAD_LIMIT_H
 
@@ -10,50 +7,50 @@
 #include <linux/sizes.h>
 #include <linux/types.h>
 
-/* As much as is ever in one window: the largest cap that makes sense. */
+/* The largest window that max_batch_pages allows. */
 #define MIGRATE_MAX_BATCH_PAGES (SZ_1G >> PAGE_SHIFT)
 
 struct attribute_group;
 struct migrate_windows;
 
-/* A time that is measured again and again. */
+/* A time that the core expects, from repeated samples. */
 struct migrate_rate {
 	u64 ns;				/* 0: not known yet */
 	u64 last_ns;
 };
 
-/* Windows of folios of some size. */
+/* Times of windows with folios of one size. */
 struct migrate_pace {
-	unsigned int folios;		/* of the next one */
-	struct migrate_rate own;	/* of a window of so many */
-	struct migrate_rate copy;	/* of one folio of them */
-	struct migrate_rate prep;	/* to unmap one of them */
+	unsigned int folios;		/* in the next window */
+	struct migrate_rate own;	/* time of a window of @folios */
+	struct migrate_rate copy;	/* time to copy one folio */
+	struct migrate_rate prep;	/* time to unmap one folio */
 	u64 fixed_ns;			/* to flush and hand over a window */
-	unsigned int early;		/* to begin, in 1/256 of that; 0: not known */
-	unsigned int most;		/* folios, after a window that was late, */
-	unsigned int nr_careful;	/* for so many windows */
-	unsigned int since;		/* which limit, of those that were set */
+	unsigned int early;		/* see limit.c; 0: not known */
+	unsigned int most;		/* folios, after a late window */
+	unsigned int nr_careful;	/* windows for which @most holds */
+	unsigned int since;		/* nr_limits_set at that time */
 };
 
-/* What a part of a window took, and all of them: by the clock of the task. */
+/* Times of a part of a window, or of all of it, by the clock of the task. */
 struct migrate_times {
 	unsigned int nr;		/* folios */
 	unsigned int nr_by_engine;
-	u64 launched_ns;		/* the engine had the first of them */
-	u64 copied_ns;			/* and had copied the last */
-	u64 backlog_ns;			/* of that, it was at earlier windows */
-	u64 worst_ns;			/* a folio was out of reach */
-	u64 stood_ns;			/* the clock, while the engine had it */
+	u64 launched_ns;		/* the engine got the first part */
+	u64 copied_ns;			/* the engine had copied all */
+	u64 backlog_ns;			/* between them, for earlier windows */
+	u64 worst_ns;			/* longest unmapped time of a folio */
+	u64 stood_ns;			/* the clock stood during the copy */
 };
 
-/* How a window is to be. */
+/* The plan of a window. */
 struct migrate_plan {
 	u64 limit_ns;			/* 0: none */
 	u64 own_ns;
 	u64 copy_ns;			/* of one folio; 0: not known */
-	u64 early_ns;			/* before the engine has nothing to do */
+	u64 early_ns;			/* begin with this work left */
 	unsigned int folios;
-	unsigned int least;		/* with fewer, most of a window is fixed */
+	unsigned int least;		/* with fewer, most time is fixed */
 	unsigned int max_windows;
 	bool streaming;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is expected, by what was timed.  And what the CPU takes to copy a 2M folio:
- * what is usual without any engine, and with that the default limit in time.
+ * Derive expected times from measured times.  Also time how long the CPU takes
+ * to copy 2 MiB, which is the default of the time limit.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -16,21 +16,21 @@
 
 #include "internal.h"
 
-/* A stop of the clock that is shorter than that of what it was to time is none. */
+/* Ignore a stop of the task's clock of up to 1/8 of the measured time. */
 #define MIGRATE_STOOD_PART 8
 
-/* Where there is no memory to time a copy: 2 MiB at 2 GB/s. */
+/* Assume 2 MiB at 2 GB/s if there is no memory to time a copy. */
 #define MIGRATE_GUESSED_2M_NS NSEC_PER_MSEC
 
 /*
- * When two samples in a row are longer than expected, the shorter of them is
- * what is expected from now on: so that something has become slower is noticed
- * at once, and a single one that was held up by something else does not count.
- * Shorter ones count for a quarter.  Lost updates do no harm.
+ * Update an expected time.  If two samples in a row are longer than expected,
+ * expect the shorter of them.  So a lasting slowdown counts at once, and a
+ * single outlier does not.  A shorter sample counts for a quarter.  Lost
+ * updates do no harm, so there is no lock.
  *
- * With a mean by a quarter instead, as for longer so for shorter ones, 4K folios keep a
- * fifth of the rate with a limit of two folios ("bench latency --check limit" on the
- * machine "counted"): windows there stay at one folio.
+ * A mean that moves by a quarter both ways is worse.  With a limit of two
+ * folios, windows of 4K folios stay at one folio.  The rate falls to a fifth
+ * ("bench latency --check limit" on the machine "counted").
  */
 void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
 {
@@ -48,8 +48,8 @@ void migrate_rate_note(struct migrate_rate *rate, u64 sample_ns)
 }
 
 /*
- * A mean over some samples.  One that is much longer than all others counts as four, so
- * that it takes several of them to become the rule.
+ * Update a mean over about 8 samples.  A sample counts at most as four times
+ * the mean, so that a single outlier does not become the rule.
  */
 void migrate_mean_note(u64 *mean_ns, u64 sample_ns)
 {
@@ -60,7 +60,7 @@ void migrate_mean_note(u64 *mean_ns, u64 sample_ns)
 	WRITE_ONCE(*mean_ns, max(sample_ns, 8ULL));
 }
 
-/* Add what is known of some folios of a window to what is known of others. */
+/* Merge the times of two parts of a window. */
 void migrate_times_merge(struct migrate_times *all,
 			 const struct migrate_times *some)
 {
@@ -82,9 +82,9 @@ void migrate_times_merge(struct migrate_times *all,
 }
 
 /*
- * For how long was the engine at a window?  While the clock of the task stood it went
- * on, so that this may be longer than it seems: as long as it was when others did not
- * have the CPU.
+ * How long did the engine copy a window?  The engine continues while the task's
+ * clock stands, so the measured time may be too short.  If the clock stood for
+ * long, return at least the expected time.
  */
 u64 migrate_times_copy_ns(const struct migrate_times *all,
 			  const struct migrate_pace *pace)
@@ -96,7 +96,6 @@ u64 migrate_times_copy_ns(const struct migrate_times *all,
 	return max(ns, READ_ONCE(pace->copy.ns) * all->nr);
 }
 
-/* The time that the CPU takes to copy a folio of this order, once. */
 static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
 {
 	u64 start_ns = ktime_get_ns();
@@ -106,8 +105,8 @@ static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
 }
 
 /*
- * Time one copy of a 2M folio by the CPU.  Smaller ones will do if there is nothing
- * else.  Returns 0 if there is no memory to find out.
+ * Time one copy of a 2M folio by the CPU.  Without memory for a 2M folio, scale
+ * up the time of a smaller one.  Returns 0 without any memory.
  */
 static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
 {
@@ -132,8 +131,8 @@ static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
 }
 
 /*
- * Between the first node and the one that takes longest, in nanoseconds.  May sleep.
- * Never 0: that would be no limit.
+ * The CPU's time to copy 2 MiB from the first node to the node that takes
+ * longest.  Never 0, which would mean no limit.  May sleep.
  */
 u64 migrate_measure_copy_2m_ns(void)
 {

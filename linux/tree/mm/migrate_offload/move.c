@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Folios of a window are moved: in which order, how often, and with whose copy.
+ * Move the folios of a window: in which order, how often, and with whose copy.
  *
- * window.c says when.  Nothing here waits for the engine.
+ * window.c decides when.  No function here waits for the engine.
  */
 
 #include <linux/minmax.h>
@@ -14,7 +14,7 @@
 #include "hooks.h"
 #include "internal.h"
 
-/* The folio is back where programs find it, or where they found it before. */
+/* Note that a folio is mapped again, at its destination or at its source. */
 static void migrate_pair_reachable(struct migrate_windows *w,
 				   struct migrate_part *part,
 				   struct migrate_copy_pair *pair,
@@ -34,7 +34,7 @@ static void migrate_pair_reachable(struct migrate_windows *w,
 				    pair->content == MIGRATE_CONTENT_DST, rc);
 }
 
-/* Have the run map what it has: these are in reach, too. */
+/* Map the folios of the run, and note that they are mapped. */
 static void migrate_part_land(struct migrate_windows *w,
 			      struct migrate_part *part)
 {
@@ -51,8 +51,8 @@ static void migrate_part_land(struct migrate_windows *w,
 }
 
 /*
- * Move a pair once.  It stays if this has to be tried again.  Whoever calls this
- * sees to it that the last of them land.
+ * Try to move a pair once.  After -EAGAIN the pair stays in the part.  The
+ * caller has to call migrate_part_land() after its last pair.
  */
 static void migrate_part_move(struct migrate_windows *w,
 			      struct migrate_part *part,
@@ -61,7 +61,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	size_t bytes = folio_size(pair->src);
 	int rc;
 
-	/* A file system may wait for a disk: then the list has this one only. */
+	/* A file system may wait for a disk, so release the engine before. */
 	if (w->session.mode != MIGRATE_ASYNC)
 		migrate_session_release(&w->session);
 	cond_resched();
@@ -73,7 +73,7 @@ static void migrate_part_move(struct migrate_windows *w,
 			migrate_part_land(w, part);
 		return;
 	}
-	/* The run is mapped, with this one: note it for those before, too. */
+	/* This move has also mapped the run: note the folios of the run. */
 	if (!w->run->nr)
 		migrate_part_land(w, part);
 	migrate_session_clock(&w->session);
@@ -82,7 +82,7 @@ static void migrate_part_move(struct migrate_windows *w,
 			part->outcome.nr_retried++;
 		part->nr_retry += !pair->tried;
 		pair->tried = true;
-		/* A reference that made this fail may have written to it. */
+		/* A user with a reference may have written to the source. */
 		if (migrate_rule(RETRY, true))
 			pair->content = MIGRATE_CONTENT_SRC;
 		return;
@@ -91,7 +91,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	migrate_pair_reachable(w, part, pair, bytes, rc);
 }
 
-/* Try once more what failed, and put back what did so too often. */
+/* Try again to move pairs that failed.  The last pass puts them back. */
 void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 {
 	bool last = ++part->pass >= w->nr_pass;
@@ -116,7 +116,7 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 	migrate_part_land(w, part);
 }
 
-/* What became of a pair that the engine had, and where its content is now. */
+/* Decide whose copy of a pair counts, the engine's or the CPU's. */
 void migrate_part_judge(struct migrate_session *s, struct migrate_part *part,
 			struct migrate_copy_pair *pair,
 			enum migrate_verdict why)
@@ -131,7 +131,7 @@ void migrate_part_judge(struct migrate_session *s, struct migrate_part *part,
 	} else if (end == VERDICT_HELD) {
 		pair->content = MIGRATE_CONTENT_HELD;
 	} else {
-		/* A machine check has been taken for it: one is enough. */
+		/* Do not read the source again: a CPU took a machine check. */
 		if (why == VERDICT_ENGINE && pair->result == -EHWPOISON)
 			pair->content = MIGRATE_CONTENT_POISON;
 		else
@@ -141,15 +141,15 @@ void migrate_part_judge(struct migrate_session *s, struct migrate_part *part,
 	}
 }
 
-/* Somebody has touched it, and sleeps until it is back. */
+/* Does a thread sleep until the folio is mapped again? */
 static bool migrate_pair_is_awaited(const struct migrate_copy_pair *pair)
 {
 	return folio_test_waiters(pair->src);
 }
 
 /*
- * Move pairs that nobody has tried to move yet: those awaited come first.  But
- * what the engine does not have is moved as it ever was, and is only timed.
+ * Move pairs for the first time.  In parts of the engine, pairs that a thread
+ * waits for come first.  Other parts keep their order, as in stock Linux.
  */
 void migrate_part_move_range(struct migrate_windows *w,
 			     struct migrate_part *part,
@@ -168,7 +168,7 @@ void migrate_part_move_range(struct migrate_windows *w,
 	migrate_part_land(w, part);
 }
 
-/* Move what the engine has reported since we last looked. */
+/* Move the pairs that the engine has reported since the last call. */
 void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
@@ -215,7 +215,7 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 	migrate_part_land(w, part);
 }
 
-/* One alone is: the engine is not asked. */
+/* Count a folio that moves without a window, and so without the engine. */
 static void migrate_windows_count_now(struct migrate_windows *w,
 				      struct folio *src)
 {
@@ -226,7 +226,7 @@ static void migrate_windows_count_now(struct migrate_windows *w,
 	migrate_payers_add(&w->session.payers, src, false);
 }
 
-/* There is no memory for a window: a window of one, on the stack. */
+/* Move one folio alone, because there is no memory for a window. */
 void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
 			      struct folio *dst)
 {

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whose memory migrates, and what that took: bytes and times for memory.stat.
+ * Count migrated bytes, and the times that they took, in memory.stat.
  *
- * They count for the cgroup that the memory belongs to, not for the one of the
- * task that migrates it.  That task is kswapd, kcompactd, kdamond or an
- * administrator's as often as not, which is in no cgroup of interest; and to
- * migrate memory is a cost of having it, like reclaiming it, which memory.stat
- * counts in the same way.  CPU time is another matter: what cpu.max allows is
- * that of the task that asks, see migrate_copy_note_helpers().
+ * Bytes and times count for the cgroup that owns the memory, like reclaim in
+ * memory.stat.  The migrating task is often kswapd, kcompactd or kdamond, which
+ * are in the root cgroup.  But cpu.max limits the cgroup of the task: see
+ * migrate_copy_note_helpers().
  *
- * Bytes are those of the counters in /sys/kernel/mm/migrate_offload/stats/ and
- * are counted at the same places, so the sums agree.  How long an engine took is
- * known for a list of folios, not for each, and is shared out by bytes.  Folios
- * of no cgroup count for the root cgroup: those of hugetlb, unless cgroup2 is
- * mounted with memory_hugetlb_accounting, and those of drivers.
+ * The counters in /sys/kernel/mm/migrate_offload/stats/ count the same bytes at
+ * the same places, so the sums agree.  An engine's time is known for a list,
+ * and is divided by bytes.  Folios without a cgroup count for the root cgroup:
+ * those of drivers, and those of hugetlb unless memory_hugetlb_accounting is
+ * on.
  *
- * A list rarely has folios of more than a few cgroups.  If it has more than
- * MIGRATE_MAX_PAYERS, the bytes of the others still count for their cgroups, but
- * their times count for the root cgroup alone.
+ * If a list has folios of more than MIGRATE_MAX_PAYERS cgroups, the times of
+ * the others count for the root cgroup.  The bytes still count for their own
+ * cgroups.
  */
 
 #include <linux/math64.h>
@@ -28,7 +26,7 @@
 #include "hooks.h"
 #include "payers.h"
 
-/* The place of this cgroup, or MIGRATE_MAX_PAYERS if there is none left. */
+/* Returns the index of a cgroup, or MIGRATE_MAX_PAYERS if there is no room. */
 static unsigned int migrate_payer_find(struct migrate_payers *payers,
 				       struct mem_cgroup *memcg)
 {
@@ -45,8 +43,8 @@ static unsigned int migrate_payer_find(struct migrate_payers *payers,
 }
 
 /*
- * A folio is copied, or about to be by the CPU.  It is locked or isolated: it
- * keeps its cgroup, which stays as long as it has folios.
+ * Count a folio that is copied, or that the CPU will copy.  The folio is locked
+ * or isolated, so it keeps its cgroup, and the cgroup stays.
  */
 void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 			bool by_engine)
@@ -74,7 +72,7 @@ void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 	}
 }
 
-/* Those of a list that are hugetlb's, or that are not, are left to the CPU. */
+/* Count folios that the CPU will copy: those of hugetlb, or all others. */
 void migrate_payers_add_list(struct migrate_payers *payers,
 			     const struct list_head *folios, bool hugetlb)
 {
@@ -85,7 +83,7 @@ void migrate_payers_add_list(struct migrate_payers *payers,
 			migrate_payers_add(payers, folio, false);
 }
 
-/* The share of @pages of all: of those that the engine copied, if there are. */
+/* Returns a cgroup's share of @ns, by pages of the engine if there are any. */
 static u64 migrate_payers_share(const struct migrate_payers *payers,
 				unsigned int engine_pages, unsigned int pages,
 				u64 ns)
@@ -96,7 +94,7 @@ static u64 migrate_payers_share(const struct migrate_payers *payers,
 	return payers->pages ? mul_u64_u64_div_u64(ns, pages, payers->pages) : 0;
 }
 
-/* All is known: count it.  @payers can be used again. */
+/* Count all in memory.stat, and clear @payers for the next list. */
 void migrate_payers_settle(struct migrate_payers *payers)
 {
 	u64 engine_ns = payers->engine_ns, helper_ns = payers->helper_ns;
@@ -120,7 +118,7 @@ void migrate_payers_settle(struct migrate_payers *payers)
 		mem_cgroup_count_migration(payer->memcg, nr);
 		css_put(&payer->memcg->css);
 	}
-	/* Of those that are too many, and what was lost in rounding. */
+	/* The rest is of cgroups without an entry, and of rounding. */
 	if (engine_ns || helper_ns) {
 		memset(nr, 0, sizeof(nr));
 		nr[MIGRATE_MEMCG_ENGINE_NS] = engine_ns;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Whose memory migrates: what cgroups are told.
- */
+/* Count migration for the cgroups that own the memory: see payers.c. */
 #ifndef _MM_MIGRATE_OFFLOAD_PAYERS_H
 #define _MM_MIGRATE_OFFLOAD_PAYERS_H
 
@@ -13,14 +11,14 @@ struct mem_cgroup;
 
 /* In the order of their vm_event_items: see memory.stat. */
 enum migrate_memcg_item {
-	MIGRATE_MEMCG_BYTES,		/* copied, by whom ever */
-	MIGRATE_MEMCG_ENGINE_BYTES,	/* of these, by an engine */
-	MIGRATE_MEMCG_ENGINE_NS,	/* it was at them */
-	MIGRATE_MEMCG_HELPER_NS,	/* CPU time of those who helped */
+	MIGRATE_MEMCG_BYTES,		/* by an engine or by the CPU */
+	MIGRATE_MEMCG_ENGINE_BYTES,	/* by an engine */
+	MIGRATE_MEMCG_ENGINE_NS,	/* the engine worked on these bytes */
+	MIGRATE_MEMCG_HELPER_NS,	/* CPU time of helpers */
 	NR_MIGRATE_MEMCG_ITEMS,
 };
 
-/* As many cgroups are told apart in one list of folios. */
+/* At most this many cgroups get times of their own from one list. */
 #define MIGRATE_MAX_PAYERS 8
 
 struct migrate_payer {
@@ -30,13 +28,13 @@ struct migrate_payer {
 };
 
 /*
- * Whose memory a call of migrate_pages_batch() had, until it is known how long
- * that took.
+ * The cgroups whose memory one call of migrate_pages_batch() migrates, until
+ * the times are known.
  */
 struct migrate_payers {
 	unsigned int nr;
-	unsigned int last;		/* who had the last folio */
-	unsigned int engine_pages;	/* of all */
+	unsigned int last;		/* index for the last folio */
+	unsigned int engine_pages;	/* of all cgroups */
 	unsigned int pages;
 	u64 engine_ns;
 	u64 helper_ns;

@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Promotions gather into batches.
+ * Promote folios in batches.
  *
  * With memory tiers, NUMA balancing finds hot folios of a slow node in page
- * faults, and the task that faults migrates each: one folio, while it waits.
- * Here, with an engine that is active for this, it does not wait.  The folio
- * is isolated as ever, and put on a queue of the node that it is to go to; the
- * task has its access back at once, and goes on with the folio where it is.  A
- * worker migrates the queue as one list, when there is enough for a batch or a
- * short time has passed.
+ * faults.  In stock Linux the faulting task migrates each folio and waits.
+ * With an engine for this reason, the task isolates the folio and puts it on a
+ * queue of the target node.  The task continues to use the folio where it is.
+ * A worker migrates the queue as one list when it has enough for a batch, or
+ * after a short time.
  *
- * What is isolated is not found by others who want to migrate or to reclaim
- * it.  So a queue is short, in pages and in time, and whoever calls
- * lru_add_drain_all() finds that nothing waits any more.
+ * Isolated folios are hidden from other migration and from reclaim.  So a queue
+ * is short, in pages and in time, and lru_add_drain_all() empties it.
  *
- * The worker does what the task would have done, so it must be allowed to: the
- * node is one that the task's cpuset has, its memory policy was asked before
- * the folio was isolated (mpol_misplaced()), and neither its CPU time nor its
- * CPUs are limited, as those of the worker are not.  It does not allocate where
- * the task would not have isolated, that is below the high watermark, and never
- * reclaims.
+ * The worker acts for the task, and must respect the limits of the task.  The
+ * target node is in the task's cpuset, and mpol_misplaced() asked the memory
+ * policy before the folio was isolated.  Tasks with limited CPU time or CPUs do
+ * not queue folios, as the worker would ignore these limits.  Like the task,
+ * the worker allocates only above the high watermark, and does not reclaim.
  *
- * Locks: that of a queue nests in those of page tables, and nothing in it.
- * Only tasks take it.
+ * Locks: a queue's lock nests inside page table locks, with no lock inside.
+ * Only tasks take the lock of a queue.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -54,21 +51,21 @@
 #include "internal.h"
 #include "promote.h"
 
-/* Enough for an engine.  A folio of that size is a batch by itself. */
+/* Enough for an engine.  The fault migrates a folio of this size itself. */
 #define MIGRATE_PROMOTE_BATCH_PAGES (SZ_2M >> PAGE_SHIFT)
 
-/* For one node, waiting or being migrated: another batch gathers meanwhile. */
+/* Limit for one node: a batch gathers while the worker migrates another. */
 #define MIGRATE_PROMOTE_MAX_PAGES (2 * MIGRATE_PROMOTE_BATCH_PAGES)
 
-/* The first folio of a batch waits no longer, even if no others come. */
+/* The worker starts after this time, even if there is no full batch. */
 #define MIGRATE_PROMOTE_WAIT_MS 5
 
-/* Nobody else waits longer for the worker, which may wait for a device. */
+/* A flush waits no longer for the worker, which may wait for a device. */
 #define MIGRATE_PROMOTE_FLUSH_MS 2000
 
-/* Where a folio is on its way to, and who it is charged to. */
+/* A destination that the worker allocated, and the cgroup of its source. */
 struct migrate_promotion {
-	struct folio *dst;		/* may be freed as soon as it is mapped */
+	struct folio *dst;		/* may be freed once it is mapped */
 	struct mem_cgroup *memcg;
 	unsigned int nr_pages;
 };
@@ -77,33 +74,32 @@ struct migrate_promote_queue {
 	int nid;
 	struct delayed_work work;
 	wait_queue_head_t ended;
-	spinlock_t lock;		/* of what follows */
+	spinlock_t lock;		/* protects all up to met_folios */
 	struct list_head waiting;	/* isolated, each with a reference */
-	unsigned int nr_waiting;	/* pages of these */
-	unsigned int nr_pages;		/* and of those that the worker has */
-	unsigned int nr_folios;		/* all of these: */
-	unsigned int nr_moving;		/* first those that the worker has */
+	unsigned int nr_waiting;	/* pages on @waiting */
+	unsigned int nr_pages;		/* these plus the worker's pages */
+	unsigned int nr_folios;		/* entries of @folios */
+	unsigned int nr_moving;		/* of these, the worker's, in front */
 	struct folio *folios[MIGRATE_PROMOTE_MAX_PAGES];
-	u64 nr_begun;			/* times that what waited was taken */
-	u64 nr_ended;			/* and that this was seen to */
-	u64 since_ns;			/* the first of them waits */
+	u64 nr_begun;			/* takes of @waiting that began */
+	u64 nr_ended;			/* takes that are done */
+	u64 since_ns;			/* start of the first folio's wait */
 	u64 max_waited_ns;
 	u64 queued_folios;
 	u64 moved_folios;
 	u64 returned_folios;
 	u64 met_folios;
 
-	/* Of the worker alone. */
-	int short_order;		/* found no memory; -1: each found some */
+	/* Only the worker uses these. */
+	int short_order;		/* that found no memory; -1: none */
 	unsigned int nr_promotions;
 	struct migrate_promotion promotions[MIGRATE_PROMOTE_MAX_PAGES];
 };
 
-/* Made when an engine becomes active, and never freed. */
+/* Allocated when an engine becomes active, and never freed. */
 static struct migrate_promote_queue *promote_queues[MAX_NUMNODES];
 static struct workqueue_struct *promote_wq;
 
-/* NULL: nothing was ever promoted to this node by way of one. */
 static struct migrate_promote_queue *migrate_promote_queue(int nid)
 {
 	/* Pairs with the release in migrate_promote_prepare(). */
@@ -116,9 +112,9 @@ static void migrate_promote_kick(struct migrate_promote_queue *q)
 }
 
 /*
- * May somebody else migrate it for this task?  A change of its cpuset after
- * this is followed by lru_cache_disable(), before anything is moved to where it
- * may be then.
+ * May the worker migrate the folio for this task?  If the cpuset changes later,
+ * lru_cache_disable() flushes the queue before do_migrate_pages() moves memory
+ * to the new nodes.
  */
 static bool migrate_promote_may_defer(const struct folio *folio, int nid)
 {
@@ -132,9 +128,9 @@ static bool migrate_promote_may_defer(const struct folio *folio, int nid)
 }
 
 /*
- * False if there is no room.  lru_cache_disable() waits for the section of RCU
- * in which this looks whether caches of LRU lists are off: so it sees what is
- * queued when it then flushes.
+ * Returns false if there is no room.  A caller of lru_cache_disable() sets a
+ * flag, waits for this RCU section, and then flushes.  So the flag is seen
+ * here, or the flush finds the folio.
  */
 static bool migrate_promote_add(struct migrate_promote_queue *q,
 				struct folio *folio)
@@ -164,17 +160,16 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
 	if (full)
 		migrate_promote_kick(q);
 	else if (first)
-		/* Does not put off a kick that came in between. */
+		/* This does not delay a kick that came in between. */
 		queue_delayed_work(promote_wq, &q->work,
 				   msecs_to_jiffies(MIGRATE_PROMOTE_WAIT_MS));
 	return room;
 }
 
 /*
- * Is it worth while to begin a batch?  Not if the engine would not take it, as
- * the worker would then take the CPU from somebody to do what the task can do.
- * While it is at an earlier one that needs a CPU, or a device, itself: what comes
- * meanwhile is the next one.
+ * Is a batch worth while?  Not if the engine would decline it: a worker would
+ * then use a CPU for work that the task can do.  While a batch waits or moves,
+ * the engine may be busy with that, and new folios form the next batch.
  */
 static bool migrate_promote_pays(const struct migrate_promote_queue *q,
 				 const struct migrate_engine *engine)
@@ -185,8 +180,8 @@ static bool migrate_promote_pays(const struct migrate_promote_queue *q,
 }
 
 /*
- * See migrate_promote_defer().  What is queued is so in the section in which
- * the engine stays: whoever switches it off finds all of it.
+ * See migrate_promote_defer().  Folios are queued inside the SRCU section: a
+ * flush after synchronize_srcu() finds all folios of a deactivated engine.
  */
 bool __migrate_promote_defer(struct folio *folio, int nid)
 {
@@ -231,8 +226,8 @@ bool __migrate_promote_waits(const struct folio *folio, int *nid)
 }
 
 /*
- * Allocates for migrate_pages(), and notes it.  That a node had room when the
- * folio was isolated says nothing about those that were queued meanwhile.
+ * Allocate a destination for migrate_pages(), and note it.  The node had room
+ * when the folio was isolated, but other folios may have used it since.
  */
 static struct folio *migrate_promote_alloc(struct folio *src,
 					   unsigned long private)
@@ -257,8 +252,8 @@ static struct folio *migrate_promote_alloc(struct folio *src,
 }
 
 /*
- * It was not needed.  Usually one of those that were allocated last, and the last
- * one in any case: what was promoted may have been freed, and allocated again.
+ * Free a destination that was not needed.  Search backwards: an older entry may
+ * be stale, as a promoted folio may have been freed and allocated again.
  */
 static void migrate_promote_free(struct folio *dst, unsigned long private)
 {
@@ -278,8 +273,8 @@ static void migrate_promote_free(struct folio *dst, unsigned long private)
 }
 
 /*
- * What was allocated and not given back was promoted.  migrate_pages() has
- * another number, in which folios are that had been freed meanwhile.
+ * Count promoted folios: destinations that were not given back.  The count of
+ * migrate_pages() includes folios that were freed meanwhile.
  */
 static void migrate_promote_count(struct migrate_promote_queue *q)
 {
@@ -289,7 +284,7 @@ static void migrate_promote_count(struct migrate_promote_queue *q)
 		struct mem_cgroup *memcg = q->promotions[i].memcg;
 
 		nr_pages = 0;
-		/* Of one cgroup, as most that follow each other are. */
+		/* Count neighbours of the same cgroup together. */
 		for (next = i; next < q->nr_promotions &&
 		     q->promotions[next].memcg == memcg; next++)
 			nr_pages += q->promotions[next].nr_pages;
@@ -321,10 +316,10 @@ static unsigned int migrate_promote_return(struct list_head *folios, int order)
 }
 
 /*
- * Migrate a list, and put the folios back that did not move.  migrate_pages()
- * ends at the first folio that finds no memory.  In stock Linux each fault
- * promotes its own folio, so a large one must not hold up smaller ones: each
- * round here leaves out the orders that found none.  Returns how many folios went
+ * Migrate a list, and put back the folios that did not move.  migrate_pages()
+ * stops at the first folio that finds no memory.  In stock Linux each fault
+ * promotes its own folio, so a large folio must not hold up smaller ones.  Each
+ * round leaves out the orders that found no memory.  Returns how many went
  * back.
  */
 static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
@@ -344,7 +339,7 @@ static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
 	return nr_returned;
 }
 
-/* Take all that waits.  Returns how many pages. */
+/* Take all waiting folios.  Returns their number of pages. */
 static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
 					 bool move, struct list_head *folios)
 {
@@ -394,7 +389,7 @@ static void migrate_promote_work(struct work_struct *work)
 	LIST_HEAD(folios);
 
 	nr_pages = migrate_promote_take(q, true, &folios);
-	/* Flushed, or full, before the time had passed. */
+	/* An earlier run took all: the batch was full or flushed. */
 	if (!nr_pages)
 		return;
 	nr_returned = migrate_promote_list(q, &folios);
@@ -402,7 +397,7 @@ static void migrate_promote_work(struct work_struct *work)
 	migrate_promote_done(q, true, nr_pages, q->nr_promotions, nr_returned);
 }
 
-/* Put back what waits. */
+/* Put waiting folios back on LRU lists. */
 static void migrate_promote_give_up(struct migrate_promote_queue *q)
 {
 	unsigned int nr_pages, nr_returned;
@@ -425,7 +420,7 @@ static bool migrate_promote_ended(struct migrate_promote_queue *q, u64 nr)
 	return ended;
 }
 
-/* Have what waits, and what the worker has, moved or put back until then. */
+/* Wait for the worker to empty the queue.  At @until, put back what waits. */
 static void migrate_promote_settle(struct migrate_promote_queue *q,
 				   unsigned long until)
 {
@@ -441,14 +436,13 @@ static void migrate_promote_settle(struct migrate_promote_queue *q,
 }
 
 /*
- * Whoever comes here must be able to wait for what migration waits for: for
- * locks of the reverse mapping, never for that of a folio, and never for
- * memory.  All may who may allocate memory with GFP_KERNEL: reclaim, which
- * demotes, does as much.
+ * The caller must be able to wait for migration.  Migration waits for locks of
+ * the reverse mapping, but not for folio locks or memory.  Callers that may
+ * allocate with GFP_KERNEL can wait, because reclaim migrates, too, to demote.
  *
- * Migration may wait for a device, too, and the driver of the device, if it is
- * no good, for who comes here: so that has an end.  Nothing waits any more
- * then; what the worker is at is on its way, as if a task had promoted it.
+ * Migration may also wait for a device, and a bad driver may let its device
+ * wait for the caller.  So there is a timeout.  After the timeout no folio
+ * waits, and the worker moves the rest as if tasks promoted them.
  */
 void __migrate_promote_flush(void)
 {
@@ -480,9 +474,9 @@ static struct migrate_promote_queue *migrate_promote_queue_new(int nid)
 }
 
 /*
- * Have a queue for each node that memory may be promoted to: NUMA balancing
- * takes it to the CPU that faulted.  Called by one at a time, before an engine
- * becomes active.  A node for which there is none is promoted to as without an
+ * Allocate a queue for each node that memory may be promoted to: NUMA balancing
+ * promotes to the node of the faulting CPU.  The caller holds
+ * migrate_engines_lock.  Faults promote to a node without a queue as without an
  * engine.
  */
 void migrate_promote_prepare(void)
@@ -497,7 +491,7 @@ void migrate_promote_prepare(void)
 	for_each_node_state(nid, N_CPU) {
 		if (!node_state(nid, N_MEMORY) || promote_queues[nid])
 			continue;
-		/* Others may know it as soon as it is there. */
+		/* Pairs with the acquire in migrate_promote_queue(). */
 		smp_store_release(&promote_queues[nid],
 				  migrate_promote_queue_new(nid));
 	}

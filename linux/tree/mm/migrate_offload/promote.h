@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Promotions gather into batches: see mm/migrate_offload/promote.c. */
+/* Promote folios in batches: see mm/migrate_offload/promote.c. */
 #ifndef _MM_MIGRATE_OFFLOAD_PROMOTE_H
 #define _MM_MIGRATE_OFFLOAD_PROMOTE_H
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Copy engines for migrating folios: who is there, and which one is active, in
+ * Registry of copy engines: which are available, and which are active, in
  * general and for each reason to migrate.
  *
- * An engine is a struct migrate_engine_ops.  It becomes available when it
- * registers, and active when an administrator says so.  A struct migrator, as
- * posted, is wrapped in one.  It becomes active when it registers, and only one
- * can.
+ * An engine is a struct migrate_engine_ops.  Registration makes an engine
+ * available, and an administrator makes it active.  The core wraps a struct
+ * migrator in an engine.  Registration also makes a migrator active, and fails
+ * while another engine is active.
  *
- * The module is pinned while its engine is active.  mm/migrate_offload/call.c
- * sees to it that no code of an engine runs when it is not.
+ * An active engine pins its module.  mm/migrate_offload/call.c makes sure that
+ * no code of an inactive engine runs.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -24,10 +24,10 @@
 #include "../internal.h"
 #include "registry.h"
 
-/* For readers under migrate_engines_srcu. */
+/* Changes need migrate_engines_lock; migrate_engines_srcu is enough to read. */
 static LIST_HEAD(engines);
 
-/* In general. */
+/* Returns the engine for reasons without an engine of their own. */
 static struct migrate_engine *engine_active(void)
 {
 	lockdep_assert_held(&migrate_engines_lock);
@@ -54,7 +54,7 @@ static struct migrate_engine *engine_of(const struct migrate_engine_ops *ops)
 	return NULL;
 }
 
-/* The module of the engine has been pinned for that. */
+/* The caller has pinned the module of @engine. */
 static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
 {
 	struct migrate_engine *old = migrate_engine_in(slot);
@@ -70,9 +70,9 @@ static void engine_put_in(unsigned int slot, struct migrate_engine *engine)
 }
 
 /*
- * Take an engine out of use wherever it is, or all of them with NULL.  When this
- * returns, no code of it runs, and none will.  A reason that must have no engine
- * still has none later, when another engine becomes active.
+ * Remove an engine, or all engines if NULL, from all slots.  When this returns,
+ * no code of the engine runs.  Slots with migrate_no_engine stay as they are,
+ * so that the administrator's exclusion of a reason lasts.
  */
 static void engine_deactivate(const struct migrate_engine *engine)
 {
@@ -134,7 +134,7 @@ unlock:
 	return ret;
 }
 
-/* Exactly one of @ops and @m says which engine goes. */
+/* Exactly one of @ops and @m is set. */
 static int engine_remove(const struct migrate_engine_ops *ops,
 			 const struct migrator *m)
 {
@@ -150,14 +150,14 @@ static int engine_remove(const struct migrate_engine_ops *ops,
 	}
 	engine_deactivate(found);
 	list_del_rcu(&found->list);
-	/* For those who read the names of engines. */
+	/* Wait for readers of the list, in migrate_engine_names(). */
 	synchronize_srcu(&migrate_engines_srcu);
 	mutex_unlock(&migrate_engines_lock);
 	kfree(found);
 	return 0;
 }
 
-/* The posted interface: one result for all folios, and nobody can say more. */
+/* A migrator has one result for all folios of a batch. */
 static int migrator_submit(struct migrate_copy_stream *stream,
 			   struct migrate_copy_batch *batch)
 {
@@ -208,8 +208,8 @@ int migrate_offload_register(struct migrator *m)
 EXPORT_SYMBOL_GPL(migrate_offload_register);
 
 /**
- * migrate_offload_unregister - take a migrator out of use for good
- * @m: what migrate_offload_register() was given.
+ * migrate_offload_unregister - unregister a migrator
+ * @m: the migrator that was registered.
  *
  * When this returns, the last copy has ended and @m is not used any more.
  *
@@ -226,7 +226,7 @@ static bool engine_ops_ok(const struct migrate_engine_ops *ops)
 {
 	if (!ops || !ops->name || !ops->submit)
 		return false;
-	/* All of them or none. */
+	/* Either all three are set, or none. */
 	return !ops->open == !ops->reap && !ops->open == !ops->close;
 }
 
@@ -234,7 +234,7 @@ static bool engine_ops_ok(const struct migrate_engine_ops *ops)
  * migrate_engine_register - make a copy engine available
  * @ops: the engine.  Must stay until migrate_engine_unregister().
  *
- * It becomes active when its name is written to
+ * The engine becomes active when an administrator writes its name to
  * /sys/kernel/mm/migrate_offload/engine.
  *
  * Context: may sleep.
@@ -261,8 +261,8 @@ int migrate_engine_register(const struct migrate_engine_ops *ops)
 EXPORT_SYMBOL_GPL(migrate_engine_register);
 
 /**
- * migrate_engine_unregister - take a copy engine out of use for good
- * @ops: what migrate_engine_register() was given.
+ * migrate_engine_unregister - unregister a copy engine
+ * @ops: the engine that was registered.
  *
  * When this returns, the last copy has ended and @ops is not used any more.
  *
@@ -276,16 +276,16 @@ int migrate_engine_unregister(const struct migrate_engine_ops *ops)
 EXPORT_SYMBOL_GPL(migrate_engine_unregister);
 
 /**
- * migrate_engine_activate - make an engine the active one, if none is
- * @ops: what migrate_engine_register() was given.
+ * migrate_engine_activate - make an engine active, unless another one is
+ * @ops: the engine that was registered.
  *
- * For drivers with a switch of their own.  An administrator who has chosen
- * another engine is not overruled.
+ * For drivers with a switch of their own.  The driver does not overrule an
+ * administrator who has chosen another engine.
  *
  * Context: may sleep.
- * Return: 0, also when it is active already, -EBUSY when another engine is,
- * -EINVAL when @ops is not registered, or -ENODEV when the module is going
- * away.
+ * Return: 0, also when the engine is active already.  -EBUSY when another
+ * engine is, -EINVAL when @ops is not registered, or -ENODEV when the module is
+ * going away.
  */
 int migrate_engine_activate(const struct migrate_engine_ops *ops)
 {
@@ -311,8 +311,8 @@ unlock:
 EXPORT_SYMBOL_GPL(migrate_engine_activate);
 
 /**
- * migrate_engine_deactivate - switch an engine off, for whatever it is active
- * @ops: what migrate_engine_register() was given.
+ * migrate_engine_deactivate - switch an engine off for all reasons
+ * @ops: the engine that was registered.
  *
  * When this returns, no copy of this engine is in flight.
  *
@@ -331,9 +331,9 @@ void migrate_engine_deactivate(const struct migrate_engine_ops *ops)
 EXPORT_SYMBOL_GPL(migrate_engine_deactivate);
 
 /*
- * Make the engine of this name the active one in general.  "none" switches
- * offloading off, for all reasons.  A migrator that its driver made active is not
- * displaced: it must be switched off first, here or in the driver.
+ * Make the engine of this name active in general.  "none" deactivates all
+ * engines, for all reasons.  An active migrator must first be switched off, by
+ * "none" or by its driver.
  */
 int migrate_engine_select(const char *name)
 {
@@ -357,7 +357,7 @@ int migrate_engine_select(const char *name)
 		ret = -EBUSY;
 		goto unlock;
 	}
-	/* Before the old one goes: if this fails, everything stays as it is. */
+	/* Pin the new engine first: if this fails, the old one stays active. */
 	if (!try_module_get(engine->ops->owner)) {
 		ret = -ENODEV;
 		goto unlock;
@@ -369,8 +369,8 @@ unlock:
 }
 
 /*
- * Make the engine of this name the active one for a reason; "none" has the CPU
- * copy, "default" is what is active in general.
+ * Make the engine of this name active for a reason.  With "none" the CPU
+ * copies; "default" is the engine that is active in general.
  */
 int migrate_engine_select_for(int reason, const char *name)
 {
@@ -395,7 +395,7 @@ unlock:
 	return ret;
 }
 
-/* For sysfs: takes no lock that a change of engines, or a copy, may hold. */
+/* SRCU, because migrate_engines_lock may be held until copies have ended. */
 static int engine_emit_name(char *buf, unsigned int slot, const char *nothing)
 {
 	int idx, len;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/kernel/mm/migrate_offload/stats/: what is counted for each reason to migrate
+ * /sys/kernel/mm/migrate_offload/stats/: counters for each reason to migrate
  * and for each engine.
  */
 
@@ -26,7 +26,7 @@ struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
 
 static struct kobject *engines_kobj;
 
-/* Statistics of engines, by name.  Only grows. */
+/* Statistics of engines.  An engine that comes back finds them by its name. */
 static DEFINE_MUTEX(engine_stats_lock);
 static LIST_HEAD(engine_stats);
 
@@ -150,12 +150,12 @@ static struct migrate_offload_stats *stats_new(struct kobject *parent,
 	return stats;
 }
 
-/* The counters of the engine of this name, old or new, or an ERR_PTR(). */
+/* Find or allocate an engine's statistics.  Returns an ERR_PTR() on failure. */
 struct migrate_offload_stats *migrate_offload_engine_stats(const char *name)
 {
 	struct migrate_offload_stats *stats;
 
-	/* The core did not come up: see migrate_offload_init(). */
+	/* migrate_offload_init() has failed. */
 	if (!engines_kobj)
 		return ERR_PTR(-ENODEV);
 

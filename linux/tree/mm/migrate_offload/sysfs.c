@@ -70,7 +70,7 @@ static const struct attribute_group migrate_offload_group = {
 	.attrs = migrate_offload_attrs,
 };
 
-/* Of each reason: which engine it has. */
+/* A file for each reason shows and sets its engine. */
 static struct kobj_attribute engine_of_attrs[MR_TYPES];
 
 static ssize_t engine_of_show(struct kobject *kobj, struct kobj_attribute *attr,
@@ -112,8 +112,8 @@ static int __init add_engines_of_reasons(struct kobject *root)
 }
 
 /*
- * If this fails no engine can register, and the path stays as in an unpatched
- * kernel.  Files that were made until then stay, and have no effect.
+ * If this fails, no engine can register, and folios migrate as without an
+ * engine.  Files that exist by then stay.
  */
 static int __init migrate_offload_init(void)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whose copy of a folio is to be believed: the engine's, or that which the CPU
- * still has to make.
+ * Decide whether a move uses the engine's copy of a folio, or a copy by the
+ * CPU.
  *
- * An engine's copy is used if the engine said that it was made without error, no
- * poison was found in the source since, and no device may still write to it.
+ * The engine's copy counts if the engine reported no error.  Also, the source
+ * must not be poisoned, and no device may still write to the destination.
  */
 
 #include <linux/highmem.h>
@@ -20,8 +20,8 @@
 unsigned int migrate_offload_verify;
 
 /*
- * Is the content of both folios the same?  Reads the source with care: poison
- * that an engine did not see must not bring the machine down here.
+ * Compare both folios.  Read the source by copy_mc_to_kernel(): the engine may
+ * not have seen poison, and a plain read of poison would crash the machine.
  */
 static enum migrate_verdict
 migrate_pair_verify(const struct migrate_copy_pair *pair)
@@ -50,24 +50,22 @@ migrate_pair_verify(const struct migrate_copy_pair *pair)
 	return end;
 }
 
-/* Is the pair out of bounds for everybody? */
 static bool migrate_pair_is_held(struct migrate_copy_pair *pair)
 {
 	if (!pair->held)
 		return false;
 	if (migrate_rule(HOLD, true))
 		return true;
-	/* As a core would that knows nothing of slow devices. */
+	/* With the rule broken, ignore that a device may still write. */
 	migrate_copy_release(pair->src, pair->dst);
 	pair->held = false;
 	return false;
 }
 
 /*
- * May the engine's copy of this pair be used?  What became of the whole batch
- * comes first, @why: VERDICT_ENGINE when each pair has a result of its own.
- * Then look for poison again: a machine check may have been taken meanwhile, and
- * the ordinary copy knows how to deal with it.
+ * May the move use the engine's copy of this pair?  @why is the verdict on the
+ * batch.  Only with VERDICT_ENGINE the result of the pair counts.  Check for
+ * poison again: memory may have failed since, and the CPU's copy handles that.
  */
 enum migrate_verdict
 migrate_pair_judge(struct migrate_copy_pair *pair,
@@ -86,7 +84,7 @@ migrate_pair_judge(struct migrate_copy_pair *pair,
 	return VERDICT_ENGINE;
 }
 
-/* What an engine's answer means for the whole batch. */
+/* Turn an engine's return value into the verdict on the batch. */
 enum migrate_verdict migrate_copy_why(int rc)
 {
 	if (!rc)
