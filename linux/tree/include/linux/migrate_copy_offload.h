@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Batch copy of migrating folios: what a copy engine implements and calls.
+ * Batch copy of migrating folios: the interface of copy engines.
  *
  * Documentation/driver-api/migrate_copy_engine.rst says what an engine has to
  * do, Documentation/mm/migrate_offload.rst why the early copy is safe.
@@ -26,14 +26,14 @@ struct task_struct;
  *	'_' only.
  * @offload_copy: copy each of the @folio_cnt folios on @src_list to the folio
  *	at the same place of @dst_list.  The folios are linked by their lru
- *	field.  All folios are locked, unmapped, and held by nobody else.  Runs
- *	in task context, may sleep, must not allocate with GFP_KERNEL: the
- *	caller may be reclaiming memory, and holds the locks of all folios.
- *	Neither list may be changed, and when it returns nothing may still be
- *	reading from @src_list or writing to @dst_list.
- *	Returns 0 only when every folio was copied, -EOPNOTSUPP or -EBUSY to
- *	decline the batch, or another negative errno when copying failed.  On
- *	any error the CPU copies the batch.
+ *	field.  All folios are locked and unmapped, and no other user has a
+ *	reference.  Runs in task context and may sleep.  Must not allocate with
+ *	GFP_KERNEL: the caller may be reclaiming memory, and holds the locks of
+ *	all folios.  Must not change the lists.  After the return, no device or
+ *	CPU may read from @src_list or write to @dst_list.  Returns 0 only when
+ *	every folio was copied, -EOPNOTSUPP or -EBUSY to decline the batch, or
+ *	another negative errno when copying failed.  On any error the CPU copies
+ *	the batch.
  * @owner: the module, pinned while this migrator is active.  NULL when built
  *	in.
  */
@@ -49,18 +49,18 @@ struct migrator {
  * struct migrate_copy_pair - one folio to copy
  * @src: the folio to read.
  * @dst: the folio to write, of the same size.
- * @result: -EINPROGRESS when the engine is called.  The engine sets 0 after
- *	all of @src has been copied without error, or a negative errno.  With
- *	-EHWPOISON a CPU has taken a machine check for @src, as in
- *	migrate_copy_range(): nobody reads it again.
+ * @result: -EINPROGRESS when the engine is called.  The engine sets 0 after all
+ *	of @src has been copied without error, or a negative errno.  After
+ *	-EHWPOISON the core does not read @src again: a CPU has taken a machine
+ *	check, as in migrate_copy_range().
  * @held: a device that could not be stopped may still use both folios.  Set by
  *	migrate_copy_hold() only.
- * @done: migrate_copy_done() was called for it.
- * @nth_done: of the pair at place n: the index of the pair that was the nth to
- *	be done.  Core's.
- * @tried: it could not be moved once.  Core's.
- * @content: where its content is.  Core's.
- * @unmapped_ns: when the folio went out of reach.  Core's.
+ * @done: migrate_copy_done() was called for this pair.
+ * @nth_done: pairs[n].nth_done is the index of the pair that was the nth to be
+ *	done, from 0.  Private to the core.
+ * @tried: an attempt to move the folio failed.  Private to the core.
+ * @content: where the folio's content is.  Private to the core.
+ * @unmapped_ns: when the folio was unmapped.  Private to the core.
  */
 struct migrate_copy_pair {
 	struct folio *src;
@@ -76,17 +76,16 @@ struct migrate_copy_pair {
 
 /**
  * struct migrate_copy_batch - folios that an engine is asked to copy
- * @reason: why they migrate.
- * @mode: how the migration was asked for.
- * @dst_nid: the node of the first destination.  Usually that of all.
- * @nr_pairs: how many @pairs there are, at least one.  A folio is of 1 GiB at
- *	most.
- * @nr_done: for how many of them migrate_copy_done() was called.
- * @bytes: the sum of their sizes.
- * @private: the engine's, from @submit until the last pair is done.
- * @src_list: core's list of all sources, in the order of @pairs.  With the next
- *	one for struct migrator only.
- * @dst_list: core's list of all destinations, likewise.
+ * @reason: the reason of the migration.
+ * @mode: the mode of the migration.
+ * @dst_nid: the node of the first destination, usually of all.
+ * @nr_pairs: the number of @pairs, at least 1.  A folio has at most 1 GiB.
+ * @nr_done: the number of pairs for which migrate_copy_done() was called.
+ * @bytes: the size of all sources together.
+ * @private: for the engine, from @submit until the last pair is done.
+ * @src_list: all sources, in the order of @pairs.  The core uses both lists for
+ *	struct migrator only.
+ * @dst_list: all destinations, in the same order.
  * @pairs: the folios.
  */
 struct migrate_copy_batch {
@@ -105,18 +104,18 @@ struct migrate_copy_batch {
 /**
  * struct migrate_copy_stream - the batches of one migration
  * @ops: the engine that copies them.
- * @reason: why the folios migrate.
- * @mode: how the migration was asked for.
- * @dst_nid: the node of the first destination.  Usually that of all.
- * @bytes: how much there is to migrate, in all batches: not all of it may come.
- * @private: the engine's, from @open to @close.
- * @task: who migrates.  Core's.
- * @helper_ns: CPU time that others have spent on it and that was not charged
- *	yet, see migrate_copy_note_helpers().  Core's.
+ * @reason: the reason of the migration.
+ * @mode: the mode of the migration.
+ * @dst_nid: the node of the first destination, usually of all.
+ * @bytes: the bytes of the whole list.  The engine may get fewer.
+ * @private: for the engine, from @open to @close.
+ * @task: the migrating task.  Private to the core.
+ * @helper_ns: CPU time of helpers that the core has not charged yet, see
+ *	migrate_copy_note_helpers().  Private to the core.
  *
- * While an engine with @reap is at one batch, the core unmaps the folios of the
- * next and moves those of the one before.  A stream belongs to one task, which
- * makes all calls for it.
+ * While an engine with @reap copies one batch, the core unmaps the folios of
+ * the next and moves those of the one before.  A stream belongs to one task,
+ * which makes all calls for it.
  */
 struct migrate_copy_stream {
 	const struct migrate_engine_ops *ops;
@@ -134,31 +133,32 @@ struct migrate_copy_stream {
  * @name: as in struct migrator.
  * @owner: as in struct migrator.
  * @wants: optional.  Would the engine take a batch of up to @bytes for node
- *	@dst_nid, or NUMA_NO_NODE if that is not known yet, now?  Asked before
- *	anything is done for the batch, so that one that is declined costs next
- *	to nothing.  Must be quick; a wrong answer does no harm.  Same context as
- *	@submit.
- * @submit: copy a batch.  Called under the rules of migrator.offload_copy.  No
- *	context that it depends on may wait for memory, neither with GFP_KERNEL
- *	nor for CMA: a task that does may wait for migration, and so for this
+ *	@dst_nid now?  NUMA_NO_NODE: the node is not known yet.  The core asks
+ *	before it works on a batch, so that a declined batch costs little.  Runs
+ *	in task context, but must not sleep: the caller may hold a page table
+ *	lock.  Must be quick; a wrong answer does no harm.
+ * @submit: copy a batch, under the rules of migrator.offload_copy.  No context
+ *	that the copy depends on may wait for memory, neither with GFP_KERNEL
+ *	nor for CMA.  An allocation may wait for migration, and so for this
  *	engine.  Returns 0, -EOPNOTSUPP or -EBUSY to decline the batch, or
- *	another negative errno, after which no result is believed.  A pair that
- *	was held stays so, whatever it returns.
+ *	another negative errno, after which the core ignores all results.  A
+ *	held pair stays held, whatever @submit returns.
  *
  *	An engine without @reap has copied the batch, and set the result of each
- *	pair, when this returns.  An engine with @reap starts the copy: after 0
- *	it reports each pair by migrate_copy_done(), once, here or in @reap, in
- *	any order, after its result was set or it was held.  After an error it
- *	reports nothing, and no device touches any folio.
- * @open: only with @reap, as are the following; either all three are there or
- *	none.  Get ready for batches.  Returns 0, -EOPNOTSUPP or -EBUSY to
- *	decline, or another negative errno.  Same context as @submit.
- * @reap: take all batches of the stream forward, and report the pairs that are
- *	done.  When there is nothing to report, wait for up to @wait_ns until
- *	there is, or copy a share with the CPU meanwhile; 0 means not to wait.
- *	May return sooner without a report.  The engine's own timeouts bound it
- *	even if @wait_ns does not: U64_MAX.
- * @close: the end of the stream.  All pairs of all batches have been reported.
+ *	pair, when this returns.  An engine with @reap starts the copy.  On
+ *	success the engine reports each pair once, by migrate_copy_done(), here
+ *	or in @reap and in any order.  Before the report, the engine sets the
+ *	pair's result or holds the pair.  After an error the engine reports
+ *	nothing, and no device touches any folio.
+ * @open: get ready for batches.  An engine has all of @open, @reap and @close,
+ *	or none.  Returns 0, -EOPNOTSUPP or -EBUSY to decline, or another
+ *	negative errno.  Same context as @submit.
+ * @reap: make progress with all batches of the stream, and report the pairs
+ *	that are done.  If none is done, wait for one for up to @wait_ns, or
+ *	copy a share with the CPU meanwhile; 0 means not to wait.  May return
+ *	early without a report.  With U64_MAX the engine's own timeouts limit
+ *	the wait.
+ * @close: end the stream.  The engine has reported all pairs of all batches.
  */
 struct migrate_engine_ops {
 	const char *name;

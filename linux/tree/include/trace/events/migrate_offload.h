@@ -9,15 +9,15 @@
 
 #ifndef _MIGRATE_OFFLOAD_TRACE_REG
 #define _MIGRATE_OFFLOAD_TRACE_REG
-/* Batches are followed while a probe is attached, also without an engine. */
+/* While a probe is attached, events also come without an engine. */
 int migrate_offload_trace_reg(void);
 void migrate_offload_trace_unreg(void);
 #endif
 
 /*
- * One window, or one part of a long one, from the first folio that was unmapped
- * to the last that was moved.  Times are nanoseconds and follow each other
- * without a gap.  Windows overlap.
+ * One part of a window, from the first folio that was unmapped to the last that
+ * was moved.  Times are in nanoseconds, and follow each other without a gap.
+ * Windows overlap.
  */
 TRACE_EVENT_FN(mm_migrate_batch,
 
@@ -64,8 +64,8 @@ TRACE_EVENT_FN(mm_migrate_batch,
 );
 
 /*
- * The first and the last folio of a list are accessible again, so long after
- * the first was about to be unmapped.
+ * The first or the last folio of a list has moved and is mapped again.  The
+ * time counts from the start of the list, before the first folio is unmapped.
  */
 DECLARE_EVENT_CLASS(mm_migrate_one_folio,
 
@@ -101,8 +101,8 @@ DEFINE_EVENT_FN(mm_migrate_one_folio, mm_migrate_last_folio,
 	migrate_offload_trace_reg, migrate_offload_trace_unreg);
 
 /*
- * A folio is accessible again, after so long: moved, or with rc not 0 put back.
- * copied: the engine's copy was used.
+ * A folio is mapped again after unmapped_ns, at its source if rc is not 0.
+ * With copied, the engine had copied the folio.
  */
 TRACE_EVENT_FN(mm_migrate_folio,
 
