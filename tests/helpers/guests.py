@@ -35,6 +35,7 @@ KUNIT_SUITES = (
     "migrate_compact",
     "migrate_limit",
     "migrate_measure",
+    "migrate_plan",
     "migrate_choice",
     "migrate_window",
     "migrate_huge",

@@ -12,6 +12,15 @@ static const struct migrate_plan mo_plan = {
 	.streaming = true,
 };
 
+/* A window of small folios is over. */
+static void mo_note_window(struct migrate_pace *paces,
+			   const struct migrate_plan *plan, unsigned int nr,
+			   u64 own_ns, u64 copy_ns)
+{
+	migrate_pace_note_window(migrate_pace_of(paces, 0), plan, nr, own_ns,
+				 copy_ns);
+}
+
 /*
  * Run @nr_windows windows.  A copy takes @fixed_ns, and @folio_ns for each
  * folio.
@@ -28,8 +37,8 @@ static unsigned int mo_run_windows(struct kunit *test,
 		u64 copy_ns = fixed_ns + nr * folio_ns;
 
 		/* Unmapping and moving take a quarter of the copy's time. */
-		migrate_note_window(paces, 0, plan, nr, copy_ns * 5 / 4,
-				    copy_ns);
+		mo_note_window(paces, plan, nr, copy_ns * 5 / 4,
+			       copy_ns);
 		KUNIT_ASSERT_LE(test, paces[0].folios, 2 * nr);
 		/* 0: the pace has not been written yet. */
 		nr = max(paces[0].folios, 1U);
@@ -89,13 +98,13 @@ static void mo_test_pace_own(struct kunit *test)
 	for (i = 0; i < 30; i++) {
 		nr = max(pace.folios, 1U);
 		/* Each window has another size. */
-		migrate_note_window(&pace, 0, &mo_plan, nr,
-				    nr * (2500 + 10 * (i % 3)), nr * 2000);
+		mo_note_window(&pace, &mo_plan, nr,
+			       nr * (2500 + 10 * (i % 3)), nr * 2000);
 	}
 	for (i = 0; i < 4; i++) {
 		nr = max(pace.folios, 1U);
-		migrate_note_window(&pace, 0, &mo_plan, nr,
-				    nr * (25000 + 100 * (i % 3)), nr * 20000);
+		mo_note_window(&pace, &mo_plan, nr,
+			       nr * (25000 + 100 * (i % 3)), nr * 20000);
 	}
 	KUNIT_EXPECT_GE(test, pace.own.ns, pace.folios * 24000);
 	KUNIT_EXPECT_LE(test, pace.own.ns, pace.folios * 26000);
@@ -135,8 +144,8 @@ static void mo_test_pace_extremes(struct kunit *test)
 			for (i = 0; i < 18; i++) {
 				unsigned int nr = max(pace.folios, 1U);
 
-				migrate_note_window(&pace, 0, &plan, nr,
-						    times_ns[t], times_ns[t]);
+				mo_note_window(&pace, &plan, nr,
+					       times_ns[t], times_ns[t]);
 				KUNIT_ASSERT_GE(test, pace.own.ns, 1);
 				KUNIT_ASSERT_LE(test, pace.folios, 2 * nr);
 			}
@@ -189,29 +198,23 @@ static struct migrate_pace mo_small_pace(u64 fixed_ns)
 /* The fixed part takes half of the smallest window's time, or less. */
 static void mo_test_least(struct kunit *test)
 {
-	const u64 copy_2m_ns = usual_copy_ns;
-	struct migrate_pace pace;
+	struct migrate_pace pace = mo_small_pace(0);
 
-	usual_copy_ns = 512 * 500;
-	pace = mo_small_pace(0);
-	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 500), 1);
 	pace = mo_small_pace(2500);
-	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 500), 1);
 	pace = mo_small_pace(250000);
-	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 500), 100);
 	/* A slow copy by a busy helper counts as a copy by the CPU. */
 	pace.copy.ns = 10 * NSEC_PER_MSEC;
-	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 100);
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 500), 100);
 	/* A large folio takes more time of its own. */
-	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, get_order(SZ_2M)), 1);
-	/* Without known times, no division by 0 and no huge result occur. */
-	usual_copy_ns = 0;
-	pace = (struct migrate_pace){ .since = nr_limits_set };
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 512 * 500), 1);
+	/* Without known times, no division by 0 occurs. */
+	pace = (struct migrate_pace){};
 	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), 1);
 	pace.fixed_ns = U64_MAX;
-	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0),
-			MIGRATE_MAX_BATCH_PAGES);
-	usual_copy_ns = copy_2m_ns;
+	KUNIT_EXPECT_EQ(test, migrate_pace_least(&pace, 0), UINT_MAX);
 }
 
 /*
@@ -235,8 +238,8 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 		w->fill_folios = nr;
 		migrate_windows_prepared(w, nr * 1000, false);
 		migrate_windows_handed(w, nr, 1000000, 5000);
-		migrate_note_window(w->session.paces, 0, &w->plan, nr,
-				    1000000 + nr * 2500, nr * 500);
+		mo_note_window(w->session.paces, &w->plan, nr,
+			       1000000 + nr * 2500, nr * 500);
 	}
 	KUNIT_EXPECT_GE(test, nr, 390);
 	KUNIT_EXPECT_LE(test, nr, 410);
@@ -251,8 +254,8 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 		w->fill_folios = nr;
 		migrate_windows_prepared(w, nr * 1000, false);
 		migrate_windows_handed(w, nr, 1000, 1000);
-		migrate_note_window(w->session.paces, 0, &w->plan, nr,
-				    2000 + nr * 2500, nr * 500);
+		mo_note_window(w->session.paces, &w->plan, nr,
+			       2000 + nr * 2500, nr * 500);
 	}
 	KUNIT_EXPECT_LE(test, 2000 + nr * 3000, 100000);
 	KUNIT_EXPECT_GE(test, nr, 20);
@@ -339,7 +342,7 @@ static void mo_test_pace_partial(struct kunit *test)
 	unsigned int nr = mo_run_windows(test, &pace, &mo_plan, 60, 0, 2000);
 	struct migrate_pace before = pace;
 
-	migrate_note_window(&pace, 0, &mo_plan, nr / 4, 2500, 2000);
+	mo_note_window(&pace, &mo_plan, nr / 4, 2500, 2000);
 	KUNIT_EXPECT_EQ(test, pace.folios, before.folios);
 	KUNIT_EXPECT_EQ(test, pace.own.ns, before.own.ns);
 }
