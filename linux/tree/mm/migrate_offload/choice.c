@@ -48,9 +48,12 @@
 /* The debt of a try is limited to this, so that the next try will come. */
 #define MIGRATE_CHOICE_DEBT_NS min_t(s64, 10 * (s64)NSEC_PER_SEC, LONG_MAX)
 
-/* Bounds of short, medium and long lists; the batches of stock Linux are 2M. */
+/*
+ * Bounds of short, medium and long lists.  The batches of stock Linux are 2M.
+ * Compaction asks for a block of 2M and finds less, so 2M is not a long list.
+ */
 #define MIGRATE_CHOICE_FEW_BYTES SZ_128K
-#define MIGRATE_CHOICE_MANY_BYTES SZ_2M
+#define MIGRATE_CHOICE_MANY_BYTES (SZ_2M + 1)
 
 unsigned int migrate_engine_always;
 

@@ -145,7 +145,7 @@ static void mo_test_choice_extremes(struct kunit *test)
 static void mo_test_kinds(struct kunit *test)
 {
 	static const unsigned int orders[] = { 0, 1, 4, 9, 18 };
-	static const size_t bytes[] = { SZ_4K, SZ_128K, SZ_2M };
+	static const size_t bytes[] = { SZ_4K, SZ_128K, SZ_4M };
 	const unsigned int nr = MR_TYPES * MIGRATE_NR_SIZES * MIGRATE_NR_LENGTHS;
 	unsigned long *seen = kunit_kcalloc(test, BITS_TO_LONGS(nr),
 					    sizeof(long), GFP_KERNEL);
@@ -164,7 +164,10 @@ static void mo_test_kinds(struct kunit *test)
 		}
 	}
 	KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 0, SIZE_MAX),
-			migrate_choice_index(0, 0, SZ_2M));
+			migrate_choice_index(0, 0, SZ_4M));
+	/* A full block for compaction, and one that lacks a page. */
+	KUNIT_EXPECT_EQ(test, migrate_choice_index(MR_COMPACTION, 0, SZ_2M),
+			migrate_choice_index(MR_COMPACTION, 0, SZ_2M - SZ_4K));
 	KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 10, SZ_2M),
 			migrate_choice_index(0, 30, SZ_2M));
 }
