@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mtcopy: those who copy, on whatever CPU, and the helpers among them: when they
- * start, how long they stay, and how they are got rid of.
+ * mtcopy: threads that copy shares.  One is the migrating task; the others are
+ * helpers, which this file starts and stops.
  */
 
 #include <linux/minmax.h>
@@ -12,13 +12,13 @@
 
 #include "mtcopy.h"
 
-/* How long a helper stays when there is nothing to copy: to wake it takes long, too. */
+/* A helper waits this long for work, as waking its CPU again takes time. */
 #define MTCOPY_LINGER_NS (200 * NSEC_PER_USEC)
 
-/* A helper says what it has spent whenever so much time is over. */
+/* A helper reports its CPU time at this interval. */
 #define MTCOPY_NOTE_NS NSEC_PER_MSEC
 
-/* Take a share of the oldest job.  Returns false when there is nothing to take. */
+/* Take a share of the oldest job.  Returns false if no chunk is left. */
 bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
 {
 	struct mtcopy_job *job;
@@ -41,21 +41,21 @@ bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
 	return job;
 }
 
-/* A part of a pair is copied.  If it was the last one, tell the caller. */
+/* Account for @bytes copied bytes.  Reports the pair after its last bytes. */
 static void mtcopy_account(struct mtcopy_stream *stream,
 			   struct mtcopy_pair *pair, size_t bytes)
 {
 	if (atomic_long_sub_return(bytes, &pair->bytes_left))
 		return;
 
-	/* The job may be gone as soon as the caller sees this. */
+	/* The task may free the job as soon as it sees this pair. */
 	llist_add(&pair->node, &stream->done);
-	/* Adding is a full barrier, as is what the caller does to sleep. */
+	/* llist_add() is a full barrier, as is set_current_state(). */
 	if (waitqueue_active(&stream->wait))
 		wake_up(&stream->wait);
 }
 
-/* Any number of CPUs do this at once, each with a share of its own. */
+/* Several CPUs do this at once, each with its own share. */
 void mtcopy_copy_share(struct mtcopy_stream *stream,
 		       const struct mtcopy_share *share)
 {
@@ -74,12 +74,12 @@ void mtcopy_copy_share(struct mtcopy_stream *stream,
 		left -= part;
 		pos.pair++;
 		pos.offset = 0;
-		/* After the last one both @job and @batch may be gone. */
+		/* After the last pair, the task may free @job and @batch. */
 		mtcopy_account(stream, pair, part);
 	}
 }
 
-/* Wait for more to do.  Returns false when it is time to go. */
+/* Wait for more chunks.  Returns false if the helper should leave. */
 static bool mtcopy_linger(struct mtcopy_stream *stream)
 {
 	u64 until = local_clock() + MTCOPY_LINGER_NS;
@@ -94,8 +94,8 @@ static bool mtcopy_linger(struct mtcopy_stream *stream)
 }
 
 /*
- * Go, unless there is something to do after all: a batch that was submitted
- * counts on those who were there.  Only who @must goes in any case.
+ * Leave, unless a job is ready: the task that submitted it may have counted on
+ * this helper.  With @must, the helper leaves in any case.
  */
 static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 {
@@ -108,15 +108,15 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 	return leaves;
 }
 
-/* What a helper has spent: all of it, and when it last said so. */
+/* A helper's last report: its CPU time then, and when it was. */
 struct mtcopy_spent {
 	u64 cpu_ns;
 	u64 noted_ns;
 };
 
 /*
- * Note the CPU time since then, and begin anew: not that of others who had the CPU
- * meanwhile, be it for a second.
+ * Report the CPU time since the last report.  Other tasks may have run on this
+ * CPU, so elapsed time would be wrong.
  */
 static void mtcopy_note_spent(struct mtcopy_stream *stream,
 			      struct mtcopy_spent *spent)
@@ -128,15 +128,15 @@ static void mtcopy_note_spent(struct mtcopy_stream *stream,
 	spent->noted_ns = local_clock();
 }
 
-/* Nobody else wants the CPU, and the caller's limit is not reached. */
+/* No other task wants this CPU, and cpu.max of the task leaves some time. */
 static bool mtcopy_may_go_on(const struct mtcopy_stream *stream)
 {
 	return single_task_running() && migrate_copy_may_help(stream->core);
 }
 
 /*
- * Copy until nothing is left, or it is time to go: then returns false.  To note
- * what was spent takes the lock of the run queue, so not after each share.
+ * Copy until no chunk is left.  Returns false if the helper has to leave.  A
+ * report takes the lock of the run queue, so do not report after each share.
  */
 static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent)
 {
@@ -177,7 +177,7 @@ static void mtcopy_helper_fn(struct work_struct *work)
 			break;
 	}
 	mtcopy_note_spent(stream, &spent);
-	/* The stream may be gone as soon as the caller sees this. */
+	/* The task may free the stream as soon as it sees this. */
 	smp_store_release(&helper->busy, false);
 }
 
@@ -188,13 +188,13 @@ static bool mtcopy_is_busy(struct mtcopy_helper *helper)
 }
 
 /*
- * After this the helper does not touch the stream.  A worker does not look at a
- * work item again after it has called its function.
+ * After this the helper does not touch the stream.  A worker does not touch a
+ * work item after it has called its function.
  */
 static void mtcopy_end_helper(struct mtcopy_helper *helper, u64 spin_until)
 {
 	if (cancel_work(&helper->work))
-		return;		/* has not begun, and will not */
+		return;		/* it had not started */
 
 	while (mtcopy_is_busy(helper)) {
 		if (need_resched() || local_clock() > spin_until) {
@@ -229,8 +229,8 @@ void mtcopy_end_helpers(struct mtcopy_stream *stream)
 }
 
 /*
- * Find CPUs, so that there can be @wanted helpers.  Returns how many there will
- * be, and in @stream->cpus where they have to be started.
+ * Find idle CPUs, so that there can be @wanted helpers.  Returns how many there
+ * will be, and in @stream->cpus the CPUs on which to start new ones.
  */
 unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 			      unsigned int wanted)
@@ -245,7 +245,7 @@ unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 
 	migrate_pick_idle_cpus(nid, wanted - nr_helpers, &stream->allowed, cpus);
 	for (i = 0; i < ARRAY_SIZE(stream->helpers); i++, helper++) {
-		/* A CPU is idle also when its helper is about to begin. */
+		/* A CPU still looks idle shortly before its helper starts. */
 		if (mtcopy_is_busy(helper))
 			__cpumask_clear_cpu(helper->cpu, cpus);
 	}
@@ -260,7 +260,7 @@ void mtcopy_start_helpers(struct mtcopy_stream *stream)
 	for_each_cpu(cpu, &stream->cpus) {
 		struct mtcopy_helper *helper;
 
-		/* Some have left, but are not gone yet. */
+		/* A helper stays busy for a moment after it has left. */
 		while (i < ARRAY_SIZE(stream->helpers) &&
 		       mtcopy_is_busy(&stream->helpers[i]))
 			i++;

@@ -2,35 +2,33 @@
 /*
  * mtcopy: copy migrating folios with several CPUs.
  *
- * A batch is cut into chunks of bytes, so that a single large folio and many
- * small ones spread alike.  Each thread that is free takes the next share of the
- * oldest batch, which is a few chunks: helpers, on CPUs that were idle when a batch
- * came, and the caller, when it has nothing better to do.
+ * mtcopy divides a batch into chunks of bytes, so that one large folio and many
+ * small folios occupy several CPUs alike.  The migrating task and its helpers
+ * copy.  Each of them takes a share, a few chunks, of the oldest batch.
+ * Helpers run on CPUs that were idle when the task submitted a batch.
  *
- * Helpers stay with a stream.  When a batch has no chunk left they go on with
- * the next, and when there is none they linger for a moment, as another one may
- * come: to wake a CPU takes longer.  They go when nothing comes, when somebody
- * else wants their CPU, and when the stream ends.
+ * Helpers stay with a stream, because waking an idle CPU takes time.  After a
+ * batch they continue with the next, or spin for a moment until it comes.  They
+ * leave when none comes, when another task wants their CPU, or at close().
  *
- * The caller can do it all alone, so it never waits for a helper to start, only
- * for those in the middle of a share: first spinning, as that is a moment, and
- * then asleep.  So helpers may go after any share, and do so when they and the
- * caller have used up what cpu.max allows its cgroup.  Where helpers would not
- * pay, because there is little to copy or no CPU is idle, a batch is declined and
- * the ordinary path copies it.  Helpers run from a workqueue with a rescuer, and
- * nothing is allocated with reclaim: the caller may be reclaiming memory itself.
+ * The task can copy a batch alone, so it never waits for a helper to start.  It
+ * waits only for helpers that are copying a share: first it spins, then it
+ * sleeps.  So a helper may leave after any share.  Helpers also leave when the
+ * cgroup of the task has used up its cpu.max quota.  mtcopy declines a batch if
+ * helpers would not pay: the batch is small, or no CPU is idle.  The task may
+ * be reclaiming memory.  So helpers run from a workqueue with a rescuer, and
+ * mtcopy allocates without reclaim.
  *
- * Who may touch what:
+ * Access rules:
  *
- * - Shares are handed out under the lock of the stream.  Who has one may touch
- *   its job, the batch and the folios until it has accounted for the last byte
- *   of the share, as till then a pair of the job is not done; afterwards nothing
- *   but the stream.  So the caller may let go of a job when all its pairs are
- *   done, without asking who was at it.
- * - A helper may touch the stream, and the core's, until it clears
- *   mtcopy_helper.busy, which is the last thing it does.  The caller lets go of
- *   the stream when no helper is busy.  All else in a stream is the caller's,
- *   unless it says otherwise.
+ * - The lock of the stream protects the assignment of shares.  A thread may
+ *   access the job, batch and folios of its share until it accounts for the
+ *   last byte.  Until then, a pair of the job is not done.  The task may free a
+ *   job when all pairs are done.
+ * - A helper may access the stream, and the core's part of it, until it clears
+ *   mtcopy_helper.busy as its last access.  The task frees the stream when no
+ *   helper is busy.  All other fields of a stream belong to the task, unless
+ *   their comments say otherwise.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -48,12 +46,12 @@
 #include "mtcopy.h"
 
 /*
- * When helpers have left because of other work, and there is much to copy yet, look
- * for idle CPUs again after so long: a batch may be one folio of 1 GiB.
+ * If helpers have left and there is still work, look for idle CPUs again after
+ * this time.  A batch may be one folio of 1 GiB.
  */
 #define MTCOPY_ASK_NS (4 * NSEC_PER_MSEC)
 
-/* Streams that there can be at the same time without any allocation. */
+/* At least this many streams can be open when memory is short. */
 #define MTCOPY_POOL_MIN 4
 
 static unsigned int max_threads;
@@ -61,7 +59,7 @@ module_param(max_threads, uint, 0644);
 MODULE_PARM_DESC(max_threads,
 		 "CPUs that copy one batch, the caller's included; 0: as many as are idle, at most 32; 1: decline all batches");
 
-/* To wake an idle CPU takes some ten us; at 10 GB/s, 256 KiB take 26. */
+/* Waking an idle CPU takes some 10 us.  At 10 GB/s, 256 KiB take 26 us. */
 static unsigned int min_thread_bytes = SZ_256K;
 module_param(min_thread_bytes, uint, 0444);
 MODULE_PARM_DESC(min_thread_bytes,
@@ -71,7 +69,7 @@ struct workqueue_struct *mtcopy_wq;
 static mempool_t *mtcopy_streams;
 static mempool_t *mtcopy_jobs;
 
-/* How many CPUs would so many bytes keep busy, if they were idle? */
+/* Returns how many CPUs @bytes would keep busy, if they were idle. */
 static unsigned int mtcopy_wanted_threads(size_t bytes)
 {
 	unsigned int limit = READ_ONCE(max_threads) ?: MTCOPY_MAX_THREADS;
@@ -94,7 +92,7 @@ static int mtcopy_open(struct migrate_copy_stream *copy_stream)
 	if (mtcopy_wanted_threads(copy_stream->bytes) < 2)
 		return -EOPNOTSUPP;
 
-	/* No reclaim, no wakeup of kswapd, no reserves: see mempool_alloc(). */
+	/* This excludes reclaim, kswapd and reserves: see mempool_alloc(). */
 	stream = mempool_alloc(mtcopy_streams, __GFP_NOWARN);
 	if (!stream)
 		return -EBUSY;
@@ -144,14 +142,14 @@ static void mtcopy_fill_job(struct mtcopy_job *job,
 					    job->starts, &job->chunk_bytes);
 }
 
-/* How many CPUs should be at work after this batch was submitted? */
+/* Returns how many CPUs should copy once the task has submitted this batch. */
 static unsigned int mtcopy_threads_for(const struct mtcopy_stream *stream,
 				       size_t stream_bytes, size_t batch_bytes)
 {
 	size_t now = READ_ONCE(stream->ready_bytes) + batch_bytes;
 	unsigned int nr = mtcopy_wanted_threads(now);
 
-	/* One helper pays if there is enough to come for it. */
+	/* One helper pays if the rest of the stream is large enough. */
 	if (nr < 2 && stream_bytes > stream->submitted)
 		nr = min(mtcopy_wanted_threads(stream_bytes - stream->submitted),
 			 2);
@@ -159,8 +157,8 @@ static unsigned int mtcopy_threads_for(const struct mtcopy_stream *stream,
 }
 
 /*
- * What comes when there is no helper, and none can be had, is declined: the
- * caller is no faster than the ordinary path.  The next may have better luck.
+ * Declines a batch if no helper is there and none can start: the task alone is
+ * no faster than the core.  Helpers may be there for the next batch.
  */
 static int mtcopy_submit(struct migrate_copy_stream *copy_stream,
 			 struct migrate_copy_batch *batch)
@@ -221,7 +219,7 @@ static bool mtcopy_report(struct mtcopy_stream *stream)
 	return true;
 }
 
-/* All chunks are taken, and some not done: wait for those who are at them. */
+/* No chunk is left to take.  Wait until a helper completes a pair. */
 static void mtcopy_wait(struct mtcopy_stream *stream, u64 wait_ns)
 {
 	u64 waited, begin = local_clock();
@@ -231,7 +229,7 @@ static void mtcopy_wait(struct mtcopy_stream *stream, u64 wait_ns)
 		if (waited >= wait_ns)
 			return;
 		if (need_resched() || waited > MTCOPY_SPIN_NS) {
-			/* KTIME_MAX, which is no limit, is less than U64_MAX. */
+				/* KTIME_MAX means no limit, as U64_MAX did. */
 			wait_ns = min(wait_ns - waited, (u64)KTIME_MAX);
 			wait_event_hrtimeout(stream->wait,
 					     !llist_empty(&stream->done),
@@ -242,7 +240,7 @@ static void mtcopy_wait(struct mtcopy_stream *stream, u64 wait_ns)
 	}
 }
 
-/* As at the submission of a batch, if that is long ago. */
+/* Look for idle CPUs again, if the last search was some time ago. */
 static void mtcopy_ask_again(struct migrate_copy_stream *copy_stream)
 {
 	struct mtcopy_stream *stream = copy_stream->private;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * mtcopy: what the caller and its helpers share.  See main.c for how they work
- * together.
+ * mtcopy: data that the migrating task and its helpers share.  main.c describes
+ * how they cooperate.
  */
 #ifndef _MTCOPY_H
 #define _MTCOPY_H
@@ -16,27 +16,26 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-/* The caller and its helpers. */
+/* The migrating task and its helpers. */
 #define MTCOPY_MAX_THREADS 32
 
-/* The core asks for no more pairs at once. */
+/* The core puts at most this many pairs into a batch. */
 #define MTCOPY_MAX_PAIRS 512
 
 #define MTCOPY_MAX_CHUNKS 256
 
 /*
- * A batch is cut into chunks of so many bytes, as far as MTCOPY_MAX_CHUNKS allows.
- * At the end of a batch the caller waits for what helpers are at.
+ * Size of a chunk, unless a batch would have more than MTCOPY_MAX_CHUNKS then.
+ * The task waits for helpers at the end of a batch, so chunks are small.
  */
 #define MTCOPY_CHUNK_BYTES SZ_64K
 
 /* A thread takes this many bytes at once, or one chunk if that is more. */
 #define MTCOPY_SHARE_BYTES SZ_128K
 
-/* How long to spin for a helper: what takes longer has been preempted. */
+/* Spin this long for a helper.  A helper that takes longer was preempted. */
 #define MTCOPY_SPIN_NS (100 * NSEC_PER_USEC)
 
-/* A pair of a batch. */
 struct mtcopy_pair {
 	struct llist_node node;		/* in mtcopy_stream.done */
 	atomic_long_t bytes_left;
@@ -50,13 +49,13 @@ struct mtcopy_job {
 	unsigned int next_chunk;	/* under the lock of the stream */
 	unsigned int nr_chunks;
 	unsigned int nr_pairs;
-	unsigned int nr_left;		/* pairs, not yet reported */
+	unsigned int nr_left;		/* pairs not yet reported */
 	size_t chunk_bytes;
 	struct migrate_copy_pos starts[MTCOPY_MAX_CHUNKS];
 	struct mtcopy_pair pairs[MTCOPY_MAX_PAIRS];
 };
 
-/* Chunks of a job that follow each other: what somebody is at. */
+/* Consecutive chunks of a job, for one thread to copy. */
 struct mtcopy_share {
 	struct mtcopy_job *job;
 	unsigned int first_chunk;
@@ -69,27 +68,27 @@ struct mtcopy_helper {
 	struct work_struct work;
 	struct mtcopy_stream *stream;
 	int cpu;
-	bool busy;			/* set by the caller, cleared by it */
+	bool busy;			/* set by the task, cleared by helper */
 };
 
 struct mtcopy_stream {
-	/* Protects the next three; the caller reads the last two without it. */
+	/* Protects the next three; the task reads the last two without it. */
 	spinlock_t lock;
 	struct list_head ready;		/* jobs with chunks to take */
-	size_t ready_bytes;		/* about, of them */
-	unsigned int nr_helpers;	/* that will look at @ready again */
+	size_t ready_bytes;		/* approximate size of @ready */
+	unsigned int nr_helpers;	/* that will check @ready again */
 
 	struct llist_head done;		/* pairs to report, the latest first */
-	wait_queue_head_t wait;		/* the caller, for @done */
-	bool closing;			/* nothing will come any more */
-	struct migrate_copy_stream *core; /* which this is the private part of */
+	wait_queue_head_t wait;		/* the task waits for @done */
+	bool closing;			/* no batch will follow */
+	struct migrate_copy_stream *core; /* the core's part of this stream */
 
-	int nid;			/* of the last batch */
-	u64 asked_ns;			/* for CPUs, the last time */
+	int nid;			/* destination of the last batch */
+	u64 asked_ns;			/* time of the last search for CPUs */
 	size_t submitted;		/* bytes */
 	unsigned int nr_pairs;		/* in flight */
 	struct list_head spare;		/* jobs to use again */
-	struct cpumask allowed;		/* by the caller's cpuset */
+	struct cpumask allowed;		/* by the task's cpuset */
 	struct cpumask cpus;
 	struct mtcopy_helper helpers[MTCOPY_MAX_THREADS - 1];
 };
