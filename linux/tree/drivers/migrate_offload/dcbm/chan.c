@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: getting channels and giving them back.
+ * dcbm: acquiring and releasing channels.
  *
- * Channels are requested when an administrator switches offloading on, and
- * kept: requesting one takes the lock of all dmaengine and lets the driver
- * allocate, which nobody must do who holds the locks of folios.
+ * dcbm requests channels when an administrator switches offloading on, and
+ * keeps them.  A request takes the global lock of dmaengine, and lets the
+ * driver allocate.  A task that holds locks of folios must not do that.
  *
- * dcbm_admin_lock serialises what administrators do.  dcbm_chans_lock protects
- * the list of channels, for those who may sleep; whoever adds or removes also
- * takes dcbm_lock, under which streams look for channels.  When the driver of a
- * device is about to be unbound, its channels are given back first: that comes
- * from a notifier, which takes dcbm_chans_lock only, as registering a notifier
- * waits for it.
+ * dcbm_admin_lock serialises administrators.  dcbm_chans_lock protects the list
+ * of channels, for tasks that may sleep.  Changes also take dcbm_lock, under
+ * which streams search the list.  A notifier releases the channels of a device
+ * before its driver is unbound.  It takes only dcbm_chans_lock, because a task
+ * that registers a notifier waits for it under dcbm_admin_lock.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -33,17 +32,14 @@
 
 #define DCBM_STUCK_RETRY_MS 200
 
-/* See above. */
+/* The comment at the top says what these two protect. */
 DEFINE_MUTEX(dcbm_admin_lock);
 static DEFINE_MUTEX(dcbm_chans_lock);
 
-/*
- * Channels that could not be given back, under dcbm_chans_lock.  Each pins this
- * module.
- */
+/* Stuck channels, which pin the module.  Protected by dcbm_chans_lock. */
 static LIST_HEAD(dcbm_stuck_chans);
 
-/* Under dcbm_admin_lock. */
+/* Under dcbm_admin_lock; dcbm_nr_chans changes under dcbm_chans_lock. */
 unsigned int dcbm_wanted_chans = 16;
 static bool dcbm_on;
 static unsigned int dcbm_nr_chans;
@@ -59,10 +55,10 @@ bool dcbm_is_on(void)
 }
 
 /*
- * Having device_terminate_all() says little about a driver: ptdma and
- * zynqmp_dma, for instance, only forget about their descriptors, and the device
- * goes on writing; others do not look whether it stopped.  So it takes somebody
- * who knows the driver to say so, here or for each channel.
+ * A driver may have device_terminate_all(), but not stop the device: ptdma and
+ * zynqmp_dma only drop their descriptors, and the device continues to write.
+ * Others do not check whether it has stopped.  So an administrator who knows
+ * the driver has to say so, here or for each channel.
  */
 static char *trust_terminate;
 module_param(trust_terminate, charp, 0444);
@@ -85,17 +81,17 @@ static bool dcbm_driver_stops(const struct device *provider)
 	return false;
 }
 
-/* Which devices have given a channel in this round, and which may give one? */
+/* The devices that have given a channel in this round. */
 struct dcbm_search {
 	struct dma_device *had[DCBM_MAX_CHANNELS];
 	unsigned int nr_had;
 };
 
 /*
- * Many drivers say nothing about segments, as they split transfers of any
- * length; then dma_get_max_seg_size() returns what is safe for scatterlists,
- * 64 KiB.  So that is taken for the limit only when the driver has said it, or
- * refuses more: see dcbm_chan_refused().
+ * Many drivers split transfers of any length, and set no limit for segments.
+ * dma_get_max_seg_size() then returns 64 KiB, which is safe for scatterlists.
+ * So use a limit only if the driver has set it, or refuses more: see
+ * dcbm_chan_refused().
  */
 static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 {
@@ -108,7 +104,7 @@ static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 			      dma_opt_mapping_size(dev));
 }
 
-/* Called under the lock of dmaengine. */
+/* dmaengine calls this under its lock. */
 static bool dcbm_chan_filter(struct dma_chan *dma, void *param)
 {
 	struct dcbm_search *search = param;
@@ -128,7 +124,7 @@ static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
 	if (!chan)
 		return NULL;
 	chan->dma = dma;
-	/* May go before we do; then nothing but the reference is used. */
+	/* If the device goes away first, only the reference is used. */
 	chan->dev = get_device(dmaengine_get_dma_device(dma));
 	chan->provider = get_device(dma->device->dev);
 	chan->nid = dev_to_node(chan->provider);
@@ -182,9 +178,9 @@ release:
 }
 
 /*
- * Make sure that no callback comes any more.  If some are out, only their
- * driver can see to that.  Unless it also stops the device, the pages stay out
- * of use for ever.  -EBUSY when the driver cannot, or does not want to.
+ * Make sure that no callback will come.  If some are due, the driver has to
+ * terminate the transfers.  If this does not stop the device, the pages stay
+ * held for ever.  Returns -EBUSY if the driver cannot terminate, or fails.
  */
 static int dcbm_chan_quiesce(struct dcbm_chan *chan)
 {
@@ -201,10 +197,10 @@ static int dcbm_chan_quiesce(struct dcbm_chan *chan)
 	return 0;
 }
 
-/* Give a channel back.  It is on no list, and nobody will call us back. */
+/* Release a channel that is on no list, and has no callback due. */
 static void dcbm_chan_release(struct dcbm_chan *chan)
 {
-	/* The last callback may not have left its critical section yet. */
+	/* The last callback may still be in its critical section. */
 	spin_lock_irq(&chan->lock);
 	spin_unlock_irq(&chan->lock);
 	flush_work(&chan->late_work);
@@ -222,7 +218,7 @@ static bool dcbm_chan_is_busy(struct dcbm_chan *chan)
 	return busy;
 }
 
-/* Wait until no stream has it, and see that none gets it. */
+/* Keep streams from taking the channel, and wait until none has it. */
 static void dcbm_chan_take_out(struct dcbm_chan *chan)
 {
 	lockdep_assert_held(&dcbm_chans_lock);
@@ -232,7 +228,7 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 	spin_unlock(&dcbm_lock);
 	wait_event(dcbm_idle_wq, !dcbm_chan_is_busy(chan));
 
-	/* What is late may still come in the time that a job would wait. */
+	/* Late callbacks may still come, so wait for one timeout. */
 	if (READ_ONCE(chan->nr_away))
 		wait_event_timeout(dcbm_idle_wq, !READ_ONCE(chan->nr_away),
 				   msecs_to_jiffies(READ_ONCE(dcbm_timeout_ms)));
@@ -245,12 +241,12 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 	spin_unlock(&dcbm_lock);
 	WRITE_ONCE(dcbm_nr_chans, dcbm_nr_chans - 1);
 
-	/* Waits for those who are in a file. */
+	/* Wait for tasks that read or write the files. */
 	kobject_del(&chan->kobj);
 	if (dcbm_chan_quiesce(chan)) {
 		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them\n",
 			kobject_name(&chan->kobj));
-		/* It may call us back at any time. */
+		/* The driver may call back at any time. */
 		__module_get(THIS_MODULE);
 		list_add(&chan->node, &dcbm_stuck_chans);
 		return;
@@ -258,7 +254,7 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 	dcbm_chan_release(chan);
 }
 
-/* Try again to give back what could not be.  True if nothing is left. */
+/* Retry to release stuck channels.  Returns true if none is left. */
 static bool dcbm_drop_stuck(void)
 {
 	struct dcbm_chan *chan, *next;
@@ -275,7 +271,7 @@ static bool dcbm_drop_stuck(void)
 	return list_empty(&dcbm_stuck_chans);
 }
 
-/* A callback has come that a stuck channel may have waited for. */
+/* A late callback has come.  Perhaps a stuck channel waited for it. */
 static void dcbm_stuck_fn(struct work_struct *work)
 {
 	mutex_lock(&dcbm_chans_lock);
@@ -283,16 +279,16 @@ static void dcbm_stuck_fn(struct work_struct *work)
 	mutex_unlock(&dcbm_chans_lock);
 }
 
-/* Once, before there is a channel. */
+/* Called once, before there is a channel. */
 void dcbm_chan_init(void)
 {
 	INIT_WORK(&dcbm_stuck_work, dcbm_stuck_fn);
 }
 
 /*
- * The module goes.  It cannot while a callback may come, so whoever unloads it
- * waits, for the device or for somebody who helps it.  Where it is known from
- * the start that a driver cannot be stopped, the module is pinned instead.
+ * The module is being unloaded, but must stay while a callback may come.  So
+ * wait until the device or its driver has ended all transfers.  If a driver
+ * cannot end transfers, each late transfer pins the module instead.
  */
 void dcbm_wait_for_stuck(void)
 {
@@ -311,7 +307,7 @@ void dcbm_wait_for_stuck(void)
 	cancel_work_sync(&dcbm_stuck_work);
 }
 
-/* The driver of @provider is about to go. */
+/* The driver of @provider will be unbound. */
 static void dcbm_provider_leaves(const struct device *provider)
 {
 	struct dcbm_chan *chan, *next;
@@ -366,8 +362,8 @@ static void dcbm_unwatch_buses(void)
 }
 
 /*
- * Get channels until there are so many.  In each round every device gives one,
- * so that a small number of them is spread over all devices, and hence nodes.
+ * Acquire channels until there are @nr.  In each round every device gives one,
+ * which spreads a small number over all devices, and hence over nodes.
  */
 static int dcbm_acquire(unsigned int nr)
 {
@@ -398,7 +394,7 @@ static int dcbm_acquire(unsigned int nr)
 	return READ_ONCE(dcbm_nr_chans) ? 0 : ret ?: -ENODEV;
 }
 
-/* Give channels back until there are no more than so many. */
+/* Release channels until at most @nr are left. */
 static void dcbm_give_back(unsigned int nr)
 {
 	struct dcbm_chan *chan, *next;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: cutting jobs into pieces and submitting them.
+ * dcbm: dividing jobs into pieces and submitting them.
  *
- * Each piece is a part of one folio, is mapped on its own for the device that
- * copies it, and is one descriptor with one callback.  So source and
- * destination always belong together, whatever an IOMMU makes of them, devices
- * of any kind can work on one folio, and what a piece needed is undone as soon
- * as it is through.
+ * Each piece is a range of one folio, with a mapping for the device that
+ * copies it, one descriptor and one callback.  So source and destination match
+ * with any IOMMU, and different devices can copy parts of one folio.  A piece
+ * is unmapped as soon as its callback has come.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -17,7 +16,7 @@
 
 #include "dcbm.h"
 
-/* To look for the first one takes longer than to map it. */
+/* Finding the first page with folio_page() takes longer than mapping it. */
 static struct page *dcbm_page(struct folio *folio, size_t offset)
 {
 	return offset < PAGE_SIZE ? &folio->page :
@@ -60,13 +59,13 @@ static struct dcbm_slot *dcbm_slot_get(struct dcbm_chan *chan)
 	return slot;
 }
 
-/* It did not fly. */
+/* Return a slot that was not submitted. */
 static void dcbm_slot_put(struct dcbm_slot *slot)
 {
 	list_add(&slot->node, &slot->chan->spare);
 }
 
-/* Where does the part of the channels end, of the folio that is next? */
+/* Returns where the channels' part of the next folio ends. */
 static size_t dcbm_next_end(const struct dcbm_job *job)
 {
 	if (job->next.pair == job->limit.pair)
@@ -74,18 +73,18 @@ static size_t dcbm_next_end(const struct dcbm_job *job)
 	return job->pairs[job->next.pair].bytes;
 }
 
-/* How long is the next piece, if its channel takes any? */
+/* Returns the length of the next piece, without the limit of a channel. */
 static size_t dcbm_next_bytes(const struct dcbm_job *job)
 {
 	return dcbm_next_len(dcbm_next_end(job), job->next.offset, job->piece,
 			     SIZE_MAX);
 }
 
-/* Find the next piece.  False when there is none. */
+/* Find the next piece.  Returns false if there is none. */
 static bool dcbm_next_piece(struct dcbm_job *job)
 {
 	while (job->next.pair <= job->limit.pair) {
-		/* The CPU will copy all of it: no use in going on. */
+		/* The core copies all of a failed folio, so skip the rest. */
 		if (!job->pairs[job->next.pair].error &&
 		    job->next.offset < dcbm_next_end(job))
 			return true;
@@ -97,7 +96,7 @@ static bool dcbm_next_piece(struct dcbm_job *job)
 	return false;
 }
 
-/* The first job of which something is left to submit, or NULL. */
+/* Returns the first job with something left to submit, or NULL. */
 static struct dcbm_job *dcbm_next_job(const struct dcbm_stream *stream)
 {
 	struct dcbm_job *job;
@@ -114,14 +113,14 @@ static void dcbm_chan_failed(struct dcbm_chan *chan)
 	chan->failures++;
 }
 
-/* What a driver takes that has said nothing about segments. */
+/* A driver without a limit for segments takes at least this much. */
 #define DCBM_SAFE_PIECE SZ_64K
 
 /*
- * The channel did not take a descriptor of so many bytes.  As long as some are
- * in flight, its pool may just be empty: go on when one comes back.  With
- * nothing in flight it may be too long.  If not, there is no use in waiting.
- * Returns true if it is worth another try at once.
+ * The driver returned no descriptor for @bytes.  If pieces are in flight, its
+ * pool may be empty, so wait until one comes back.  Otherwise @bytes may be too
+ * many.  If not, the channel takes nothing more of this batch.  Returns true if
+ * the caller can retry at once.
  */
 static bool dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 {
@@ -139,9 +138,9 @@ static bool dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 }
 
 /*
- * Submit a mapped piece.  From here on the callback may come at any time, and
- * some devices start right away, so the slot is ready before.  Nothing must
- * come between prep and submit: some drivers hold a lock from one to the other.
+ * Submit a mapped piece.  The callback may come before dmaengine_submit()
+ * returns, so the slot is ready before.  Some drivers hold a lock from prep to
+ * submit, so do nothing in between that could sleep or call the driver.
  */
 static int dcbm_slot_fly(struct dcbm_slot *slot)
 {
@@ -164,7 +163,7 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	if (!dma_submit_error(slot->cookie))
 		return 0;
 
-	/* It was never started, and its callback will not come. */
+	/* The device never started it, so no callback will come. */
 	spin_lock_irqsave(&chan->lock, flags);
 	WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	spin_unlock_irqrestore(&chan->lock, flags);
@@ -172,8 +171,8 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 }
 
 /*
- * The channel that has the least in flight; NULL when none takes any.  None has
- * more than @most, see dcbm_max_flying().
+ * Returns the channel with the fewest bytes in flight, or NULL if none takes
+ * more.  Each may have up to @most bytes in flight, see dcbm_max_flying().
  */
 static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 				   size_t most)
@@ -191,7 +190,7 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 	return best;
 }
 
-/* The piece flies. */
+/* Count a piece that was submitted. */
 static void dcbm_flies(struct dcbm_job *job, struct dcbm_slot *slot)
 {
 	struct dcbm_chan *chan = slot->chan;
@@ -205,7 +204,7 @@ static void dcbm_flies(struct dcbm_job *job, struct dcbm_slot *slot)
 	job->next.offset += slot->bytes;
 }
 
-/* Give the channel one more piece, or find that it does not take any. */
+/* Submit one more piece to the channel, or note that the channel refuses it. */
 static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 {
 	unsigned int nr = job->next.pair;
@@ -222,13 +221,13 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 	slot->bytes = min(dcbm_next_bytes(job), chan->max_piece);
 	rc = dcbm_slot_map(slot, pair, job->next.offset);
 	if (rc) {
-		/* No room in an IOMMU or among bounce buffers: to the CPU. */
+		/* The IOMMU or the bounce buffers are full: the core copies. */
 		dcbm_slot_put(slot);
 		dcbm_pair_fail(job, nr, rc);
 		dcbm_pair_check(job, nr);
 		return;
 	}
-	/* Before a callback can come. */
+	/* The callback may come at once. */
 	if (!chan->nr_flying)
 		chan->progress_ns = ktime_get_ns();
 	atomic_inc(&pair->nr_users);
@@ -249,7 +248,7 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 	dcbm_pair_check(job, nr);
 }
 
-/* When this much of the job's time is over, nothing new is started. */
+/* Returns true if it is too late to start more pieces of the job. */
 static bool dcbm_out_of_time(const struct dcbm_job *job)
 {
 	u64 timeout_ns = dcbm_timeout_ns();
@@ -258,7 +257,7 @@ static bool dcbm_out_of_time(const struct dcbm_job *job)
 		timeout_ns + dcbm_extra_ns(job->batch->bytes, timeout_ns);
 }
 
-/* The time of the first job runs; that of the others has not begun. */
+/* Only the time of the first job has begun. */
 static void dcbm_cut_if_late(struct dcbm_stream *stream)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
@@ -269,8 +268,8 @@ static void dcbm_cut_if_late(struct dcbm_stream *stream)
 }
 
 /*
- * Let the channels begin, and say when each is to be fed again: a channel must
- * not run dry before we are there, and we are not to come for every piece.
+ * Start the channels, and set when each wants more pieces.  A channel must not
+ * run dry before the task wakes up, but the task must not wake for each piece.
  */
 static void dcbm_issue(struct dcbm_stream *stream)
 {
@@ -285,8 +284,8 @@ static void dcbm_issue(struct dcbm_stream *stream)
 }
 
 /*
- * A channel of a hungry stream has got through half of what it had.  Whoever
- * sets ->hungry asks this, as a callback that came before has not told.
+ * Returns true if a channel has completed half of its pieces, and more can be
+ * submitted.  Callbacks before ->hungry was set did not count this as an event.
  */
 bool dcbm_is_hungry(const struct dcbm_stream *stream)
 {
@@ -302,8 +301,8 @@ bool dcbm_is_hungry(const struct dcbm_stream *stream)
 }
 
 /*
- * Submit as much as the channels take, of one job after the other.  To be
- * called again after dcbm_collect() found that pieces came back.
+ * Submit as much as the channels take, one job after the other.  The task calls
+ * this again after dcbm_collect() has found completed pieces.
  */
 void dcbm_feed(struct dcbm_stream *stream)
 {
@@ -322,10 +321,10 @@ void dcbm_feed(struct dcbm_stream *stream)
 	} while (!job && dcbm_share_take(stream));
 	dcbm_issue(stream);
 	WRITE_ONCE(stream->hungry, job || dcbm_share_left(stream));
-	/* Either a callback sees that we are hungry, or we that it came. */
+	/* A callback sees ->hungry, or dcbm_is_hungry() sees its ->nr_done. */
 	smp_mb();
 
-	/* Nobody takes anything, and nothing is to come back. */
+	/* No channel takes a piece, and no callback will come. */
 	while (!stream->nr_flying && (job = dcbm_next_job(stream)))
 		dcbm_job_cut(job);
 }

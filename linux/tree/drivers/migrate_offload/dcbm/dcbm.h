@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dcbm: copy migrating folios with DMAengine channels.  What its files share.
+ * dcbm: data and functions that its files share.
  */
 #ifndef _DCBM_H
 #define _DCBM_H
@@ -23,28 +23,28 @@
 #define DCBM_MAX_CHANNELS	64
 
 /*
- * Descriptors that one channel may have in flight.  As many as the two windows of
- * small folios have that compaction moves at once: to be woken in the middle, in
- * order to submit the rest, takes longer than many transfers.
+ * Descriptors that a channel may have in flight: enough for the two windows of
+ * small folios that compaction moves at once.  With fewer, the task wakes up to
+ * submit the rest, which takes longer than many transfers.
  */
 #define DCBM_SLOTS		256
 
-/* Folios of one batch; the core hands over no more. */
+/* The core puts at most this many pairs into a batch. */
 #define DCBM_MAX_PAIRS		512
 
 struct dcbm_job;
 struct dcbm_stream;
 
 /*
- * A slot is what one descriptor needs until its callback has come.  It belongs
- * to the channel and not to the job: a callback may be later than anything.
+ * A slot keeps the data of one descriptor until its callback comes.  It belongs
+ * to the channel, because the callback may come after the end of the job.
  */
 enum dcbm_slot_state {
 	DCBM_SLOT_FREE,
 	DCBM_SLOT_FLYING,	/* submitted; the callback reports to the job */
 	DCBM_SLOT_DONE,		/* called back; on chan->done */
 	DCBM_SLOT_LOST,		/* complete by tx_status, callback not seen */
-	DCBM_SLOT_HELD,		/* given up, the device may still be at it */
+	DCBM_SLOT_HELD,		/* given up; the device may still use it */
 	DCBM_SLOT_LATE,		/* was held, called back; on chan->late */
 };
 
@@ -57,7 +57,7 @@ struct dcbm_slot {
 	size_t bytes;
 	unsigned int pair;
 	dma_cookie_t cookie;
-	enum dcbm_slot_state state;	/* while a callback may come: chan->lock */
+	enum dcbm_slot_state state;	/* chan->lock while a callback is due */
 	int error;
 };
 
@@ -72,33 +72,33 @@ struct dcbm_chan {
 	struct list_head node;		/* dcbm_chans */
 	struct dma_chan *dma;
 	struct device *dev;		/* for mappings; referenced */
-	struct device *provider;	/* whose driver it is; referenced */
+	struct device *provider;	/* bound to the driver; referenced */
 	int nid;
 	size_t max_piece;
-	bool ordered;			/* a cookie says what is complete */
+	bool ordered;			/* completes in the order of cookies */
 	bool stops;			/* terminating stops the device */
 
-	/* Under dcbm_lock. */
+	/* dcbm_lock protects these. */
 	enum dcbm_chan_state state;
-	bool leaving;			/* not to be leased any more */
-	bool retiring;			/* will be retired, or is */
+	bool leaving;			/* no stream may get it */
+	bool retiring;			/* is retired, or will be */
 
-	/* Only for the task of the stream whose list it is on. */
+	/* Only the task whose stream has the channel uses these. */
 	struct list_head lease;
 	struct list_head spare;		/* free slots, without any lock */
 	unsigned int nr_flying;
 	size_t flying_bytes;
 	bool full;			/* until a descriptor comes back */
-	bool dead;			/* for this batch */
-	bool parting;			/* is fed no more, and then given back */
+	bool dead;			/* takes nothing more of this batch */
+	bool parting;			/* gets no pieces, and is given back */
 	bool unissued;
-	u64 progress_ns;		/* the last sign of life */
+	u64 progress_ns;		/* when the device was last working */
 	unsigned int failures;		/* in a row */
-	unsigned int hungry_at;		/* with so many on ->done */
+	unsigned int hungry_at;		/* wants pieces at this ->nr_done */
 
-	/* Under lock, which the callback takes, in whatever context it runs. */
+	/* The lock protects these.  The callback takes it in any context. */
 	spinlock_t lock;
-	struct list_head free;		/* slots that others have freed */
+	struct list_head free;		/* slots to move to ->spare */
 	struct list_head done;
 	struct list_head late;
 	unsigned int nr_done;		/* on ->done */
@@ -115,23 +115,23 @@ struct dcbm_chan {
 };
 
 /*
- * One folio of a job.  Outlives the batch when a device keeps hold of it.  Once
- * it is reported the source may be freed and be part of a larger folio, while
- * others of the job are still being copied: its size is remembered here.
+ * One folio of a job.  If a device holds the folio, this outlives the batch.
+ * @bytes is a copy, because the core may free a source after its report.  The
+ * source may become part of a larger folio before the job ends.
  */
 struct dcbm_pair {
 	struct folio *src;
 	struct folio *dst;
 	size_t bytes;
-	atomic_t nr_users;	/* descriptors that a device may still be at */
+	atomic_t nr_users;	/* descriptors that a device may still use */
 	atomic_t bytes_left;	/* neither called back nor given up */
-	unsigned int nr_flying;	/* of the descriptors, those not given up */
+	unsigned int nr_flying;	/* descriptors in flight, not given up */
 	int error;
 	bool held;
 };
 
 /*
- * A batch on its way.  Belongs to the task of its stream, and each held slot
+ * The record of a batch.  The task of the stream owns it, and each held slot
  * has a reference of its own.
  */
 struct dcbm_job {
@@ -141,19 +141,19 @@ struct dcbm_job {
 	struct migrate_copy_batch *batch;
 	unsigned int nr_pairs;
 	unsigned int nr_reported;
-	unsigned int nr_failed;		/* of those */
+	unsigned int nr_failed;		/* of the reported pairs */
 	size_t piece;			/* bytes of a descriptor at most */
-	struct migrate_copy_pos next;	/* what to submit next, */
-	struct migrate_copy_pos limit;	/* up to here; then comes the share, */
-	struct migrate_copy_pos end;	/* of which this is the end */
-	size_t share;			/* of the CPU, between the last two */
-	u64 start_ns;			/* when it came to be the first */
+	struct migrate_copy_pos next;	/* the next piece to submit */
+	struct migrate_copy_pos limit;	/* end of the channels' part */
+	struct migrate_copy_pos end;	/* end of the CPU's share */
+	size_t share;			/* of the CPU, from limit to end */
+	u64 start_ns;			/* when it became the first job */
 	struct dcbm_pair pairs[DCBM_MAX_PAIRS];
 };
 
 /*
- * Jobs that are copied one after the other, and the channels that do it.  All
- * of it belongs to one task, which makes all calls, but for what callbacks use.
+ * A queue of jobs, and the channels that copy them.  Only the migrating task
+ * uses a stream, except for the fields that callbacks use.
  */
 struct dcbm_stream {
 	struct list_head chans;
@@ -163,25 +163,25 @@ struct dcbm_stream {
 	unsigned int nr_flying;
 	int nid;
 	size_t open_bytes;		/* of all jobs */
-	size_t bytes;			/* what it is worth channels for */
-	bool sparing;			/* does nothing that need not be done */
+	size_t bytes;			/* decides how many channels it gets */
+	bool sparing;			/* leaves the CPU to other tasks */
 	u64 nr_reported;
 	bool waits;			/* the task is in dcbm_stream_reap() */
 	u64 waits_since_ns;
-	bool parts;			/* with channels that are busy yet */
+	bool parts;			/* waits to give channels back */
 	unsigned long check_at;		/* jiffies */
 
-	/* Callbacks count what is worth a look, and wake us up for so many. */
+	/* Callbacks count events, and wake the task when there are @wake_at. */
 	wait_queue_head_t wq;
 	atomic_t nr_events;
 	int wake_at;
-	bool hungry;			/* not all is submitted */
+	bool hungry;			/* has more to submit */
 };
 
-/* So many streams, and jobs, can do without any allocation. */
+/* At least this many streams and jobs can exist when memory is short. */
 #define DCBM_POOL_MIN 4
 
-/* As an event, a channel that runs dry outweighs any number of pairs. */
+/* A channel that runs dry counts as this many events: more than all pairs. */
 #define DCBM_URGENT	0x10000
 
 /* main.c */
@@ -219,7 +219,7 @@ void dcbm_sysfs_exit(void);
 extern const struct kobj_type dcbm_chan_ktype;
 extern struct kobject *dcbm_chans_kobj;
 
-/* chan.c: who has which channel; admin_lock is held by all callers but one */
+/* chan.c: acquiring and releasing channels */
 extern struct mutex dcbm_admin_lock;
 extern unsigned int dcbm_wanted_chans;
 
@@ -251,7 +251,7 @@ int dcbm_chan_reset(struct dcbm_chan *chan);
 void dcbm_feed(struct dcbm_stream *stream);
 bool dcbm_is_hungry(const struct dcbm_stream *stream);
 
-/* share.c: what the CPU copies */
+/* share.c: the share that the CPU copies */
 extern atomic64_t dcbm_cpu_share_bytes;
 extern bool dcbm_share_on;
 size_t dcbm_share_set(struct dcbm_job *job, unsigned int nr_chans);

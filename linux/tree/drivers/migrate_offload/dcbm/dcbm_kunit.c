@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit tests of what dcbm computes. */
+/* KUnit tests of dcbm's arithmetic. */
 
 #include <kunit/test.h>
 #include <linux/limits.h>
 #include <linux/module.h>
 #include <linux/time64.h>
 
-/* Not shared with the module, which may be absent. */
+/* The tests need their own copy, as the module may not be loaded. */
 #include "math.c"
 
-/* No folio is cut so that a piece breaks a limit, and all of it is covered. */
+/* Pieces keep all limits, and cover the whole folio. */
 static void check_pieces(struct kunit *test, size_t max_seg, unsigned int align,
 			 size_t opt, size_t folio_bytes, unsigned int nr_chans)
 {
@@ -26,7 +26,7 @@ static void check_pieces(struct kunit *test, size_t max_seg, unsigned int align,
 		KUNIT_ASSERT_EQ(test, offset % (1UL << align), 0);
 		KUNIT_ASSERT_EQ(test, len % (1UL << align), 0);
 		KUNIT_ASSERT_EQ(test, offset % SMP_CACHE_BYTES, 0);
-		/* In one page, or of whole pages. */
+		/* A piece that spans pages ends at the end of a cache line. */
 		if (offset / PAGE_SIZE != (offset + len - 1) / PAGE_SIZE)
 			KUNIT_ASSERT_EQ(test, len % SMP_CACHE_BYTES, 0);
 		offset += len;
@@ -59,12 +59,12 @@ static void test_pieces(struct kunit *test)
 
 static void test_max_piece(struct kunit *test)
 {
-	/* Devices that cannot take part. */
+	/* dcbm cannot use these devices. */
 	KUNIT_EXPECT_EQ(test, dcbm_max_piece(SMP_CACHE_BYTES - 1, 0, SIZE_MAX),
 			0);
 	KUNIT_EXPECT_EQ(test, dcbm_max_piece(SZ_64K, PAGE_SHIFT + 1, SIZE_MAX),
 			0);
-	/* What dma-axi-dmac says when it means "any". */
+	/* dma-axi-dmac reports this alignment if it supports any. */
 	KUNIT_EXPECT_EQ(test, dcbm_max_piece(SZ_64K, 64, SIZE_MAX), 0);
 
 	KUNIT_EXPECT_EQ(test, dcbm_max_piece(SZ_64K, 0, SIZE_MAX), SZ_64K);
@@ -75,7 +75,7 @@ static void test_max_piece(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dcbm_max_piece(1000, 8, SIZE_MAX), 768);
 }
 
-/* A 2M folio reaches every one of 16 channels, and all get the same. */
+/* A 2M folio occupies up to 16 channels, all with the same number of pieces. */
 static void test_spread(struct kunit *test)
 {
 	unsigned int nr;
@@ -101,7 +101,7 @@ static void test_cpu_share(struct kunit *test)
 			  IS_ALIGNED(dcbm_cpu_share(SZ_2M, 2), PAGE_SIZE));
 }
 
-/* However large a job is, waiting is bounded. */
+/* The time limit of a job is bounded, however large the job is. */
 static void test_job_times(struct kunit *test)
 {
 	const u64 timeout_ns = NSEC_PER_SEC;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: a job, which is a batch on its way, and when each folio of it is done.
+ * dcbm: jobs, which are the records of batches, and when each folio is done.
  *
- * Nothing here knows of channels: a folio is done when no piece of it flies, and
- * none is left to submit.
+ * This file does not depend on channels.  A folio is done when none of its
+ * pieces is in flight, and none is left to submit.
  */
 
 #include <linux/ktime.h>
@@ -17,7 +17,7 @@
 atomic64_t dcbm_folios_migrated;
 atomic64_t dcbm_folios_failed;
 
-/* A cache, as jobs are too large for kmalloc() to keep some at hand. */
+/* A cache, because kmalloc() keeps none for objects as large as a job. */
 static struct kmem_cache *dcbm_job_cache;
 static mempool_t *dcbm_jobs;
 
@@ -31,11 +31,11 @@ void dcbm_job_put(struct dcbm_job *job)
 	kref_put(&job->ref, dcbm_job_free);
 }
 
-/* NULL when there is no memory without reclaiming any. */
+/* Returns NULL if there is no free memory, as this must not reclaim any. */
 struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
 			      struct migrate_copy_batch *batch)
 {
-	/* No reclaim, no wakeup of kswapd, no reserves: see mempool_alloc(). */
+	/* This excludes reclaim, kswapd and reserves: see mempool_alloc(). */
 	struct dcbm_job *job = mempool_alloc(dcbm_jobs, __GFP_NOWARN);
 	unsigned int i;
 
@@ -67,34 +67,34 @@ struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
 	return job;
 }
 
-/* All of its pairs have been reported. */
+/* All pairs of the job have been reported. */
 static void dcbm_job_finish(struct dcbm_job *job)
 {
 	struct dcbm_stream *stream = job->stream;
 	struct dcbm_job *next = list_is_last(&job->node, &stream->jobs) ?
 				NULL : list_next_entry(job, node);
 
-	/* Now the time of the next one runs. */
+	/* The time of the next job starts now. */
 	if (next && list_is_first(&job->node, &stream->jobs))
 		next->start_ns = ktime_get_ns();
 	list_del(&job->node);
 	stream->open_bytes -= job->batch->bytes;
 	atomic64_add(job->nr_pairs - job->nr_failed, &dcbm_folios_migrated);
 	atomic64_add(job->nr_failed, &dcbm_folios_failed);
-	/* A device may keep the job, but neither of these. */
+	/* Held slots may keep the job, but must not use these two. */
 	job->stream = NULL;
 	job->batch = NULL;
 	dcbm_job_put(job);
 }
 
-/* So many bytes will not be called back: as good as if they had been. */
+/* Account for bytes of a folio that no callback will report. */
 void dcbm_account(struct dcbm_job *job, struct dcbm_pair *pair, size_t bytes)
 {
 	if (bytes && atomic_sub_and_test(bytes, &pair->bytes_left))
 		atomic_inc(&job->stream->nr_events);
 }
 
-/* How many bytes of a folio has nobody been given yet? */
+/* Returns how many bytes of a folio neither a channel nor the CPU has taken. */
 static size_t dcbm_pair_unsubmitted(const struct dcbm_job *job,
 				    unsigned int nr)
 {
@@ -110,8 +110,8 @@ static size_t dcbm_pair_unsubmitted(const struct dcbm_job *job,
 }
 
 /*
- * The CPU will have to copy the folio, whatever becomes of the pieces that fly.
- * dcbm_pair_check() is due.
+ * Let the core copy the folio, whatever happens to its pieces in flight.  The
+ * caller has to call dcbm_pair_check() afterwards.
  */
 void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error)
 {
@@ -124,8 +124,8 @@ void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error)
 }
 
 /*
- * Report a folio if nothing is left to do.  After the report of the last one, the
- * job is gone.  A caller that uses it then needs a reference.
+ * Report a folio if nothing is left to do.  The last report may free the job,
+ * so a caller that uses the job afterwards needs a reference.
  */
 void dcbm_pair_check(struct dcbm_job *job, unsigned int nr)
 {

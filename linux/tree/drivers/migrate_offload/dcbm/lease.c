@@ -2,12 +2,12 @@
 /*
  * dcbm: which stream has which channels.
  *
- * A stream has its channels for itself.  So what goes wrong on a channel
- * concerns one stream, and a driver may be told to terminate all that is on it.
- * A stream alone gets all channels that its size is worth.  When others want
- * some, it goes on with its share from its next batch on: it feeds the rest no
- * more, and gives each back as soon as nothing is in flight there.  When they are
- * gone, it gets more.
+ * One stream uses a channel at a time.  So an error of a channel concerns one
+ * stream, and the driver may terminate all transfers of a channel.  A stream
+ * alone gets all channels that its size is worth.  When other streams want
+ * some, it keeps its share from its next batch on.  It submits nothing to the
+ * others, and gives each back as soon as nothing is in flight there.  When the
+ * other streams have ended, it gets more channels.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -20,36 +20,36 @@
 
 #include "dcbm.h"
 
-/* For those who wait until a channel is idle. */
+/* dcbm_chan_take_out() waits here until a channel is idle. */
 DECLARE_WAIT_QUEUE_HEAD(dcbm_idle_wq);
 
 DEFINE_SPINLOCK(dcbm_lock);
 LIST_HEAD(dcbm_chans);
 EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 
-/* Gives back channels that could not be, see chan.c. */
+/* Retries to release channels that are stuck, see chan.c. */
 struct work_struct dcbm_stuck_work;
 
 unsigned int dcbm_max_failures = 16;
 module_param_named(max_failures, dcbm_max_failures, uint, 0444);
 MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
 
-/* All of these under dcbm_lock. */
+/* dcbm_lock protects all of these. */
 static bool dcbm_is_open;
-static unsigned int dcbm_nr_idle;	/* a hint for those without the lock */
+static unsigned int dcbm_nr_idle;	/* a hint without the lock */
 static unsigned int dcbm_nr_streams;	/* that have channels */
 
-/* So many wanted channels at once the last time that some had too few, */
+/* This many streams wanted channels when the last stream got too few. */
 static unsigned int dcbm_recent;
-/* And are likely to until then; in jiffies. */
+/* dcbm_share() uses that number until this time, in jiffies. */
 static unsigned long dcbm_recent_until = INITIAL_JIFFIES;
 
-/* Any context. */
+/* A late callback of the channel has come.  May run in any context. */
 void dcbm_chan_heard_of(struct dcbm_chan *chan)
 {
 	wake_up_all(&dcbm_idle_wq);
 	if (READ_ONCE(chan->leaving))
-		/* Not on dcbm_wq: a task that waits for dcbm_wq may hold the lock. */
+		/* Not dcbm_wq: a task may flush it under dcbm_chans_lock. */
 		queue_work(system_unbound_wq, &dcbm_stuck_work);
 }
 
@@ -86,12 +86,12 @@ void dcbm_open(bool open)
 	spin_unlock(&dcbm_lock);
 }
 
-/* Those who migrate now and then would never find an idle channel with less. */
+/* With less, a task that migrates seldom would never find an idle channel. */
 #define DCBM_RECENT_SPAN (HZ / 5)
 
 /*
- * A task was turned away, or leaves where others stay.  In both cases it is
- * likely to be back with its next batch.
+ * A stream got no channels, or ends while others continue.  In both cases its
+ * task will probably open a stream again soon.
  */
 static void dcbm_note_contention(unsigned int nr_streams)
 {
@@ -106,7 +106,7 @@ static bool dcbm_contended(void)
 	return time_before(jiffies, dcbm_recent_until);
 }
 
-/* What each gets when there are not enough for all. */
+/* Returns how many channels each stream gets when there are too few for all. */
 static unsigned int dcbm_share(unsigned int nr_usable)
 {
 	unsigned int nr = max(dcbm_nr_streams, 1U);
@@ -116,7 +116,7 @@ static unsigned int dcbm_share(unsigned int nr_usable)
 	return max(nr_usable / nr, 1U);
 }
 
-/* A task did not even ask for channels, as none was idle. */
+/* A task did not open a stream, because no channel was idle. */
 void dcbm_note_missed(void)
 {
 	spin_lock(&dcbm_lock);
@@ -136,7 +136,7 @@ static void dcbm_chan_to_stream(struct dcbm_chan *chan,
 	stream->nr_chans++;
 }
 
-/* Give the stream so many more idle channels, those of its node first. */
+/* Give the stream @nr more idle channels, those of its node first. */
 static void dcbm_take(struct dcbm_stream *stream, unsigned int nr)
 {
 	struct dcbm_chan *chan;
@@ -156,8 +156,8 @@ static void dcbm_take(struct dcbm_stream *stream, unsigned int nr)
 }
 
 /*
- * Give a new stream some channels.  Returns 0, -EBUSY when others have all of
- * them, or -EOPNOTSUPP when there are none.
+ * Give channels to a new stream.  Returns 0, -EBUSY if other streams have all
+ * channels, or -EOPNOTSUPP if there is no channel.
  */
 int dcbm_lease(struct dcbm_stream *stream)
 {
@@ -191,7 +191,7 @@ static void dcbm_wake_waiting(void)
 		wake_up_all(&dcbm_idle_wq);
 }
 
-/* Nothing is in flight on it. */
+/* The channel has nothing in flight. */
 static void dcbm_chan_give_back(struct dcbm_stream *stream,
 				struct dcbm_chan *chan)
 {
@@ -219,9 +219,9 @@ void dcbm_unlease(struct dcbm_stream *stream)
 }
 
 /*
- * Part with channels that are going away or failed, and with those that others
- * are to have; take more when there are some to be had.  Returns true if some
- * were given back.
+ * Give back channels that leave, that have failed, or that other streams
+ * should have.  Take more channels if this stream should have more.  Returns
+ * true if it gave some back.
  */
 static bool dcbm_balance_locked(struct dcbm_stream *stream)
 {
@@ -263,8 +263,8 @@ void dcbm_balance(struct dcbm_stream *stream)
 }
 
 /*
- * Take a channel out of use.  Nobody submits anything to it any more, and its
- * stream gives it back before its next batch, or when it ends.
+ * Take a channel out of use: it gets no pieces any more.  Its stream gives it
+ * back before the next batch, or at the end of the stream.
  */
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 {
@@ -275,7 +275,7 @@ void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 	pr_warn("%s is taken out of use: %s\n", kobject_name(&chan->kobj), why);
 }
 
-/* Has it failed too often? */
+/* Retire the channel if it has failed too often. */
 void dcbm_chan_judge(struct dcbm_chan *chan)
 {
 	if (chan->failures >= dcbm_max_failures && !chan->retiring)
@@ -283,8 +283,8 @@ void dcbm_chan_judge(struct dcbm_chan *chan)
 }
 
 /*
- * An administrator believes in it again.  -EBUSY while a device may still be at
- * some pages.
+ * An administrator puts a retired channel back into use.  Returns -EBUSY while
+ * a device may still use pages.
  */
 int dcbm_chan_reset(struct dcbm_chan *chan)
 {
@@ -294,7 +294,7 @@ int dcbm_chan_reset(struct dcbm_chan *chan)
 	spin_lock(&dcbm_lock);
 	state = chan->state;
 	spin_unlock(&dcbm_lock);
-	/* It stays retired until we say otherwise. */
+	/* Only this function changes the state of a retired channel. */
 	if (state != DCBM_RETIRED)
 		return 0;
 	ret = dcbm_chan_settle(chan);

@@ -2,24 +2,24 @@
 /*
  * dcbm: copy migrating folios with DMAengine channels.
  *
- * The engine works on whatever driver offers DMA_MEMCPY.  A batch is cut into
- * pieces of bytes, so that one large folio and many small ones spread over the
- * channels alike.
+ * dcbm uses any driver that offers DMA_MEMCPY.  It divides a batch into pieces
+ * of bytes, so that one large folio and many small folios occupy all channels
+ * alike.
  *
- *	main.c	the engine as the core sees it
- *	stream.c	batches that are copied one after the other
- *	job.c	one batch: when a folio of it is done
+ *	main.c	the engine's interface to the core
+ *	stream.c	the queue of batches of one task
+ *	job.c	one batch, and when each of its folios is done
  *	lease.c	which stream gets which channels, and for how long
- *	copy.c	cutting jobs into pieces, mapping and submitting them
- *	reap.c	what comes back, what does not, and when to give up
- *	share.c	what the CPU copies meanwhile
- *	math.c	how to cut work up, as far as it is arithmetic
- *	chan.c	getting channels, and giving them back
+ *	copy.c	divides jobs into pieces, maps and submits them
+ *	reap.c	callbacks and timeouts
+ *	share.c	the share that the CPU copies
+ *	math.c	the arithmetic of dividing work
+ *	chan.c	acquires and releases channels
  *	chan_sysfs.c	/sys/module/dcbm/channels/
  *	sysfs.c	/sys/module/dcbm/
  *
- * Nothing on the way of a batch allocates with reclaim: the caller may be
- * reclaiming memory, and holds the locks of all folios.
+ * dcbm copies a batch without allocations that reclaim: the migrating task may
+ * be reclaiming memory, and holds the locks of all folios.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -32,8 +32,8 @@
 atomic64_t dcbm_batches_busy;
 
 /*
- * The kernel compacts memory where it has to, on the CPU of whoever is there.  It
- * is others that have a use for what is left of that CPU, and not the pages.
+ * Compaction runs on the CPU of any task that allocates memory.  Other tasks
+ * can use the CPU time that dcbm leaves there.
  */
 static bool dcbm_spares_cpu(const struct migrate_copy_stream *stream)
 {
@@ -76,14 +76,14 @@ static void dcbm_close(struct migrate_copy_stream *stream)
 	dcbm_stream_close(stream->private);
 }
 
-/* A hint: asked before a stream is opened. */
+/* The core asks before it opens a stream.  The answer is a hint. */
 static bool dcbm_wants(int dst_nid, size_t bytes)
 {
 	if (!dcbm_is_on())
 		return false;
 	if (dcbm_any_idle())
 		return true;
-	/* Next time there is one, if a stream has more than its share. */
+	/* So a stream with more than its share gives a channel back. */
 	dcbm_note_missed();
 	return false;
 }
@@ -103,7 +103,7 @@ static int __init dcbm_init(void)
 {
 	int ret = -ENOMEM;
 
-	/* Late callbacks let go of memory. */
+	/* Late callbacks free memory, so this needs a rescuer. */
 	dcbm_wq = alloc_workqueue("dcbm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!dcbm_wq)
 		return ret;
@@ -128,13 +128,13 @@ destroy_wq:
 	return ret;
 }
 
-/* When built in: after the files of the module have been made. */
+/* If built in, dcbm starts after the kernel has created /sys/module/dcbm/. */
 late_initcall(dcbm_init);
 
 static void __exit dcbm_exit(void)
 {
 	migrate_engine_unregister(&dcbm_ops);
-	/* Closes the door to administrators, and gives the channels back. */
+	/* After this, no administrator can acquire channels again. */
 	dcbm_sysfs_exit();
 	destroy_workqueue(dcbm_wq);
 	dcbm_stream_exit();

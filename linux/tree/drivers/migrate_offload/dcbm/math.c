@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* dcbm: how to cut work up.  No state, no locks. */
+/* dcbm: the arithmetic of dividing work.  It has no state and no locks. */
 
 #include <linux/align.h>
 #include <linux/cache.h>
@@ -12,39 +12,38 @@
 #include "math.h"
 
 /*
- * A channel is not worth its descriptor, mapping and interrupt for less than
- * this: 8 us at 4 GB/s.  Small folios need a descriptor each anyway.
+ * A smaller piece is not worth a descriptor, a mapping and an interrupt: it
+ * takes less than 8 us at 4 GB/s.  Each small folio needs a descriptor anyway.
  */
 #define DCBM_MIN_PIECE		SZ_32K
 
-/* A longer transfer does not make anything cheaper. */
+/* Longer transfers cost no less per byte. */
 #define DCBM_MAX_PIECE		SZ_512K
 
 /*
- * Pieces for each channel.  One is least work for the caller.  With some more,
- * fast channels do more than slow ones, and all end at about the same time.
+ * Pieces for each channel.  One piece is the least work for the task.  With
+ * more pieces, fast channels copy more, and all end at about the same time.
  */
 #define DCBM_PIECES		4
 
-/* The slowest that the channels of a job may be, as time: 10 MB/s. */
+/* The slowest rate that the channels of a job may have together: 10 MB/s. */
 #define DCBM_NS_PER_BYTE	100U
 
-/* A job takes no more than so many timeouts beyond the first two. */
+/* Of the time limit of a job, its size adds at most this many timeouts. */
 #define DCBM_MAX_TIMEOUTS	8
 
 /*
- * The longest transfer that a channel takes, or 0 when it takes none.
+ * Returns the longest transfer that a channel takes, or 0 if it takes none.
  *
- * @opt_mapping is dma_opt_mapping_size().  Each piece is mapped on its own, and
- * with an IOMMU this keeps the piece within what the per-CPU caches of IOVA
- * ranges serve, 128 KiB; anything larger searches a tree under a lock, and the
- * tree gets slower with use.  So a 2M folio is 16 mappings that are cheap each
- * rather than one that is not.  It also keeps each piece below what bounce
- * buffers hold (256 KiB), and lets every device map just what it copies.
+ * @opt_mapping is dma_opt_mapping_size().  Each piece is mapped on its own.
+ * With an IOMMU, the per-CPU caches of IOVA ranges serve up to 128 KiB.  A
+ * longer mapping searches a tree under a lock, and the tree gets slower with
+ * use.  So 16 short mappings of a 2M folio cost less than a long one.  This
+ * also keeps a piece below the limit of bounce buffers, 256 KiB.
  *
- * Pages are aligned, so pieces of a multiple of the alignment are, too.  A
- * piece must not share a cache line with its neighbour: on a device that is
- * not coherent, syncing one would spoil the other.
+ * Pages are aligned, so pieces of a multiple of the alignment are, too.  Pieces
+ * must not share a cache line.  On a device that is not coherent, the sync of
+ * one piece would overwrite its neighbour.
  */
 size_t dcbm_max_piece(size_t max_seg, unsigned int copy_align,
 		      size_t opt_mapping)
@@ -60,13 +59,13 @@ size_t dcbm_max_piece(size_t max_seg, unsigned int copy_align,
 	return min_t(size_t, rounddown(max, unit), DCBM_MAX_PIECE);
 }
 
-/* How many of the channels is a batch of this size worth? */
+/* Returns how many channels a batch of this size is worth. */
 unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
 {
 	return clamp_t(size_t, bytes / DCBM_MIN_PIECE, 1, max(nr_usable, 1U));
 }
 
-/* How long a piece should be, on so many channels. */
+/* Returns the size of a piece for this number of channels. */
 size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
 {
 	size_t share = DIV_ROUND_UP(bytes, nr_chans * DCBM_PIECES);
@@ -75,10 +74,7 @@ size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
 		       DCBM_MAX_PIECE);
 }
 
-/*
- * The length of the piece of a folio that starts at @offset.  Never crosses
- * the end of the folio.
- */
+/* Returns the length of the piece at @offset.  It ends within the folio. */
 size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 		     size_t max_piece)
 {
@@ -86,8 +82,8 @@ size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 }
 
 /*
- * How much of a batch should the CPU copy?  As much as each of the channels; what it
- * does not come to they take over.
+ * Returns the CPU's share of a batch: as much as each channel gets.  Channels
+ * take over the part that the CPU does not reach.
  */
 size_t dcbm_cpu_share(size_t bytes, unsigned int nr_chans)
 {
@@ -103,8 +99,8 @@ u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 
 /*
  * The most bytes that a channel may have in flight.  When the time of a job is
- * over, its pieces in flight have one timeout to come back.  At 10 MB/s these bytes
- * take half of it.
+ * over, its pieces in flight have one timeout to come back.  At 10 MB/s these
+ * bytes take half of it.
  */
 size_t dcbm_max_flying(u64 timeout_ns)
 {

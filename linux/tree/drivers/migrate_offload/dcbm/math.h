@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* dcbm: how to cut work up.  No state, no locks. */
+/* dcbm: the arithmetic of dividing work.  It has no state and no locks. */
 #ifndef _DCBM_MATH_H
 #define _DCBM_MATH_H
 

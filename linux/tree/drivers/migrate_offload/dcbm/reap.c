@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: what comes back from the channels, what does not, and when to say so.
+ * dcbm: callbacks, missing callbacks and timeouts.
  *
  * A descriptor ends in one of these ways:
  *
- * - Its callback comes, with a result: the piece is accounted for.
- * - The driver says that it is complete, but no callback comes: an interrupt
- *   was lost.  The data is in place; the slot stays reserved, as the callback
- *   may still come.
- * - Nothing is heard of it until the timeout, and the driver can stop the
- *   device: it is stopped, and the CPU copies the folio.
- * - The same, but nothing can stop the device, which may go on reading and
- *   writing for as long as it likes.  Then both folios are held, with their
- *   mapping: neither is freed or written to, and the folio does not migrate.
- *   The channel is retired.  Should the callback ever come, they are let go.
+ * - Its callback comes with a result, and dcbm accounts for the piece.
+ * - The driver says that it is complete, but no callback comes, because an
+ *   interrupt was lost.  The data is in place.  The slot stays reserved, as the
+ *   callback may still come.
+ * - No callback comes before the timeout, and the driver can stop the device.
+ *   dcbm has it stopped, and the core copies the folio.
+ * - No callback comes, and nothing can stop the device, which may read and
+ *   write at any later time.  Then dcbm holds both folios and their mappings:
+ *   neither is freed or written to, and the folio does not migrate.  The
+ *   channel is retired.  If the callback comes later, dcbm releases the folios.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -28,7 +28,7 @@
 
 #include "dcbm.h"
 
-/* Time between questions to a driver whose device has been silent. */
+/* Ask the driver of a device that was silent for this part of the timeout. */
 #define DCBM_ASK_DIVISOR 8
 
 /* With less, a busy CPU would look like a dead device. */
@@ -51,10 +51,10 @@ bool dcbm_can_terminate(const struct dcbm_chan *chan)
 }
 
 /*
- * A piece was called back, which is an event if it was the last of its folio, or
- * if its channel is about to run dry while there is work.  The stream is there
- * as long as a slot of it flies: see below.  Full barriers on both sides: it
- * sees our count, or we what it waits for.
+ * A callback has come.  It is an event if it was the last of its folio, or if
+ * its channel is about to run dry while there is work.  The stream cannot end
+ * before: see dcbm_callback().  Both sides use full barriers.  So the task
+ * sees the new count, or this function sees ->wake_at.
  */
 static void dcbm_heard_of(struct dcbm_slot *slot)
 {
@@ -75,9 +75,9 @@ static void dcbm_heard_of(struct dcbm_slot *slot)
 }
 
 /*
- * Whatever context the driver likes.  Job and stream are there as long as they
- * have a slot that flies: to get at the slot, its owner takes the lock that we
- * hold.
+ * The driver calls this in any context.  Job and stream exist while one of
+ * their slots is in flight.  The task takes the lock, held here, before it
+ * ends a slot.
  */
 void dcbm_callback(void *param, const struct dmaengine_result *result)
 {
@@ -124,8 +124,8 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 }
 
 /*
- * With the full sync, which is what brings the data out of a bounce buffer, or
- * makes it visible to CPUs when the device is not coherent.
+ * Unmap with a sync.  The sync copies data out of a bounce buffer, and makes
+ * the writes of a device that is not coherent visible to CPUs.
  */
 void dcbm_slot_unmap(struct dcbm_slot *slot)
 {
@@ -135,17 +135,17 @@ void dcbm_slot_unmap(struct dcbm_slot *slot)
 	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
 }
 
-/* No device is at a piece of the folio any more, as far as we can tell. */
+/* A descriptor no longer uses the folio.  After the last one, end the hold. */
 static void dcbm_pair_put(struct dcbm_pair *pair)
 {
-	/* Held when it was counted, so this cannot be seen too late. */
+	/* dcbm_pair_hold() ran before the last put, so ->held is valid. */
 	if (!atomic_dec_and_test(&pair->nr_users) || !pair->held)
 		return;
 	migrate_copy_unhold(pair->src, pair->dst);
 	atomic_dec(&dcbm_folios_held_now);
 }
 
-/* The piece does not fly any more.  Its job may be gone then. */
+/* The piece is no longer in flight.  This may free its job. */
 static void dcbm_slot_landed(struct dcbm_slot *slot)
 {
 	struct dcbm_job *job = slot->job;
@@ -157,7 +157,7 @@ static void dcbm_slot_landed(struct dcbm_slot *slot)
 	dcbm_pair_check(job, slot->pair);
 }
 
-/* The device has nothing to do with this piece any more. */
+/* The device no longer uses this piece. */
 static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 {
 	struct dcbm_chan *chan = slot->chan;
@@ -176,7 +176,7 @@ static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 	dcbm_slot_landed(slot);
 }
 
-/* Account for what was called back. */
+/* Account for the pieces that were called back. */
 static void dcbm_chan_collect(struct dcbm_chan *chan)
 {
 	struct dcbm_slot *slot;
@@ -195,7 +195,7 @@ static void dcbm_chan_collect(struct dcbm_chan *chan)
 	chan->progress_ns = max(chan->progress_ns, heard_ns);
 	list_for_each_entry(slot, &done, node) {
 		dcbm_slot_end(slot, slot->error);
-		/* Its callback has come: nobody else looks at it. */
+		/* Its callback has come, so no other context uses the slot. */
 		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	}
 	list_splice(&done, &chan->spare);
@@ -204,21 +204,21 @@ static void dcbm_chan_collect(struct dcbm_chan *chan)
 	dcbm_chan_judge(chan);
 }
 
-/* Account for all that was called back on channels of the stream. */
+/* Account for the pieces of a stream that were called back. */
 void dcbm_collect(struct dcbm_stream *stream)
 {
 	struct dcbm_chan *chan;
 
-	/* What is counted after this is found now, or makes us look again. */
+	/* The task collects a later event now, or sees its count later. */
 	atomic_xchg(&stream->nr_events, 0);
 	list_for_each_entry(chan, &stream->chans, lease)
 		dcbm_chan_collect(chan);
 }
 
 /*
- * Ask the driver about one piece whose callback has not come.  Its word counts
- * when the channel completes in order, and only for what is newer than all
- * that was called back: what was passed over may just have been dropped.
+ * Ask the driver about a piece whose callback has not come.  Trust the answer
+ * only if the channel completes in order, and the piece is newer than all that
+ * were called back.  The driver may have dropped an older piece.
  */
 static bool dcbm_slot_is_complete(struct dcbm_chan *chan,
 				  struct dcbm_slot *slot)
@@ -227,12 +227,12 @@ static bool dcbm_slot_is_complete(struct dcbm_chan *chan,
 
 	if (!chan->ordered || (last && slot->cookie - last <= 0))
 		return false;
-	/* May call back right here. */
+	/* The driver may run the callback here. */
 	return dma_async_is_tx_complete(chan->dma, slot->cookie, NULL, NULL) ==
 		DMA_COMPLETE;
 }
 
-/* If the state is still what it was, change it, and keep the slot. */
+/* Claim a slot in flight for @state.  Returns false if its callback came. */
 static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
 {
 	struct dcbm_chan *chan = slot->chan;
@@ -252,7 +252,7 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
 	return claimed;
 }
 
-/* A piece that was claimed, of which we have a copy, has come to an end. */
+/* End a claimed piece.  @slot is a copy, as the slot may be in use again. */
 static void dcbm_slot_gone(struct dcbm_slot *slot, int error)
 {
 	struct dcbm_pair *pair = &slot->job->pairs[slot->pair];
@@ -262,8 +262,8 @@ static void dcbm_slot_gone(struct dcbm_slot *slot, int error)
 }
 
 /*
- * An interrupt may have been lost: ask the driver.  A callback that this
- * provokes is found in the ordinary way.
+ * An interrupt may have been lost, so ask the driver.  If the driver runs the
+ * callback now, dcbm_chan_collect() finds it as usual.
  */
 static void dcbm_chan_ask(struct dcbm_chan *chan)
 {
@@ -278,8 +278,8 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 		    !dcbm_slot_is_complete(chan, slot))
 			continue;
 		/*
-		 * Once it is claimed a callback may give it to others.  What one
-		 * changes now, of the state and the list, is of no use here.
+		 * After the claim, a callback may free the slot for others.
+		 * Before, it changes only fields that are not used here.
 		 */
 		copy = data_race(*slot);
 		if (!dcbm_can_terminate(chan))
@@ -301,14 +301,14 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 			    kobject_name(&chan->kobj));
 }
 
-/* The driver has terminated everything: no callback will come any more. */
+/* The driver has terminated all transfers, so no callback will come. */
 static void dcbm_chan_stopped(struct dcbm_chan *chan)
 {
 	int i;
 
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		struct dcbm_slot *slot = &chan->slots[i];
-		/* If it does not fly, it is not looked at. */
+		/* Only the copy of a slot in flight is used. */
 		struct dcbm_slot copy = data_race(*slot);
 
 		if (dcbm_slot_claim(slot, DCBM_SLOT_FREE))
@@ -332,8 +332,8 @@ static void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
 }
 
 /*
- * Nothing can stop the device.  Each folio that it may be at is held, once,
- * before the slot is marked: from then on the callback may let go of it.
+ * Nothing can stop the device, so hold each folio that it may use.  Hold it
+ * before the slot is marked: after that, the callback may end the hold.
  */
 static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 {
@@ -341,7 +341,7 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		struct dcbm_slot *slot = &chan->slots[i];
-		/* As long as it flies, a callback changes no more than in dcbm_chan_ask(). */
+		/* As in dcbm_chan_ask(), a callback changes no field in use. */
 		struct dcbm_slot copy = data_race(*slot);
 		struct dcbm_job *job = slot->job;
 
@@ -357,7 +357,7 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 			nr++;
 			continue;
 		}
-		/* Called back just now; what collects it ends the hold. */
+		/* The callback came just now.  Collecting it ends the hold. */
 		dcbm_job_put(job);
 		if (!dcbm_can_terminate(chan))
 			module_put(THIS_MODULE);
@@ -365,7 +365,7 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 	return nr;
 }
 
-/* The time is over. */
+/* The channel was silent for too long, or the time of a job is over. */
 static void dcbm_chan_give_up(struct dcbm_chan *chan)
 {
 	unsigned int nr_held;
@@ -375,7 +375,7 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 	if (!chan->nr_flying)
 		return;
 
-	/* Two in a row are too many, however many errors are allowed. */
+	/* Two timeouts in a row retire a channel, whatever max_failures is. */
 	chan->failures += DIV_ROUND_UP(dcbm_max_failures, 2);
 	atomic64_inc(&chan->timeouts);
 	if (READ_ONCE(chan->stops) && !dmaengine_terminate_sync(chan->dma)) {
@@ -395,7 +395,7 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 	dcbm_chan_retire(chan, "a transfer did not end; its pages are out of use until it does");
 }
 
-/* We look only so often; the limit is to hold nevertheless. */
+/* dcbm_check() runs at intervals, so act one interval before the timeout. */
 static u64 dcbm_limit_ns(void)
 {
 	u64 limit_ns = max(dcbm_timeout_ns(), DCBM_MIN_TIMEOUT_NS);
@@ -415,9 +415,8 @@ static bool dcbm_chan_has(struct dcbm_chan *chan, const struct dcbm_job *job)
 }
 
 /*
- * Look at channels from which nothing has been heard for a while, and at those
- * that are at a job whose time is over.  Jobs behind it are not concerned, but
- * for what they have on the same channel.
+ * Check channels that have been silent for a while, and those that copy a job
+ * whose time is over.  Later jobs lose only their pieces on the same channels.
  */
 void dcbm_check(struct dcbm_stream *stream)
 {
@@ -430,7 +429,7 @@ void dcbm_check(struct dcbm_stream *stream)
 
 	if (!job)
 		return;
-	/* It may come to its end here. */
+	/* The job may end here. */
 	kref_get(&job->ref);
 	expired = now - job->start_ns > 2 * limit_ns +
 		  dcbm_extra_ns(job->batch->bytes, dcbm_timeout_ns());
@@ -457,7 +456,7 @@ static void dcbm_late_end(struct dcbm_slot *slot)
 	dcbm_job_put(job);
 }
 
-/* Callbacks that nobody had hoped for any more. */
+/* Callbacks of held slots have come. */
 void dcbm_late_work(struct work_struct *work)
 {
 	struct dcbm_chan *chan = container_of(work, struct dcbm_chan,
@@ -481,17 +480,16 @@ void dcbm_late_work(struct work_struct *work)
 	spin_unlock_irq(&chan->lock);
 	dcbm_chan_heard_of(chan);
 
-	/* Whoever unloads us waits for this work. */
+	/* Unloading the module waits for this work. */
 	if (!dcbm_can_terminate(chan))
 		while (nr--)
 			module_put(THIS_MODULE);
 }
 
 /*
- * The driver has forgotten all descriptors of the channel, so slots whose
- * callback was awaited are free again.  Unless the device was stopped, held
- * pages and their mappings stay as they are for ever.  Returns how many pieces
- * that were.
+ * The driver has dropped all descriptors of the channel, so free the slots that
+ * wait for a callback.  Unless the device was @stopped, held pages and their
+ * mappings stay as they are for ever.  Returns the number of their pieces.
  */
 unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
 {
@@ -523,8 +521,8 @@ unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
 }
 
 /*
- * Make sure that nothing is out any more on a channel that no job has.  -EBUSY
- * when that is not for us to say.
+ * End all transfers of a channel that has no job.  Returns -EBUSY if the driver
+ * cannot make sure of that.
  */
 int dcbm_chan_settle(struct dcbm_chan *chan)
 {

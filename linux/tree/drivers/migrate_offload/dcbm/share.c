@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: what the CPU copies itself.
+ * dcbm: the share of a batch that the CPU copies.
  *
- * A task that waits for the channels has nothing else to do.  So the tail of
- * each batch is set aside for it, as much as each channel gets.  The CPU works
- * from the end backwards, a few pages at a time, and the channels go on with
- * what it leaves to them.
+ * A task that waits for channels can copy meanwhile.  So dcbm sets aside the
+ * end of each batch for it, as much as each channel gets.  The CPU starts at
+ * the end and copies backwards, a few pages at a time.  The channels take over
+ * the part that the CPU does not reach.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -20,10 +20,10 @@
 
 #include "dcbm.h"
 
-/* Between two looks at the channels. */
+/* The CPU copies this much before it looks at the channels again. */
 #define DCBM_SHARE_CHUNK max_t(size_t, SZ_16K, PAGE_SIZE)
 
-/* With less, it is left to whom it belongs. */
+/* Channels take nothing from a smaller share while the CPU copies it. */
 #define DCBM_SHARE_MIN_TAKEN (4 * DCBM_SHARE_CHUNK)
 
 bool dcbm_share_on = true;
@@ -34,7 +34,7 @@ MODULE_PARM_DESC(cpu_share, "let a CPU that would have to wait copy a share itse
 atomic64_t dcbm_cpu_share_bytes;
 EXPORT_SYMBOL_IF_KUNIT(dcbm_cpu_share_bytes);
 
-/* Set the tail of a new job aside.  Returns its size. */
+/* Set aside the end of a new job for the CPU.  Returns its size. */
 size_t dcbm_share_set(struct dcbm_job *job, unsigned int nr_chans)
 {
 	size_t left, share = 0;
@@ -55,7 +55,7 @@ size_t dcbm_share_set(struct dcbm_job *job, unsigned int nr_chans)
 	return share;
 }
 
-/* The channels may go on with up to so many bytes of the share. */
+/* Give up to @bytes of the CPU's share to the channels. */
 static void dcbm_share_cede(struct dcbm_job *job, size_t bytes)
 {
 	struct migrate_copy_pos *limit = &job->limit;
@@ -79,8 +79,8 @@ static void dcbm_share_cede(struct dcbm_job *job, size_t bytes)
 }
 
 /*
- * The channels have nothing to do, and the CPU has not come to its share: they
- * take from it.  While the CPU is at it, they leave it a part.
+ * If the channels have nothing to do, let them take from the CPU's share.
+ * While the task waits, and so copies the share itself, they take half of it.
  */
 bool dcbm_share_take(struct dcbm_stream *stream)
 {
@@ -102,7 +102,7 @@ bool dcbm_share_take(struct dcbm_stream *stream)
 	return false;
 }
 
-/* Is anything left of any share? */
+/* Returns true if a share of any job is left. */
 bool dcbm_share_left(const struct dcbm_stream *stream)
 {
 	struct dcbm_job *job;
@@ -113,7 +113,7 @@ bool dcbm_share_left(const struct dcbm_stream *stream)
 	return false;
 }
 
-/* Somebody else needs the CPU more. */
+/* Another task wants the CPU, so give all shares to the channels. */
 static void dcbm_share_drop(struct dcbm_stream *stream)
 {
 	struct dcbm_job *job;
@@ -134,7 +134,7 @@ static size_t dcbm_share_next(struct dcbm_job *job)
 			       job->limit.offset : 0;
 		size_t bytes = min(end->offset - start, DCBM_SHARE_CHUNK);
 
-		/* What failed is not ours, and what is held even less. */
+		/* The core copies failed folios.  Do not write to held ones. */
 		if (pair->error)
 			bytes = end->offset - start;
 		end->offset -= bytes;
@@ -165,9 +165,9 @@ static void dcbm_share_copy_chunk(struct dcbm_job *job, size_t bytes)
 }
 
 /*
- * Instead of waiting, copy for a while: until there is something to report, or
- * to be done for the channels.  Returns false if there is nothing to copy, or
- * others want the CPU.
+ * Copy shares instead of waiting, until there is something to report, or to do
+ * for the channels.  Returns false if nothing was copied: no share is left, or
+ * another task wants the CPU.
  */
 bool dcbm_share_copy(struct dcbm_stream *stream, u64 until)
 {

@@ -2,10 +2,10 @@
 /*
  * dcbm: streams, and the jobs in them.
  *
- * A stream has channels, and a queue of jobs.  A channel that has got through
- * half of what it had gets more, of the same job or of the next, so that no
- * channel stands still between two batches.  A folio is reported as soon as
- * nothing of it is left to do, whatever else is in its batch.
+ * A stream has channels and a queue of jobs.  A channel that has completed half
+ * of its pieces gets more, of the same job or of the next.  So it does not run
+ * dry between two batches.  dcbm reports a folio as soon as it is done, even if
+ * other folios of its batch are not.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -18,14 +18,14 @@
 
 #include "dcbm.h"
 
-/* A task that waits spins for so long, and then sleeps. */
+/* A task that waits spins for this time, and then sleeps. */
 #define DCBM_POLL_NS (200ULL * NSEC_PER_USEC)
 
 static mempool_t *dcbm_streams;
 
 /*
- * Channels that took nothing of an earlier batch may do so now.  How many are
- * there?  One that takes nothing is judged here, as it is met nowhere else.
+ * Channels that refused an earlier batch may take this one.  Returns how many
+ * can.  A channel that refuses everything has no callbacks, so judge it here.
  */
 static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
 {
@@ -40,10 +40,7 @@ static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
 	return nr;
 }
 
-/*
- * Put a batch into the queue.  Returns 0, or -EBUSY, after which nothing was
- * begun.
- */
+/* Add a batch to the queue.  Returns 0, or -EBUSY if nothing was started. */
 int dcbm_stream_submit(struct dcbm_stream *stream,
 		       struct migrate_copy_batch *batch)
 {
@@ -52,7 +49,7 @@ int dcbm_stream_submit(struct dcbm_stream *stream,
 	size_t bytes;
 
 	dcbm_collect(stream);
-	/* So much together is worth more channels. */
+	/* All open jobs together may be worth more channels. */
 	stream->bytes = max(stream->bytes, stream->open_bytes + batch->bytes);
 	dcbm_balance(stream);
 	nr_chans = dcbm_stream_revive(stream);
@@ -75,7 +72,7 @@ static unsigned long dcbm_check_jiffies(void)
 	return max(msecs_to_jiffies(READ_ONCE(dcbm_timeout_ms)) / 8, 1UL);
 }
 
-/* Take all jobs forward, as far as that goes without waiting. */
+/* Advance all jobs without waiting. */
 static void dcbm_stream_progress(struct dcbm_stream *stream)
 {
 	dcbm_collect(stream);
@@ -95,7 +92,7 @@ static bool dcbm_stream_has_news(const struct dcbm_stream *stream)
 }
 
 /*
- * To sleep and be woken takes longer than many transfers, so spin for a while,
+ * Sleeping and waking up takes longer than many transfers, so spin for a while,
  * unless another task wants the CPU.  Returns true if there is something to do.
  */
 static bool dcbm_poll(const struct dcbm_stream *stream, u64 until)
@@ -111,7 +108,7 @@ static bool dcbm_poll(const struct dcbm_stream *stream, u64 until)
 	return true;
 }
 
-/* Wait until something comes back, or for a part of the timeout. */
+/* Wait for an event, but at most until the next check of the channels. */
 static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
@@ -119,7 +116,7 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	unsigned long most = dcbm_check_jiffies();
 	u64 now;
 
-	/* The last one was cut short when no channel took what was left. */
+	/* dcbm_feed() cut the last job, as no channel took the rest. */
 	if (!job)
 		return;
 	if (dcbm_is_hungry(stream) || dcbm_poll(stream, until))
@@ -127,7 +124,7 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	now = ktime_get_ns();
 	if (now >= until)
 		return;
-	/* A task that leaves the CPU to others sleeps until all of the job is done. */
+	/* A sparing stream sleeps until the whole job is done. */
 	WRITE_ONCE(stream->wake_at, stream->sparing ?
 				    job->nr_pairs - job->nr_reported : 1);
 	if (until - now >= jiffies_to_nsecs(most))
@@ -136,14 +133,11 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	else
 		wait_event_hrtimeout(stream->wq, dcbm_stream_has_news(stream),
 				     ns_to_ktime(until - now));
-	/* Until we sleep again, nobody needs to look whether we do. */
+	/* While the task is awake, callbacks do not have to wake it. */
 	WRITE_ONCE(stream->wake_at, INT_MAX);
 }
 
-/*
- * Take all jobs forward until there is something to report, but for no longer
- * than @wait_ns.
- */
+/* Advance all jobs until there is something to report, or for @wait_ns. */
 void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
 {
 	u64 nr_reported = stream->nr_reported;
@@ -171,13 +165,13 @@ void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
 }
 
 /*
- * A stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  @sparing: it
- * leaves the CPU alone.
+ * Returns a stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  A
+ * stream that is @sparing leaves the CPU to other tasks.
  */
 struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
 				     int *error)
 {
-	/* As in dcbm_job_new(). */
+	/* The flags exclude reclaim, as in dcbm_job_new(). */
 	struct dcbm_stream *stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
 
 	*error = -EBUSY;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Unit tests of dcbm's streams, with folios of their own, on the simulated DMA
- * engine: both modules are loaded, dcbm has channels of one device of dmasim, and
- * copies whatever it is given.
+ * Unit tests of dcbm's streams.  dcbm has channels of one device of dmasim, the
+ * simulated DMA engine, and copies folios that the tests allocate.
  *
- * tools/testing/selftests/migrate_offload/dcbm_streams.sh sets that up.
+ * tools/testing/selftests/migrate_offload/dcbm_streams.sh loads both modules.
  */
 
 #include <kunit/test.h>
@@ -19,13 +18,13 @@
 
 MODULE_IMPORT_NS(EXPORTED_FOR_KUNIT_TESTING);
 
-/* Slow enough for us to look while it is being copied: 2 MiB in 262 ms. */
+/* Slow enough to look during the copy: four channels take 262 ms for 2 MiB. */
 #define TEST_SLOW_MBPS 2
 #define TEST_EARLY_MS 200
 #define TEST_LARGE_ORDER get_order(SZ_2M)
-/* Nothing takes that long, unless it never comes. */
+/* Only a copy that never completes takes this long. */
 #define TEST_TIMEOUT (20 * HZ)
-/* What never comes is given up then.  A host that is busy may take a second from us. */
+/* Timeout of a stalled channel.  A busy host may delay the test by a second. */
 #define TEST_STALL_MS 4000
 
 static bool test_same(struct migrate_copy_pair *pair)
@@ -88,7 +87,7 @@ unsigned int test_reap(struct kunit *test, int which,
 	return nr;
 }
 
-/* Each has its own result; what is said to be copied is. */
+/* Check all results and the copied folios.  Returns how many folios failed. */
 unsigned int test_check(struct kunit *test, struct migrate_copy_batch *batch,
 			int error)
 {
@@ -118,7 +117,7 @@ static void test_set_rate(struct test_ctx *ctx, u32 mbps)
 		WRITE_ONCE(ctx->sim[i]->bandwidth_mbps, mbps);
 }
 
-/* One large folio, then many small ones. */
+/* Submit one large folio, then many small ones. */
 static void test_submit_two(struct kunit *test, unsigned int order)
 {
 	struct test_ctx *ctx = test->priv;
@@ -133,7 +132,7 @@ static void test_submit_two(struct kunit *test, unsigned int order)
 						      ctx->batches[i]), 0);
 }
 
-/* Two batches at once, of which the second is begun before the first ends. */
+/* dcbm starts the second batch before the first has ended. */
 static void dcbm_stream_two_batches(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -141,7 +140,7 @@ static void dcbm_stream_two_batches(struct kunit *test)
 	int round, i;
 
 	test_set_rate(ctx, TEST_SLOW_MBPS);
-	/* At least two: the second finds things as the first has left them. */
+	/* At least two rounds: the second starts from the first's state. */
 	for (round = 0; round < 2 ||
 	     (round < 10 && (most_reaps <= 1 || !nr_early)); round++) {
 		unsigned long late = jiffies + msecs_to_jiffies(TEST_EARLY_MS);
@@ -149,7 +148,7 @@ static void dcbm_stream_two_batches(struct kunit *test)
 		test_submit_two(test, 4);
 		KUNIT_EXPECT_EQ(test, ctx->batches[0]->nr_done, 0);
 		dcbm_ops.reap(&ctx->streams[0], 0);
-		/* Whoever did not get the CPU until now looks too late. */
+		/* The check is valid only if this task ran early enough. */
 		if (time_before(jiffies, late)) {
 			KUNIT_EXPECT_EQ(test, ctx->batches[1]->nr_done, 0);
 			nr_early++;
@@ -165,12 +164,12 @@ static void dcbm_stream_two_batches(struct kunit *test)
 		}
 		test_close(ctx, 0);
 	}
-	/* Folio by folio, and not when all is over. */
+	/* dcbm reports folios before their batch has ended. */
 	KUNIT_EXPECT_GT(test, most_reaps, 1);
 	KUNIT_EXPECT_GT(test, nr_early, 0);
 }
 
-/* Reported in the order of completion, each once. */
+/* dcbm reports folios in the order of their completion, each once. */
 static void dcbm_stream_order(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -186,7 +185,7 @@ static void dcbm_stream_order(struct kunit *test)
 		KUNIT_EXPECT_LT(test, batch->pairs[i].nth_done, TEST_MANY);
 		overtaken += batch->pairs[i].nth_done != i;
 	}
-	/* With several channels some do, whatever the order within each. */
+	/* Folios on different channels overtake each other. */
 	if (!ctx->chans[0]->ordered)
 		KUNIT_EXPECT_GT(test, overtaken, 0);
 	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
@@ -206,8 +205,8 @@ static void dcbm_stream_fail(struct kunit *test)
 }
 
 /*
- * A channel stops, with something of both batches.  What others have of the
- * second batch is not concerned, nor does it wait for the timeout.
+ * A channel stalls with pieces of both batches.  Other folios of the second
+ * batch do not fail, and do not wait for the timeout.
  */
 static void dcbm_stream_stall(struct kunit *test)
 {
@@ -235,7 +234,7 @@ static void dcbm_stream_stall(struct kunit *test)
 	KUNIT_EXPECT_GT(test, early, 0);
 	KUNIT_EXPECT_EQ(test, ctx->chans[1]->nr_away, 0);
 
-	/* And the channel is as before. */
+	/* The channel works again. */
 	test_batch_free(second);
 	second = test_batch(test, 1, TEST_MANY, 0);
 	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], second), 0);
@@ -244,9 +243,10 @@ static void dcbm_stream_stall(struct kunit *test)
 }
 
 /*
- * The last folio that is the channels' is reported and freed while the others
- * are being copied, and what was the CPU's behind it goes to the channels, too.
- * What its source is by then must not matter.
+ * dcbm reports the last folio of the channels' part while other folios are
+ * still being copied.  Its owner frees it, and it becomes part of a larger
+ * folio.  When the channels take over the CPU's share behind it, its new size
+ * must not matter.
  */
 static void dcbm_stream_reported(struct kunit *test)
 {
@@ -264,8 +264,8 @@ static void dcbm_stream_reported(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
 	stream = ctx->streams[0].private;
 	/*
-	 * One folio for each, of which the last comes back first, and long
-	 * enough before the others for whoever runs this to get a CPU.
+	 * Each channel gets one folio.  The last folio comes back a second
+	 * before the others, so that this task gets a CPU meanwhile.
 	 */
 	list_for_each_entry(chan, &stream->chans, lease)
 		to_dmasim_chan(chan->dma)->latency_us = USEC_PER_SEC;
@@ -275,7 +275,7 @@ static void dcbm_stream_reported(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
 	job = list_first_entry(&stream->jobs, struct dcbm_job, node);
 	KUNIT_ASSERT_EQ(test, job->share, PAGE_SIZE);
-	/* Without ever waiting: who waits would copy the share. */
+	/* Do not wait, because a task that waits copies the share. */
 	while (!test_done(batch)) {
 		KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
 		dcbm_ops.reap(&ctx->streams[0], 0);
@@ -312,7 +312,7 @@ static void test_copy_again(struct kunit *test, struct migrate_copy_batch *batch
 	test_reap(test, 0, batch);
 }
 
-/* Who comes later gets his share, and who stays gets it back. */
+/* A second stream gets its share, and the first one gets it back later. */
 static void dcbm_stream_fair(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -327,7 +327,7 @@ static void dcbm_stream_fair(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
 	KUNIT_EXPECT_FALSE(test, dcbm_ops.wants(first_memory_node, SZ_2M));
 	test_reap(test, 0, a);
-	/* Asked again, as that is soon forgotten.  It leaves half of them. */
+	/* Ask again, as dcbm soon forgets it.  The stream gives up half. */
 	dcbm_ops.wants(first_memory_node, SZ_2M);
 	test_copy_again(test, a);
 	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS / 2);
@@ -354,7 +354,7 @@ static int dcbm_stream_test_init(struct kunit *test)
 	int i = 0;
 
 	KUNIT_ASSERT_NOT_NULL(test, ctx);
-	/* Nobody else changes the list while we are here. */
+	/* Nothing changes the list during the tests. */
 	list_for_each_entry(chan, &dcbm_chans, node) {
 		struct device_driver *driver = chan->provider->driver;
 
@@ -366,7 +366,7 @@ static int dcbm_stream_test_init(struct kunit *test)
 	}
 	if (i < TEST_CHANS)
 		return -ENODEV;
-	/* An emulated CPU may take long, and that is for the CPU to copy then. */
+	/* On an emulated machine, a short timeout would expire. */
 	ctx->timeout_ms = dcbm_timeout_ms;
 	WRITE_ONCE(dcbm_timeout_ms, jiffies_to_msecs(TEST_TIMEOUT));
 	test->priv = ctx;
@@ -393,7 +393,7 @@ static void dcbm_stream_test_exit(struct kunit *test)
 	for (i = 0; i < TEST_BATCHES; i++)
 		test_batch_free(ctx->batches[i]);
 	test_batch_grown_free(ctx->growing);
-	/* Until it is forgotten that some had too few. */
+	/* Wait until dcbm forgets that a stream had too few channels. */
 	msleep(500);
 }
 

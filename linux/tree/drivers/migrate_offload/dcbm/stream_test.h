@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Unit tests of dcbm's streams: what their parts share.
+ * Unit tests of dcbm's streams: declarations.
  */
 #ifndef _DCBM_STREAM_TEST_H
 #define _DCBM_STREAM_TEST_H
@@ -42,7 +42,7 @@ struct migrate_copy_batch *test_batch(struct kunit *test, int which,
 				      unsigned int nr, unsigned int order);
 void test_batch_free(struct migrate_copy_batch *batch);
 
-/* Folios of one page each, with three more behind each for it to grow into. */
+/* Folios of one page, each with three free pages behind it to grow into. */
 #define TEST_GROWN_ORDER 2
 
 struct migrate_copy_batch *test_batch_to_grow(struct kunit *test,

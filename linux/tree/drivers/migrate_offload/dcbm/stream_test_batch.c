@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Unit tests of dcbm's streams: what they have to copy.
+ * Unit tests of dcbm's streams: batches to copy.
  */
 
 #include <linux/gfp.h>
@@ -19,7 +19,7 @@ static void test_fill(struct folio *folio, u8 seed)
 		memset(page_address(folio_page(folio, i)), seed + i, PAGE_SIZE);
 }
 
-/* One without any folio, that has room for @nr. */
+/* Allocate an empty batch with room for @nr folios. */
 static struct migrate_copy_batch *test_batch_new(struct kunit *test,
 						 unsigned int nr)
 {
@@ -33,7 +33,7 @@ static struct migrate_copy_batch *test_batch_new(struct kunit *test,
 	return batch;
 }
 
-/* A batch of @nr folios; freed by exit. */
+/* Allocate a batch of @nr folios.  dcbm_stream_test_exit() frees it. */
 struct migrate_copy_batch *test_batch(struct kunit *test, int which,
 				      unsigned int nr, unsigned int order)
 {
@@ -102,7 +102,7 @@ struct migrate_copy_batch *test_batch_to_grow(struct kunit *test,
 	return batch;
 }
 
-/* As if it had been freed, and were the first page of a larger folio now. */
+/* Turn the folio into the head of a larger one, as if it had been freed. */
 void test_grow(struct folio *folio)
 {
 	__set_bit(PG_head, &folio->flags);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Unit tests of dcbm's streams: what compaction gains by.
+ * Unit tests of dcbm's streams: compaction.
  */
 
 #include <linux/list.h>
@@ -8,10 +8,10 @@
 
 #include "stream_test.h"
 
-/* As many folios as a window of compaction has, for each channel. */
+/* Folios of a window of compaction, for each channel. */
 #define TEST_WINDOW 128
 
-/* Compaction leaves the CPU alone: it has no share, as others have, and all is copied. */
+/* Compaction gives the CPU no share, other migrations do. */
 void dcbm_stream_sparing(struct kunit *test)
 {
 	static const struct {
@@ -43,7 +43,7 @@ void dcbm_stream_sparing(struct kunit *test)
 	}
 }
 
-/* Two windows are submitted as a whole: nobody is woken for what is left of them. */
+/* Two windows fit into the channels: the task need not wake up to submit. */
 void dcbm_stream_two_windows(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -54,7 +54,7 @@ void dcbm_stream_two_windows(struct kunit *test)
 		kunit_skip(test, "needs %u descriptors", TEST_BATCHES * TEST_WINDOW);
 	for (i = 0; i < TEST_BATCHES; i++)
 		test_batch(test, i, TEST_CHANS * TEST_WINDOW, 0);
-	/* Nothing comes back before all is submitted. */
+	/* Nothing completes before all is submitted. */
 	for (i = 0; i < TEST_CHANS; i++)
 		WRITE_ONCE(ctx->sim[i]->latency_us, USEC_PER_SEC);
 	KUNIT_ASSERT_EQ(test, test_open_for(ctx, 0, SZ_2M, MR_COMPACTION), 0);

@@ -13,7 +13,7 @@
 
 #include "dcbm.h"
 
-/* /sys/module/dcbm/, also when built in. */
+/* /sys/module/dcbm/, which exists also if dcbm is built in. */
 static struct kobject *dcbm_kobj;
 
 static ssize_t offloading_show(struct module_attribute *attr,
@@ -35,7 +35,7 @@ static ssize_t offloading_store(struct module_attribute *attr,
 	mutex_lock(&dcbm_admin_lock);
 	if (on) {
 		ret = dcbm_start();
-		/* As posted.  If there is another engine, so be it. */
+		/* It is no error if another engine stays active. */
 		if (!ret)
 			migrate_engine_activate(&dcbm_ops);
 	} else {
@@ -121,7 +121,7 @@ int dcbm_sysfs_init(void)
 #ifdef MODULE
 	dcbm_kobj = kobject_get(&THIS_MODULE->mkobj.kobj);
 #else
-	/* Made for the parameters. */
+	/* The kernel made the directory for the parameters. */
 	dcbm_kobj = kset_find_obj(module_kset, KBUILD_MODNAME);
 #endif
 	if (!dcbm_kobj)
@@ -144,7 +144,7 @@ put:
 
 void dcbm_sysfs_exit(void)
 {
-	/* Waits for those who are in a file. */
+	/* Wait for tasks that read or write the files. */
 	sysfs_remove_group(dcbm_kobj, &dcbm_group);
 
 	mutex_lock(&dcbm_admin_lock);
