@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A channel of a simulated DMA engine, as its clients see it.
+ * dmasim: the operations of a channel that clients call.
  */
 
 #include <linux/array_size.h>
@@ -12,7 +12,7 @@
 #include "../dmaengine.h"
 #include "dmasim.h"
 
-/* Callbacks are called for so many at once. */
+/* An interrupt collects this many callbacks before it calls them. */
 #define DMASIM_INTERRUPT_DESCS 8
 
 static struct dmasim_desc *to_dmasim_desc(struct dma_async_tx_descriptor *tx)
@@ -20,7 +20,7 @@ static struct dmasim_desc *to_dmasim_desc(struct dma_async_tx_descriptor *tx)
 	return container_of(tx, struct dmasim_desc, tx);
 }
 
-/* dmasim_triggered() where the fault has been asked for at all. */
+/* dmasim_triggered() calls this if the fault is in use. */
 bool __dmasim_triggered(struct dmasim_trigger *t)
 {
 	bool hit = atomic_dec_if_positive(&t->nth) == 0;
@@ -46,8 +46,8 @@ void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc)
 }
 
 /*
- * It is over, with desc->result; the callback comes with the interrupt.  Called
- * with c->lock held, and the descriptor in no list.
+ * Complete a descriptor with desc->result.  The next interrupt runs its
+ * callback.  Called with c->lock held, and with the descriptor on no list.
  */
 void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
 {
@@ -68,8 +68,8 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
 }
 
 /*
- * The interrupt handler, so to say: callbacks for all that is done.  Comes from
- * the timer, or its thread; when there is none any more, from the tasklet.
+ * The simulated interrupt handler runs callbacks.  The timer or the worker
+ * calls it.  After the device is gone, the tasklet calls it.
  */
 void dmasim_interrupt(struct dmasim_chan *c)
 {
@@ -88,7 +88,7 @@ void dmasim_interrupt(struct dmasim_chan *c)
 						node);
 			dmaengine_desc_get_callback(&desc->tx, &over[nr].cb);
 			over[nr].result = desc->result;
-			/* First, so that the callback can prepare the next one. */
+			/* First, so that the callback can use it again. */
 			dmasim_release(c, desc);
 		}
 		spin_unlock_irqrestore(&c->lock, flags);
@@ -121,7 +121,7 @@ static dma_cookie_t dmasim_tx_submit(struct dma_async_tx_descriptor *tx)
 	return cookie;
 }
 
-/* Would the device take it at all? */
+/* Returns true if the device can do this transfer. */
 static bool dmasim_can(struct dmasim_chan *c, dma_addr_t dst, dma_addr_t src,
 		       size_t bytes)
 {
@@ -163,7 +163,7 @@ dmasim_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
 	return &desc->tx;
 }
 
-/* Nothing will become of these.  Called with c->lock held. */
+/* Abort all descriptors of a list.  Called with c->lock held. */
 static void dmasim_abort(struct dmasim_chan *c, struct list_head *list)
 {
 	struct dmasim_desc *desc, *next;
@@ -206,7 +206,7 @@ static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 
 	spin_lock_irqsave(&c->lock, flags);
 	status = dma_cookie_status(chan, cookie, state);
-	/* One cookie cannot say which of many are complete. */
+	/* Without an order, one cookie does not tell which are complete. */
 	if (to_dmasim_dev(c)->out_of_order)
 		status = DMA_OUT_OF_ORDER;
 	for (i = 0; i < min(c->nr_failed, DMASIM_NR_FAILED); i++)
@@ -217,8 +217,8 @@ static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 }
 
 /*
- * Take everything back.  No callback comes any more.  With "unheard", whatever
- * the device is to write it writes nevertheless, at its time.
+ * Terminate all descriptors, so that no callback comes.  With @unheard, the
+ * device writes those that were issued nevertheless, when they are due.
  */
 static void dmasim_take_back(struct dmasim_chan *c, bool unheard)
 {
@@ -244,7 +244,7 @@ static void dmasim_take_back(struct dmasim_chan *c, bool unheard)
 	list_splice_tail_init(&c->done, &list);
 	list_for_each_entry_safe(desc, next, &list, node)
 		dmasim_release(c, desc);
-	/* One that stalled may have been in the way. */
+	/* A stalled descriptor may have blocked others. */
 	dmasim_arm(c);
 	spin_unlock_irqrestore(&c->lock, flags);
 }
@@ -265,7 +265,7 @@ static void dmasim_synchronize(struct dma_chan *chan)
 	struct dmasim_chan *c = to_dmasim_chan(chan);
 	unsigned long flags;
 
-	/* Waits for copies that are under way, and for callbacks. */
+	/* Wait for copies and callbacks that are running. */
 	dmasim_disarm(c);
 	tasklet_kill(&c->tasklet);
 
@@ -292,12 +292,12 @@ static void dmasim_free_chan_resources(struct dma_chan *chan)
 {
 	struct dmasim_chan *c = to_dmasim_chan(chan);
 
-	/* The client leaves: if the device cannot stop, then unheard. */
+	/* The client leaves.  A device that cannot stop continues to write. */
 	dmasim_take_back(c, READ_ONCE(c->terminate) != DMASIM_TERMINATE_STOP);
 	dmasim_synchronize(chan);
 }
 
-/* The device is no more.  Clients may still hold the channel. */
+/* The device disappears.  Clients may still hold the channel. */
 void dmasim_chan_vanish(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A simulated DMA engine: what its parts, and its tests, share.
+ * dmasim, a simulated DMA engine: data that its files and its tests share.
  */
 #ifndef _DMASIM_H
 #define _DMASIM_H
@@ -22,36 +22,36 @@ struct dentry;
 
 #define DMASIM_NAME "dmasim"
 
-/* What can go wrong with a descriptor.  A descriptor can have several. */
+/* Faults of a descriptor.  A descriptor can have several. */
 enum dmasim_fault {
-	/* half of it is written, then it completes with an error */
+	/* completes with an error, after half of its bytes */
 	DMASIM_FAIL,
-	/* it neither completes nor writes; in order, nor do those behind it */
+	/* neither writes nor completes; in order, later ones do not either */
 	DMASIM_STALL,
-	/* it completes, and writes, late_ms after its time */
+	/* writes and completes late_ms after its time */
 	DMASIM_LATE,
-	/* it completes, but the channel does not interrupt */
+	/* completes, but the channel does not interrupt */
 	DMASIM_LOSE_IRQ,
-	/* it cannot be had: prep returns NULL */
+	/* prep returns NULL */
 	DMASIM_REFUSE,
 	DMASIM_NR_FAULTS,
 };
 
-/* Which descriptors a fault hits. */
+/* Selects the descriptors that a fault hits. */
 struct dmasim_trigger {
 	atomic_t nth;		/* the nth from now on, once; 0: none */
-	u32 every;		/* and every so many; 0: none */
-	u32 seen;		/* since the last that "every" hit */
+	u32 every;		/* and each time after this many; 0: never */
+	u32 seen;		/* since the last hit of "every" */
 };
 
-/* By default; clients of DMA engines like to wait for seconds. */
+/* Default of late_ms, as clients of DMA engines often wait for seconds. */
 #define DMASIM_LATE_MS 100
 
-/* What becomes of transfers that a client terminates. */
+/* Results of a client's attempt to terminate transfers. */
 enum dmasim_terminate {
 	DMASIM_TERMINATE_STOP,	/* they stop */
-	DMASIM_TERMINATE_ERROR,	/* an error is returned, they go on */
-	DMASIM_TERMINATE_LIE,	/* success is returned, they go on, unheard */
+	DMASIM_TERMINATE_ERROR,	/* an error is returned, they continue */
+	DMASIM_TERMINATE_LIE,	/* success is returned, they continue */
 };
 
 struct dmasim_desc {
@@ -63,12 +63,12 @@ struct dmasim_desc {
 	ktime_t due;		/* when it completes */
 	unsigned long faults;	/* mask of enum dmasim_fault */
 	struct dmaengine_result result;
-	bool in_flight;		/* submitted, and neither over nor taken back */
+	bool in_flight;		/* submitted, not completed or terminated */
 	bool terminated;	/* by the client: no callback */
-	bool stop;		/* do not go on copying it */
+	bool stop;		/* the copy must stop */
 };
 
-/* Failed descriptors whose cookies are remembered. */
+/* The channel remembers the cookies of this many failed descriptors. */
 #define DMASIM_NR_FAILED 32
 
 struct dmasim_stats {
@@ -76,17 +76,18 @@ struct dmasim_stats {
 	u64 bytes;		/* of those */
 	u64 errors;		/* completed with an error */
 	u64 refused;		/* preps that returned NULL */
-	u64 terminated;		/* taken back before they completed */
+	u64 terminated;		/* before they completed */
 	u64 late;		/* completed or written late */
 	u64 lost_irqs;
 	u64 unheard;		/* written after they had been terminated */
 	u64 interrupts;
-	u32 in_flight;		/* submitted, not completed or taken back */
+	u32 in_flight;		/* submitted, not completed or terminated */
 };
 
 /*
- * A descriptor is on one list of its channel.  All of it is under ->lock, which
- * clients' interrupt handlers may take; the copying itself and callbacks are not.
+ * Each descriptor is on one list of its channel.  The lock protects all
+ * fields.  Interrupt handlers of clients may take it; copies and callbacks run
+ * without it.
  */
 struct dmasim_chan {
 	struct dma_chan chan;
@@ -96,9 +97,9 @@ struct dmasim_chan {
 	struct list_head submitted;
 	struct list_head active;
 	struct list_head done;
-	struct list_head copying;	/* changed only by whoever copies */
+	struct list_head copying;	/* only dmasim_step() changes it */
 	struct dmasim_desc *descs;
-	ktime_t busy_until;	/* when all that is active has been transferred */
+	ktime_t busy_until;	/* end of the last active transfer */
 	bool gone;		/* the device has vanished */
 	bool dead;
 	u32 bandwidth_mbps;	/* 0: as fast as the CPU copies */
@@ -108,19 +109,19 @@ struct dmasim_chan {
 	u32 late_ms;
 	struct dmasim_trigger triggers[DMASIM_NR_FAULTS];
 	struct dmasim_stats stats;
-	/* A ring of the last ones, as the core remembers only what completed. */
+	/* A ring, as dmaengine remembers only the last complete cookie. */
 	dma_cookie_t failed[DMASIM_NR_FAILED];
 	unsigned int nr_failed;
-	struct hrtimer timer;		/* for when the next one is due */
-	struct kthread_work work;	/* with dmasim_worker, to copy it */
-	struct tasklet_struct tasklet;	/* for callbacks after it vanished */
+	struct hrtimer timer;		/* until the next one is due */
+	struct kthread_work work;	/* copies it, if dmasim_worker runs */
+	struct tasklet_struct tasklet;	/* callbacks of a device that is gone */
 };
 
 struct dmasim_dev {
 	struct dma_device dma;
-	struct kref ref;	/* one of the driver's, one of dmaengine's */
+	struct kref ref;	/* the driver and dmaengine have one each */
 	struct work_struct free_work;
-	struct mutex unregister_lock;	/* for ->unregistered, and to wait */
+	struct mutex unregister_lock;	/* protects ->unregistered */
 	bool unregistered;
 	bool out_of_order;
 	struct dentry *dir;
@@ -141,7 +142,7 @@ static inline struct dmasim_dev *to_dmasim_dev(struct dmasim_chan *c)
 /* main.c: parameters, devices */
 void dmasim_unregister(struct dmasim_dev *d);
 
-/* chan.c: what a client of a channel sees */
+/* chan.c: operations that clients call */
 int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node);
 void dmasim_chan_destroy(struct dmasim_chan *c);
 void dmasim_chan_vanish(struct dmasim_chan *c);
@@ -151,13 +152,13 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_interrupt(struct dmasim_chan *c);
 
-/* Mostly not, and what a channel does is to cost no more than a real one's. */
+/* Checked first: a channel should take no more CPU time than a real one. */
 static inline bool dmasim_asked_for(const struct dmasim_trigger *t)
 {
 	return atomic_read(&t->nth) || READ_ONCE(t->every);
 }
 
-/* Does a fault hit what is being done now?  Called with c->lock held. */
+/* Returns true if a fault hits this descriptor.  Called with c->lock held. */
 static inline bool dmasim_triggered(struct dmasim_chan *c,
 				    enum dmasim_fault fault)
 {
@@ -166,7 +167,7 @@ static inline bool dmasim_triggered(struct dmasim_chan *c,
 	return unlikely(dmasim_asked_for(t)) && __dmasim_triggered(t);
 }
 
-/* engine.c: time, and the copying */
+/* engine.c: time and copying */
 extern struct kthread_worker *dmasim_worker;
 void dmasim_start_all(struct dmasim_chan *c);
 void dmasim_arm(struct dmasim_chan *c);

@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engine of a simulated DMA channel: when a transfer is over, and the
- * transfer.
+ * dmasim: when a transfer is due, and the copying.
  *
- * Time is computed and not measured.  When a descriptor is issued, it is known
- * when the channel will have transferred all before it, how long its own bytes
- * take at the channel's rate, and so when it is due.  A timer for each channel
- * goes off then, copies in one go, and completes the descriptor.  As long as the
- * CPUs copy faster than all channels together are meant to, a channel keeps its
- * rate, however late its timer was for one descriptor or another.
+ * dmasim computes time and does not measure it.  An issued descriptor is due
+ * when the channel has transferred all earlier ones, and then its own bytes,
+ * at its rate.  A timer for each channel expires then, copies in one go, and
+ * completes the descriptor.  A late timer does not slow the channel down, as
+ * long as the CPUs copy faster than all channels together should.
  *
- * The copying is in softirq context, and not in a thread, because clients poll:
- * on a kernel that does not preempt them, a thread would have to wait until they
- * give up.
+ * The timer copies in softirq context, because clients poll.  Without
+ * preemption of a client, a thread would wait until the client gives up.
  *
- * That takes time from whatever the CPU is at, which a device does not.  Where
- * there is a CPU to spare, the parameter "cpu" names it: then a thread there, for
- * all channels together, does what the timers would do, and has its timers
- * there.
+ * Unlike a device, this takes time from the task that the CPU runs.  If a CPU
+ * is free, the parameter "cpu" names it.  Then one thread there does the work
+ * of all timers for all channels, and starts its timers there.
  *
- * Each descriptor has a timer, an interrupt and, with the thread, a wakeup.  With
- * coalesce_us a channel does as devices do that coalesce interrupts: it waits for
- * others that are under way, does them in one go, and interrupts once.
+ * Each descriptor takes a timer, an interrupt and, with the thread, a wakeup.
+ * With coalesce_us, a channel coalesces interrupts as devices do.  It waits
+ * for other descriptors in flight, copies all in one go, and interrupts once.
  */
 
 #include <linux/bitops.h>
@@ -39,13 +35,13 @@
 struct kthread_worker *dmasim_worker;
 
 /*
- * Out of order, a descriptor is late by up to this, and by up to so many times
- * what it takes to transfer it: about one in five overtakes its predecessor.
+ * Out of order, a descriptor is late by up to this time, and this many times
+ * its transfer time.  About one in five then overtakes its predecessor.
  */
 #define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)
 #define DMASIM_JITTER_TRANSFERS 3
 
-/* Of descriptors that are due at once, so many have one interrupt. */
+/* Of descriptors that are due at once, this many share an interrupt. */
 #define DMASIM_STEP_DESCS 16
 
 static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
@@ -55,7 +51,7 @@ static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
 	return mbps ? div_u64((u64)bytes * 1000, mbps) : 0;
 }
 
-/* Which faults, of those that a descriptor meets, are asked for at all? */
+/* Returns the faults in use.  DMASIM_REFUSE is left out, as prep handles it. */
 static unsigned long dmasim_faults_asked_for(const struct dmasim_chan *c)
 {
 	enum dmasim_fault fault;
@@ -67,7 +63,7 @@ static unsigned long dmasim_faults_asked_for(const struct dmasim_chan *c)
 	return mask;
 }
 
-/* Decide on the fate of a descriptor, with regard to the faults in @asked_for. */
+/* Decide when a descriptor is due, and which faults of @asked_for it has. */
 static void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc,
 			 unsigned long asked_for, ktime_t now)
 {
@@ -95,8 +91,8 @@ static void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc,
 }
 
 /*
- * The descriptor that completes next.  In order, that is the first, and if it
- * never completes then none does.
+ * Returns the descriptor that completes next.  In order, that is the first.  If
+ * the first one never completes, then none does.
  */
 static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
 {
@@ -121,8 +117,8 @@ static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
 }
 
 /*
- * When to look after @next: with others, of which the last to be issued is the last
- * to be due, or nearly so out of order.
+ * Returns when to complete @next.  To coalesce, wait for the descriptor that
+ * was issued last.  It is due last, or nearly so out of order.
  */
 static ktime_t dmasim_wake_at(struct dmasim_chan *c, struct dmasim_desc *next)
 {
@@ -135,7 +131,7 @@ static ktime_t dmasim_wake_at(struct dmasim_chan *c, struct dmasim_desc *next)
 	return ktime_before(last->due, latest) ? last->due : latest;
 }
 
-/* Called with c->lock held, whenever another one may have become the next. */
+/* Called with c->lock held, if another descriptor may be the next. */
 void dmasim_arm(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc = dmasim_next(c);
@@ -144,7 +140,7 @@ void dmasim_arm(struct dmasim_chan *c)
 	if (!desc)
 		return;
 	if (!dmasim_worker)
-		/* Not in the past: after each one, let others have the softirq. */
+		/* Not in the past, or the softirq would run only this timer. */
 		hrtimer_start(&c->timer,
 			      ktime_after(desc->due, now) ?
 			      dmasim_wake_at(c, desc) : now,
@@ -153,15 +149,15 @@ void dmasim_arm(struct dmasim_chan *c)
 		hrtimer_start(&c->timer, dmasim_wake_at(c, desc),
 			      HRTIMER_MODE_ABS_PINNED_SOFT);
 	else
-		/* A timer would go off where it is started: let it do that. */
+		/* Only the worker starts timers, so that they expire there. */
 		kthread_queue_work(dmasim_worker, &c->work);
 }
 
-/* The client has issued what it submitted.  Called with c->lock held. */
+/* Start all submitted descriptors.  Called with c->lock held. */
 void dmasim_start_all(struct dmasim_chan *c)
 {
 	unsigned long asked_for = dmasim_faults_asked_for(c);
-	/* In order, the first has been seen to, or never completes. */
+	/* In order, the first active one is armed, or never completes. */
 	bool armed = !to_dmasim_dev(c)->out_of_order && !list_empty(&c->active);
 	ktime_t now = ktime_get();
 	struct dmasim_desc *desc;
@@ -174,8 +170,8 @@ void dmasim_start_all(struct dmasim_chan *c)
 }
 
 /*
- * Wait for copies that are under way.  Unless nothing is left to be copied, the
- * channel has to be armed again.
+ * Stop the timer, and wait for copies that are running.  If anything is left to
+ * copy, the caller has to arm the channel again.
  */
 void dmasim_disarm(struct dmasim_chan *c)
 {
@@ -183,15 +179,15 @@ void dmasim_disarm(struct dmasim_chan *c)
 	if (!dmasim_worker)
 		return;
 	kthread_cancel_work_sync(&c->work);
-	/* The one may have started the other. */
+	/* Timer and work may have started each other. */
 	hrtimer_cancel(&c->timer);
 	kthread_cancel_work_sync(&c->work);
 }
 
 /*
- * Take what is due: one, or several for one interrupt.  What has no interrupt is
- * taken alone, as it is made good by that of the next, and by nothing else.  If
- * nothing is due, see to it that we come again.
+ * Take descriptors that are due: one, or several for one interrupt.  A
+ * descriptor that loses its interrupt is taken alone.  Only the interrupt of a
+ * later one runs its callback.  If nothing is due, arm the channel again.
  */
 static bool dmasim_take(struct dmasim_chan *c)
 {
@@ -217,9 +213,9 @@ static bool dmasim_take(struct dmasim_chan *c)
 }
 
 /*
- * A DMA address is looked at in the way of a device with no IOMMU before it.
- * With a bounce buffer it is that of the bounce buffer: bytes get to and from
- * there only if the client synchronises as it has to.
+ * Resolve a DMA address like a device without an IOMMU.  The address may be in
+ * a bounce buffer.  Then bytes get there and back only if the client
+ * synchronises.
  */
 static struct page *dmasim_page(struct dmasim_chan *c, dma_addr_t addr)
 {
@@ -229,8 +225,8 @@ static struct page *dmasim_page(struct dmasim_chan *c, dma_addr_t addr)
 }
 
 /*
- * Write for real, now.  If the memory no longer belongs to the client, then
- * this corrupts it as a device would; KASAN may be able to tell.
+ * Copy real bytes.  If the memory no longer belongs to the client, this
+ * corrupts it as a device would.  KASAN may report that.
  */
 static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 {
@@ -263,7 +259,7 @@ static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 	desc->result.residue = desc->bytes - pos;
 }
 
-/* They are over, and the next ones' turn.  Tells whether the channel interrupts. */
+/* Complete what was copied.  Returns true if the channel interrupts. */
 static bool dmasim_finish(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc, *next;
@@ -289,19 +285,19 @@ static bool dmasim_finish(struct dmasim_chan *c)
 	return interrupt;
 }
 
-/* Copy what is due, if anything is, and see to the next. */
+/* Copy and complete what is due, and arm the channel for the next. */
 static void dmasim_step(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc;
 
 	if (!dmasim_take(c))
 		return;
-	/* Only we change the list. */
+	/* No other context changes the list. */
 	list_for_each_entry(desc, &c->copying, node)
 		dmasim_copy(c, desc);
 	if (!dmasim_finish(c))
 		return;
-	/* What clients expect, also where this is a thread. */
+	/* Clients expect softirqs disabled in callbacks, also in the thread. */
 	local_bh_disable();
 	dmasim_interrupt(c);
 	local_bh_enable();

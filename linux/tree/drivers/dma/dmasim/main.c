@@ -2,13 +2,12 @@
 /*
  * dmasim: a simulated DMA engine that offers DMA_MEMCPY.
  *
- * For tests of those who use DMA engines, on machines that have none, and of
- * what they do when a DMA engine fails, which one that exists does not do when
- * told to.  The copying is done by the CPU; the time that it takes, the order
- * in which descriptors complete and what goes wrong are simulated.
+ * dmasim is for tests of clients of DMA engines, on machines without one.  It
+ * also fails when told to, which no real DMA engine does.  The CPU copies.
+ * dmasim simulates the time of transfers, the order of completion, and faults.
  *
- * Documentation/driver-api/dmaengine/dmasim.rst says which faults of a client it
- * shows.
+ * Documentation/driver-api/dmaengine/dmasim.rst says which faults of a client
+ * it shows.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -96,9 +95,9 @@ static bool dmasim_reject(struct dma_chan *chan, void *unused)
 }
 
 /*
- * dma_release_channel() drops its reference on the device, and then looks into
- * the device once more, all under the core's mutex.  Wait until that mutex has
- * been free, which asking for a channel, and getting none, does.
+ * dma_release_channel() drops its reference on the device, and then accesses
+ * the device once more, all under dmaengine's mutex.  So wait until that mutex
+ * was free: a request takes the mutex, and the filter rejects all channels.
  */
 static void dmasim_pass_core_mutex(void)
 {
@@ -127,7 +126,7 @@ static void dmasim_last_put(struct kref *ref)
 	queue_work(dmasim_wq, &d->free_work);
 }
 
-/* Called with the core's mutex held. */
+/* dmaengine calls this under its mutex. */
 static void dmasim_device_release(struct dma_device *dma)
 {
 	struct dmasim_dev *d = container_of(dma, struct dmasim_dev, dma);
@@ -136,9 +135,9 @@ static void dmasim_device_release(struct dma_device *dma)
 }
 
 /*
- * Take the device away from its clients, at any time.  What they have submitted
- * ends with DMA_TRANS_ABORTED, and they get no more descriptors; the channels
- * that they hold stay theirs to give back.
+ * Take the device away from its clients, at any time.  Their descriptors end
+ * with DMA_TRANS_ABORTED, and they get no more.  They still have to release
+ * their channels.
  */
 void dmasim_unregister(struct dmasim_dev *d)
 {
@@ -156,7 +155,7 @@ void dmasim_unregister(struct dmasim_dev *d)
 
 static int dmasim_setup_dma(struct device *dev)
 {
-	/* Addresses are taken for what the direct mapping makes them. */
+	/* dmasim resolves addresses by the direct mapping only. */
 	if (device_iommu_mapped(dev))
 		return dev_err_probe(dev, -EOPNOTSUPP, "behind an IOMMU\n");
 	dma_set_max_seg_size(dev, max_seg_bytes ?: UINT_MAX);
@@ -244,7 +243,7 @@ static void dmasim_remove(struct platform_device *pdev)
 {
 	struct dmasim_dev *d = platform_get_drvdata(pdev);
 
-	/* Waits for those who are in one of its files. */
+	/* Wait for tasks that read or write the files. */
 	debugfs_remove(d->dir);
 	dmasim_unregister(d);
 	kref_put(&d->ref, dmasim_last_put);
@@ -304,7 +303,7 @@ static int dmasim_add_device(unsigned int i)
 		return ret;
 	}
 	dmasim_pdevs[i] = pdev;
-	/* The reason is in the log. */
+	/* The probe failed, and the log has the reason. */
 	if (!pdev->dev.driver)
 		return -ENODEV;
 	return 0;
@@ -327,7 +326,7 @@ static int dmasim_start_worker(void)
 	worker = kthread_create_worker_on_cpu(cpu, 0, DMASIM_NAME "/%d", cpu);
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
-	/* A device does not wait until nobody else wants to run. */
+	/* A device does not wait until other tasks leave the CPU. */
 	sched_set_fifo_low(worker->task);
 	dmasim_worker = worker;
 	return 0;
@@ -381,7 +380,7 @@ static void __exit dmasim_exit(void)
 	dmasim_remove_devices();
 	platform_driver_unregister(&dmasim_driver);
 	dmasim_debugfs_exit();
-	/* Waits until the last device is freed. */
+	/* Wait until the last device is freed. */
 	destroy_workqueue(dmasim_wq);
 	dmasim_stop_worker();
 }

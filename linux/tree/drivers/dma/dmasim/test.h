@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Unit tests of the simulated DMA engine: what their parts share.
+ * Unit tests of the simulated DMA engine: declarations.
  */
 #ifndef _DMASIM_TEST_H
 #define _DMASIM_TEST_H
@@ -14,16 +14,16 @@
 
 #define TEST_BYTES SZ_4K
 #define TEST_XFERS 8
-/* How many are timed. */
+/* The number of timed transfers. */
 #define TEST_RATE_XFERS 16
 #define TEST_EMPTY 0xee
-/* No memory has such an address. */
+/* No memory has an address with this bit. */
 #define TEST_NOWHERE BIT_ULL(50)
-/* Nothing takes that long, unless it never comes. */
+/* Only a transfer that never completes takes this long. */
 #define TEST_TIMEOUT (20 * HZ)
-/* Long enough for what must not happen to happen. */
+/* Within this time, a transfer would complete that must not. */
 #define TEST_PAUSE_MS 30
-/* What is late comes after such a pause, and what is early before it. */
+/* Late transfers complete after this pause, others long before. */
 #define TEST_LATE_MS 300
 
 struct test_ctx;
@@ -39,14 +39,14 @@ struct test_xfer {
 	dma_cookie_t cookie;
 	struct completion done;
 	struct dmaengine_result result;
-	int place;		/* among those that are done, from 1 */
+	int place;		/* in the order of completion, from 1 */
 };
 
 struct test_ctx {
 	struct dma_chan *chans[2];
 	struct dmasim_chan *c;	/* the first of them */
 	struct device *dev;
-	u32 coalesce_us;	/* of each of them, as loaded */
+	u32 coalesce_us;	/* of each channel, as loaded */
 	atomic_t nr_done;
 	struct test_xfer xfers[TEST_XFERS];
 };

@@ -173,7 +173,7 @@ static void dmasim_test_dead(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, sim_submit(&ctx->xfers[1], TEST_BYTES));
 	spin_lock_irq(&ctx->c->lock);
 	WRITE_ONCE(ctx->c->dead, false);
-	/* As the file in debugfs does; that function is not exported. */
+	/* The debugfs file does this by a function that is not exported. */
 	hrtimer_start(&ctx->c->timer, 0, HRTIMER_MODE_ABS_SOFT);
 	spin_unlock_irq(&ctx->c->lock);
 	sim_expect_copied(test, x);
@@ -186,7 +186,7 @@ static void dmasim_test_vanish(struct kunit *test)
 	unsigned int i;
 
 	sim_need_descs(test, 2);
-	/* Drivers must have unmapped all when they are unbound. */
+	/* Do not map: no mapping may be left when the driver is unbound. */
 	for (i = 0; i < 2; i++) {
 		x[i].src_addr = phys_to_dma(ctx->dev, virt_to_phys(x[i].src));
 		x[i].dst_addr = phys_to_dma(ctx->dev, virt_to_phys(x[i].dst));

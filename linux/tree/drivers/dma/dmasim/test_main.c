@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Unit tests of the simulated DMA engine: that it does what it says, with
- * whatever parameters it was loaded with.  They take two of its channels, as
- * any client would, but reach into them to switch faults on.
+ * Unit tests of the simulated DMA engine: it behaves as its parameters say.
+ * The tests take two of its channels, as any client would.  To switch faults
+ * on, they write to the data of the channels.
  */
 
 #include <linux/delay.h>
@@ -49,7 +49,7 @@ void sim_unmap(struct test_xfer *x)
 	x->mapped = false;
 }
 
-/* Prepare and submit, from what it maps to now. */
+/* Prepare and submit a transfer between the current DMA addresses. */
 bool sim_submit(struct test_xfer *x, size_t bytes)
 {
 	struct dma_async_tx_descriptor *tx;
@@ -86,7 +86,7 @@ bool sim_wait(struct test_xfer *x)
 	return wait_for_completion_timeout(&x->done, TEST_TIMEOUT);
 }
 
-/* Has exactly this much been copied? */
+/* Returns true if exactly @bytes have been copied. */
 bool sim_has(struct test_xfer *x, size_t bytes)
 {
 	if (x->mapped)
@@ -96,7 +96,7 @@ bool sim_has(struct test_xfer *x, size_t bytes)
 		!memchr_inv(x->dst + bytes, TEST_EMPTY, TEST_BYTES - bytes);
 }
 
-/* It is done, well, and there. */
+/* Check that the transfer completes without error, and has copied all. */
 void sim_expect_copied(struct kunit *test, struct test_xfer *x)
 {
 	KUNIT_ASSERT_TRUE(test, sim_wait(x));
@@ -121,7 +121,7 @@ void sim_need_descs(struct kunit *test, unsigned int nr)
 		kunit_skip(test, "needs %u descriptors", nr);
 }
 
-/* Wait until the channel has counted so far. */
+/* Wait until the channel has counted to @count. */
 void sim_until(struct kunit *test, u64 *counter, u64 count)
 {
 	unsigned long end = jiffies + TEST_TIMEOUT;
@@ -164,13 +164,13 @@ static void dmasim_test_bounce_buffer_needs_sync(struct kunit *test)
 		kunit_skip(test, "no bounce buffer, boot with swiotlb=force");
 	sim_start(test, 1);
 	KUNIT_ASSERT_TRUE(test, sim_wait(x));
-	/* What a client sees that forgets to synchronise. */
+	/* Without a sync, a client sees old bytes. */
 	KUNIT_EXPECT_NULL(test, memchr_inv(x->dst, TEST_EMPTY, TEST_BYTES));
 	sim_unmap(x);
 	KUNIT_EXPECT_TRUE(test, sim_has(x, TEST_BYTES));
 }
 
-/* Copy TEST_RATE_XFERS times TEST_BYTES with each of so many channels. */
+/* Time TEST_RATE_XFERS transfers on each of @nr_chans channels. */
 static s64 sim_time_us(struct kunit *test, unsigned int nr_chans)
 {
 	struct test_ctx *ctx = test->priv;
@@ -192,8 +192,8 @@ static s64 sim_time_us(struct kunit *test, unsigned int nr_chans)
 }
 
 /*
- * How long do as many sleeps take here?  Where the CPUs of this machine are threads
- * of another, and that has much to do, several times as long as they should.
+ * Time as many sleeps.  In a virtual machine on a busy host, they take several
+ * times as long as they should.
  */
 static s64 sim_sleeps_us(void)
 {
@@ -218,7 +218,7 @@ static void dmasim_test_keeps_its_rate(struct kunit *test)
 		to_dmasim_chan(ctx->chans[chan])->bandwidth_mbps = 1;
 	}
 	for (chan = 0; chan < ARRAY_SIZE(ctx->chans); chan++) {
-		/* A machine that is itself simulated may stop for a moment. */
+		/* A virtual machine may stop for a moment. */
 		for (try = 0; try < 5; try++) {
 			us = sim_time_us(test, chan + 1);
 			KUNIT_EXPECT_GE(test, us, min_us);
@@ -252,7 +252,7 @@ static void dmasim_test_order(struct kunit *test)
 
 static void dmasim_test_coalesces(struct kunit *test)
 {
-	/* One after the other they take 4 ms each. */
+	/* The transfers take 4 ms each, one after the other. */
 	static const struct {
 		u32 coalesce_us;
 		unsigned int interrupts;
@@ -269,7 +269,7 @@ static void dmasim_test_coalesces(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		ctx->c->coalesce_us = cases[i].coalesce_us;
 		seen = 0;
-		/* A machine that is itself simulated may stop for a moment. */
+		/* A virtual machine may stop for a moment. */
 		for (try = 0; try < 5 && seen != cases[i].interrupts; try++) {
 			seen = ctx->c->stats.interrupts;
 			start = ktime_get();
@@ -328,7 +328,7 @@ static void dmasim_test_bad_address(struct kunit *test)
 	struct test_xfer *x = ctx->xfers;
 
 	sim_map(test, x);
-	/* As on a bus: nobody answers. */
+	/* No memory has this source address. */
 	x->src_addr ^= TEST_NOWHERE;
 	KUNIT_EXPECT_TRUE(test, sim_submit(x, TEST_BYTES));
 	x->src_addr ^= TEST_NOWHERE;
@@ -343,7 +343,7 @@ static bool sim_is_dmasim(struct dma_chan *chan, void *other)
 {
 	struct device *dev = chan->device->dev;
 
-	/* All of one device, as there is one struct device for mapping. */
+	/* All channels are of one device, for which the tests map. */
 	return dev->driver && !strcmp(dev->driver->name, DMASIM_NAME) &&
 		(!other || ((struct dma_chan *)other)->device == chan->device);
 }
@@ -365,7 +365,7 @@ static int dmasim_test_init(struct kunit *test)
 						    ctx->chans[0]);
 		if (!ctx->chans[i])
 			return -ENODEV;
-		/* Freed by exit from here on. */
+		/* From here on, the exit function releases the channels. */
 		test->priv = ctx;
 		to_dmasim_chan(ctx->chans[i])->late_ms = TEST_LATE_MS;
 		ctx->coalesce_us = to_dmasim_chan(ctx->chans[i])->coalesce_us;
@@ -378,7 +378,7 @@ static int dmasim_test_init(struct kunit *test)
 		init_completion(&x->done);
 		x->ctx = ctx;
 		x->chan = ctx->chans[0];
-		/* High up, where a device with few address bits has to bounce. */
+		/* On the last node, a device with few address bits bounces. */
 		x->src = kmalloc_node(TEST_BYTES, GFP_KERNEL, last);
 		x->dst = kmalloc_node(TEST_BYTES, GFP_KERNEL, last);
 		if (!x->src || !x->dst)
@@ -406,7 +406,7 @@ static void dmasim_test_exit(struct kunit *test)
 
 	if (!ctx)
 		return;
-	/* Stops everything, also where clients cannot. */
+	/* The release stops everything, even if clients cannot terminate. */
 	for (i = 0; i < ARRAY_SIZE(ctx->chans) && ctx->chans[i]; i++) {
 		sim_reset(to_dmasim_chan(ctx->chans[i]));
 		to_dmasim_chan(ctx->chans[i])->coalesce_us = ctx->coalesce_us;
