@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which pages form a run, and the folios that they are to be moved to.
+ * Gathers the folios of a run, and allocates their destinations.
  *
- * See mm/migrate_run/run.c for what is done with them.
+ * mm/migrate_run/run.c unmaps and maps them.
  */
 
 #include <linux/gfp.h>
@@ -26,7 +26,7 @@ static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
 		folio_put(dst);
 }
 
-/* The nth folio stays where it is, for the ordinary way. */
+/* Release the nth folio and its destination, for the ordinary path. */
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private)
 {
@@ -40,15 +40,15 @@ void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 }
 
 /*
- * Lock one more.  False: it ends the run.  Only the anon_vma is asked for without
- * the lock: nearly all folios that share it with the first one fit.
+ * Lock one more folio.  Returns false if the run ends before it.  Only the
+ * anon_vma is checked without the lock: nearly all folios that share it fit.
  */
 static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 			    const struct address_space *mapping)
 {
 	if (READ_ONCE(folio->mapping) != mapping || !folio_trylock(folio))
 		return false;
-	/* The anon_vma and most flags do not change while it is locked. */
+	/* A locked folio keeps its anon_vma and most of its flags. */
 	if (folio->mapping == mapping && migrate_run_wants(folio)) {
 		run->src[run->nr++] = folio;
 		return true;
@@ -70,10 +70,7 @@ static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 		folio = list_next_entry(folio, lru);
 }
 
-/*
- * Does @get_new_folio need to know nothing of the folios?  Then they can be
- * allocated at once.
- */
+/* Returns true if @get_new_folio does not use its source: allocate in bulk. */
 static bool migrate_run_is_bulk(new_folio_t get_new_folio, unsigned long private)
 {
 	const struct migration_target_control *mtc = (void *)private;
@@ -82,14 +79,14 @@ static bool migrate_run_is_bulk(new_folio_t get_new_folio, unsigned long private
 	       mtc->nid != NUMA_NO_NODE && (mtc->gfp_mask & __GFP_HIGHMEM);
 }
 
-/* Returns how many it got, from the first one on: none if there is no memory. */
+/* Returns how many destinations it got: none if there is no free memory. */
 static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 					   unsigned long private)
 {
 	const struct migration_target_control *mtc = (void *)private;
 
 	memset(run->dst, 0, run->nr * sizeof(*run->dst));
-	/* A page that is not part of a larger one is its own folio. */
+	/* The pages have order 0, so each is a folio of its own. */
 	return __alloc_pages_bulk(migration_target_gfp(mtc->gfp_mask, true),
 				  mtc->nid, mtc->nmask, run->nr, NULL,
 				  (struct page **)run->dst);
@@ -107,9 +104,9 @@ void migrate_run_note_failed(struct migrate_run *run)
 }
 
 /*
- * Allocate as many as are to be unmapped, and lock them; or fewer.  Folios are locked
- * here, and others may be out of reach: so take only memory that is at hand.  The
- * ordinary way then waits for more, with one folio.
+ * Allocate and lock a destination for each folio, or for the first few.  Folios
+ * are locked here, and others may be unmapped, so take only free memory.  The
+ * ordinary path then waits for memory, with one folio.
  */
 static void migrate_run_alloc(struct migrate_run *run,
 			      new_folio_t get_new_folio,
@@ -119,7 +116,7 @@ static void migrate_run_alloc(struct migrate_run *run,
 	unsigned int i, nr, nr_locked;
 
 	nr = bulk ? migrate_run_alloc_bulk(run, private) : 0;
-	/* In bulk there may be few while there is memory, but none only if not. */
+	/* In bulk there may be too few, but none only without free memory. */
 	for (; nr < run->nr && (nr || !bulk); nr++) {
 		run->dst[nr] = migrate_new_folio_nowait(get_new_folio,
 							run->src[nr], private);
@@ -131,7 +128,7 @@ static void migrate_run_alloc(struct migrate_run *run,
 	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
 		struct folio *dst = run->dst[nr_locked];
 
-		/* It is new: but see migrate_folio_unmap(). */
+		/* The folio is new, but see migrate_folio_unmap(). */
 		if (unlikely(!folio_trylock(dst)))
 			break;
 		dst->private = NULL;
@@ -144,8 +141,8 @@ static void migrate_run_alloc(struct migrate_run *run,
 }
 
 /*
- * Make room for the folios of a run.  Not on the stack: the ordinary way reclaims and
- * compacts beneath the same function.  Without memory there are no runs.
+ * Allocate the arrays of a run.  They are not on the stack, because the same
+ * stack serves reclaim and compaction.  Without memory there are no runs.
  */
 static bool migrate_run_make_room(struct migrate_run *run)
 {
@@ -163,12 +160,12 @@ static bool migrate_run_make_room(struct migrate_run *run)
 }
 
 /*
- * Lock up to @max_nr folios of one anon_vma that are next in the list, beginning
- * with @first, and as many new ones to move them to.
+ * Lock up to @max_nr folios of one anon_vma, from @first on, and allocate their
+ * destinations.
  *
- * The first run of a list has one folio.  Most lists are short: those of
- * compaction and reclaim.  Where a VMA is not one for runs, each of them would
- * lock and allocate 32 folios only to give them up.
+ * The first run of a list has one folio.  Lists of compaction and reclaim are
+ * short.  If their VMAs are not eligible, each list would lock and allocate 32
+ * folios only to release them.
  */
 void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,

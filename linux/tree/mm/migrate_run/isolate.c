@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pages that move_pages(2) is asked for, looked up and isolated in runs.
+ * Looks up and isolates pages for move_pages(2) in runs.
  *
- * do_pages_move() does that for one address after the other: a lock of the mm, a
- * lookup of the VMA, a walk through the page table and a lock of an LRU list for
- * each.  Once it has isolated one, the next ones are mostly like it.  Here they
- * are read, looked up and isolated many at a time, up to the first that is not a
- * small page which is to move to the same node.  That one is for do_pages_move()
- * to deal with, so that what is reported, and in which order, stays the same.
+ * For each address, do_pages_move() takes the mmap_lock, looks up the VMA,
+ * walks the page table and takes the lock of an LRU list.  After one page, the
+ * next pages are mostly like it.  This file reads, looks up and isolates many
+ * at a time, up to the first that is not a small page for the same node.
+ * do_pages_move() handles that page, so results and their order stay the same.
  */
 
 #include <linux/compat.h>
@@ -23,14 +22,14 @@
 #include "../internal.h"
 #include "run.h"
 
-/* move_pages(2) does nothing without it. */
+/* Without NUMA, move_pages(2) does nothing. */
 #ifdef CONFIG_NUMA
 
-/* A look at the page tables of a process, with its mmap_lock held. */
+/* A position in the page tables of a process.  Its mmap_lock is held. */
 struct migrate_lookup {
 	struct mm_struct *mm;
-	struct vm_area_struct *vma;	/* that of the last address */
-	unsigned long start;		/* what @table is for: PMD_SIZE from here */
+	struct vm_area_struct *vma;	/* of the last address */
+	unsigned long start;		/* @table has PMD_SIZE from here */
 	pte_t *table;			/* NULL: none is locked */
 	spinlock_t *ptl;
 };
@@ -39,7 +38,7 @@ static void migrate_lookup_unlock(struct migrate_lookup *look)
 {
 	if (!look->table)
 		return;
-	/* For sparse: it was another function that took it. */
+	/* For sparse: another function took the lock. */
 	__acquire(look->ptl);
 	pte_unmap_unlock(look->table, look->ptl);
 	look->table = NULL;
@@ -50,7 +49,6 @@ static bool migrate_lookup_find_vma(struct migrate_lookup *look,
 {
 	if (look->vma && addr >= look->vma->vm_start && addr < look->vma->vm_end)
 		return true;
-	/* The entry that is found next has to be in the new one. */
 	migrate_lookup_unlock(look);
 	look->vma = vma_lookup(look->mm, addr);
 	return look->vma && vma_migratable(look->vma) &&
@@ -73,7 +71,7 @@ static bool migrate_lookup_find_table(struct migrate_lookup *look,
 	ptep = pte_offset_map_lock(look->mm, pmd, start, &look->ptl);
 	if (!ptep)
 		return false;
-	/* For sparse: it is held until migrate_lookup_unlock(). */
+	/* For sparse: migrate_lookup_unlock() releases the lock. */
 	__release(look->ptl);
 	look->table = ptep;
 	look->start = start;
@@ -81,8 +79,8 @@ static bool migrate_lookup_find_table(struct migrate_lookup *look,
 }
 
 /*
- * The folio at an address, if it is small and may be one to move; it is mapped
- * until @look is unlocked.  NULL if do_pages_move() has to look at it.
+ * Returns the folio at an address if it is small and may move.  Until @look is
+ * unlocked, it stays mapped.  Returns NULL to leave it to do_pages_move().
  */
 static struct folio *migrate_lookup(struct migrate_lookup *look,
 				    unsigned long addr, int node, bool all)
@@ -107,7 +105,7 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	return folio;
 }
 
-/* Look up to @nr addresses up.  Returns how many of them have a folio to move. */
+/* Look up to @nr addresses up.  Returns how many have a folio to move. */
 static unsigned int migrate_lookup_all(struct mm_struct *mm, const void **pages,
 				       unsigned int nr, int node, bool all,
 				       struct folio **folios)
@@ -138,7 +136,7 @@ static unsigned int migrate_read_user(const void __user *pages,
 	int wanted[MIGRATE_RUN_MAX];
 	unsigned int i;
 
-	/* What cannot be read is an error, but not before its turn comes. */
+	/* do_pages_move() reports an unreadable address when its turn comes. */
 	nr -= DIV_ROUND_UP(copy_from_user(addrs, pages, nr * sizeof(*addrs)),
 			   sizeof(*addrs));
 	nr -= DIV_ROUND_UP(copy_from_user(wanted, nodes, nr * sizeof(*wanted)),
@@ -150,14 +148,14 @@ static unsigned int migrate_read_user(const void __user *pages,
 }
 
 /**
- * migrate_isolate_run - isolate pages that are like the one before
- * @mm: The process they are of.
- * @pages: Their addresses, an array as it was given to move_pages(2).
- * @nodes: Where each is to go.
- * @nr_pages: How many there are.
- * @node: Where the one before them is to go: this process may have it there.
- * @all: Pages that others map, too.
- * @pagelist: What is isolated is added here, behind the one before them.
+ * migrate_isolate_run - isolate pages that are like the previous page
+ * @mm: The process that maps the pages.
+ * @pages: Addresses of the pages, an array of user space.
+ * @nodes: The target node of each page, an array of user space.
+ * @nr_pages: The length of both arrays.
+ * @node: The target node of the previous page, which this process may use.
+ * @all: Isolate also pages that other processes map.
+ * @pagelist: The list with the previous page.  Isolated pages are added to it.
  *
  * Return: how many from the first one on were isolated, possibly none.
  */
@@ -187,7 +185,7 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 			list_add_tail(&folios[i]->lru, pagelist);
 			migrate_isolated_mod(&isolated, folios[i], 1);
 		}
-		/* So that whoever has to wait while too many are does so. */
+		/* Tasks that wait while too many are isolated need this now. */
 		migrate_isolated_mod(&isolated, NULL, 0);
 		for (i = nr; i < nr_found; i++)
 			folio_put(folios[i]);

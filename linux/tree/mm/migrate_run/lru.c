@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Small folios that migrate, taken from LRU lists and put on them many at a time:
- * one lock and one update of sizes for all that come from the same list.
+ * Takes many small folios from LRU lists, or adds them, at a time.  Folios of
+ * one list need one lock and one update of its size.
  */
 
 #include <linux/memcontrol.h>
@@ -15,7 +15,7 @@
 #include "../internal.h"
 #include "run.h"
 
-/* How much longer a list is than its size says.  Under the lock of the lruvec. */
+/* A pending change of a list's size.  The lock of the lruvec is held. */
 struct migrate_lru_size {
 	struct lruvec *lruvec;		/* NULL: none is locked */
 	enum lru_list lru;
@@ -48,7 +48,7 @@ static void migrate_lru_unlock(struct migrate_lru_size *size)
 	if (!size->lruvec)
 		return;
 	migrate_lru_size_flush(size);
-	/* For sparse: it was another function that took it. */
+	/* For sparse: another function took the lock. */
 	__acquire(&size->lruvec->lru_lock);
 	unlock_page_lruvec_irq(size->lruvec);
 	size->lruvec = NULL;
@@ -64,11 +64,11 @@ static void migrate_lru_lock(struct migrate_lru_size *size, struct folio *folio)
 
 /**
  * migrate_lru_isolate - folio_isolate_lru() for many
- * @folios: Small, with a reference each, which becomes that of their isolation.
- * @nr: How many.
+ * @folios: Small folios, each with a reference, which the isolation takes over.
+ * @nr: The number of folios.
  *
- * Return: how many from the first one on were isolated: all, or those before the
- * first that is not on a list. The others are as they were.
+ * Return: how many from the first one on were isolated: all, or those before
+ * the first that is not on a list.  The others do not change.
  */
 unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
 {
@@ -93,10 +93,10 @@ unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
 
 /**
  * migrate_lru_add - folio_add_lru() for many
- * @folios: Small, each with a reference that stays the caller's.
- * @nr: How many.
+ * @folios: Small folios, each with a reference that the caller keeps.
+ * @nr: The number of folios.
  *
- * They are on the lists on return, and not in a batch of a CPU.
+ * On return the folios are on the lists, and not in a batch of a CPU.
  */
 void migrate_lru_add(struct folio **folios, unsigned int nr)
 {
@@ -134,7 +134,7 @@ static void migrate_isolated_flush(struct migrate_isolated *isolated)
 	isolated->nr = 0;
 }
 
-/* Count a folio that is isolated, or no longer is; or, last of all, none. */
+/* Count @delta for an isolated folio.  Without a folio, write the sum. */
 void migrate_isolated_mod(struct migrate_isolated *isolated,
 			  struct folio *folio, int delta)
 {
@@ -144,7 +144,7 @@ void migrate_isolated_mod(struct migrate_isolated *isolated,
 		migrate_isolated_flush(isolated);
 		return;
 	}
-	/* Anonymous ones with MADV_FREE are counted with those of files. */
+	/* Anonymous folios with MADV_FREE count as folios of files. */
 	item = NR_ISOLATED_ANON + folio_is_file_lru(folio);
 	if (isolated->pgdat != folio_pgdat(folio) || isolated->item != item)
 		migrate_isolated_flush(isolated);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A page table entry, and the migration entry that takes its place: bits of an
- * entry stay its own, whether it was accessed, dirty, soft-dirty, writable, or
- * protected by userfaultfd.
+ * Conversion of a page table entry to a migration entry and back.  Both have
+ * the same accessed, dirty, soft-dirty, writable and userfaultfd bits.
  */
 #ifndef _MM_MIGRATE_RUN_PTE_H
 #define _MM_MIGRATE_RUN_PTE_H
@@ -12,7 +11,7 @@
 #include <linux/swap.h>
 #include <linux/swapops.h>
 
-/* The migration entry for a page that @pte maps. */
+/* Returns the migration entry for a page that @pte maps. */
 static inline swp_entry_t migrate_pte_entry(unsigned long pfn, pte_t pte,
 					    bool exclusive)
 {
@@ -31,7 +30,7 @@ static inline swp_entry_t migrate_pte_entry(unsigned long pfn, pte_t pte,
 	return entry;
 }
 
-/* As it stands in the page table, with the bits that are not of the page. */
+/* Returns @entry for the page table, with the bits of @old that stay. */
 static inline pte_t migrate_pte_of_entry(swp_entry_t entry, pte_t old)
 {
 	pte_t pte = swp_entry_to_pte(entry);
@@ -43,7 +42,7 @@ static inline pte_t migrate_pte_of_entry(swp_entry_t entry, pte_t old)
 	return pte;
 }
 
-/* The entry that maps @page in place of @old_pte, which is the migration @entry. */
+/* Returns the entry that maps @page in place of @old_pte, which has @entry. */
 static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
 				       struct folio *folio, struct page *page,
 				       pte_t old_pte, swp_entry_t entry)

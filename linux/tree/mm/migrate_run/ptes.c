@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Large folios that are mapped by single page table entries, unmapped and mapped
- * again in one step when they migrate.
+ * Large folios that are mapped by single page table entries: migration unmaps
+ * and maps them in one step.
  *
- * One entry after the other costs each time what is due once: an update of the
- * reverse mapping and of the statistics, a flush, a reference.  And after the
- * first of them the folio looks as if a part of it was unmapped, for which it
- * would be queued to be split.  So take all entries of a folio that follow each
- * other in a page table, and that a VMA has, at once, and do not call a folio
- * partially mapped because it is being migrated: whether it is shows when it is
- * mapped again, see __migrate_queue_if_partial().
+ * Entry by entry, updates of the reverse mapping and of statistics, flushes
+ * and references are repeated.  After the first entry, the folio also looks
+ * partially mapped, and would be queued for splitting.  So take all adjacent
+ * entries that a folio has in a page table and a VMA at once.  Do not call a
+ * folio partially mapped because it migrates.  __migrate_queue_if_partial()
+ * decides that when the folio is mapped again.
  *
- * Locks are those of the ordinary way: the folio is locked, and the lock of the
- * page table is held from the first entry that is cleared to the last that is
- * written.  GUP-fast takes neither.  It may pin a page that it found through an
- * entry; it looks at the entry again, and gives up when that has changed.  So
- * for anonymous pages that are exclusive, entries are cleared first, then comes
- * a barrier, and then the folio must not be pinned, or they are put back as they
- * were: the order that folio_try_share_anon_rmap_pte() asks for, for all of them.
+ * Locks are those of the ordinary path.  The folio is locked, and the lock of
+ * the page table is held from the first cleared entry to the last written one.
+ * GUP-fast takes neither.  It may pin a page through an entry.  Then it checks
+ * the entry again, and gives up if the entry has changed.  So for exclusive
+ * anonymous pages, clear the entries, issue a barrier, and then check for
+ * pins.  If the folio is pinned, restore the entries.
+ * folio_try_share_anon_rmap_pte() requires this order.
  */
 
 #include <linux/kstrtox.h>
@@ -37,13 +36,13 @@
 #include "pte.h"
 #include "ptes.h"
 
-/* On unless an administrator says otherwise. */
+/* On, unless an administrator switches it off. */
 DEFINE_STATIC_KEY_TRUE(migrate_batch_ptes_key);
 
-/* So many entries are kept until it is known that they may go. */
+/* Keep this many old entries until the folio is known not to be pinned. */
 #define MIGRATE_PTES_CHUNK 16U
 
-/* Entries in a row, in one page table, that map pages of one folio in a row. */
+/* Adjacent entries of one page table that map adjacent pages of one folio. */
 struct migrate_ptes {
 	struct vm_area_struct *vma;
 	struct folio *folio;
@@ -51,21 +50,21 @@ struct migrate_ptes {
 	unsigned long pfn;
 	unsigned long addr;
 	pte_t *pte;
-	unsigned int max_nr;		/* that there can be */
+	unsigned int max_nr;		/* by the page table, VMA and folio */
 	unsigned int nr;		/* that were replaced */
-	pte_t expected;			/* behind these, but for its flags */
-	struct migrate_cleared cleared;	/* of those that were replaced */
+	pte_t expected;			/* the next entry, but for its flags */
+	struct migrate_cleared cleared;	/* of the replaced entries */
 };
 
 /* Entries that are cleared, and have not been replaced yet. */
 struct migrate_ptes_chunk {
 	unsigned int nr;
-	bool alike;			/* but for the page */
-	unsigned long exclusive;	/* a bit for each */
+	bool alike;			/* they differ in the page only */
+	unsigned long exclusive;	/* a bit for each entry */
 	pte_t old[MIGRATE_PTES_CHUNK];
 };
 
-/* How many entries are there, from that of the walk to the end of the folio? */
+/* Returns how many entries there are from the walk's to the folio's last. */
 static inline unsigned int migrate_ptes_max(struct page_vma_mapped_walk *pvmw)
 {
 	unsigned long end = pmd_addr_end(pvmw->address, vma_address_end(pvmw));
@@ -73,7 +72,7 @@ static inline unsigned int migrate_ptes_max(struct page_vma_mapped_walk *pvmw)
 	return (end - pvmw->address) >> PAGE_SHIFT;
 }
 
-/* The walk goes on behind the last of them. */
+/* The walk continues behind the last entry. */
 static void migrate_ptes_skip(struct page_vma_mapped_walk *pvmw, unsigned int nr)
 {
 	pvmw->address += (unsigned long)(nr - 1) * PAGE_SIZE;
@@ -104,13 +103,13 @@ static bool migrate_ptes_begin(struct migrate_ptes *run,
 	return true;
 }
 
-/* As PageAnonExclusive(), which is about hugetlb, too. */
+/* Like PageAnonExclusive(), which also tests for hugetlb. */
 static bool migrate_page_exclusive(const struct page *page)
 {
 	return test_bit(PG_anon_exclusive, &page->flags);
 }
 
-/* May exclusive pages become pages that may be shared?  Entries are cleared. */
+/* Returns false if the folio may be pinned.  Its entries are cleared. */
 static bool migrate_ptes_may_share(struct folio *folio)
 {
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
@@ -119,9 +118,8 @@ static bool migrate_ptes_may_share(struct folio *folio)
 }
 
 /*
- * Clear up to a chunk of entries behind those that are replaced, but none of a
- * page that is poisoned, or of no interest to its user: these do not become
- * migration entries.
+ * Clear up to a chunk of entries behind the replaced ones.  Stop at a page
+ * that is poisoned or unused, because these do not become migration entries.
  */
 static void migrate_ptes_clear(struct migrate_ptes *run,
 			       struct migrate_ptes_chunk *chunk)
@@ -152,8 +150,8 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 		VM_WARN_ON_ONCE_PAGE(pte_write(pte) && anon &&
 				     !(exclusive & BIT(i)), page + i);
 		/*
-		 * Compare the entries of this chunk alone.  On arm64 the first entry
-		 * also loses a bit when it is cleared, as that unfolds its block.
+		 * Compare entries of this chunk only.  On arm64, clearing the
+		 * first entry unfolds its block, which changes a bit.
 		 */
 		if (i && !pte_same(pte, expected))
 			alike = false;
@@ -167,7 +165,7 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 		(!exclusive || exclusive == GENMASK(i - 1, 0));
 }
 
-/* They are no longer exclusive, and have no entry by which to be pinned. */
+/* The pages are no longer exclusive, and have no entry to pin them by. */
 static void migrate_ptes_share(const struct migrate_ptes *run,
 			       const struct migrate_ptes_chunk *chunk)
 {
@@ -191,10 +189,7 @@ static void migrate_ptes_trace(const struct migrate_ptes *run)
 					folio_order(run->folio));
 }
 
-/*
- * Write @nr entries of a chunk that was cleared, from the nth on.  They differ
- * in nothing but the page.
- */
+/* Write @nr entries of a cleared chunk that differ in the page only. */
 static void migrate_ptes_write(struct migrate_ptes *run,
 			       const struct migrate_ptes_chunk *chunk,
 			       unsigned int nth, unsigned int nr)
@@ -217,8 +212,8 @@ static void migrate_ptes_write(struct migrate_ptes *run,
 }
 
 /*
- * Replace up to a chunk of entries behind those that are replaced.  Returns
- * false if the folio is pinned; then they are as they were.
+ * Replace up to a chunk of entries behind the replaced ones.  Returns false if
+ * the folio is pinned, and restores the entries then.
  */
 static bool migrate_ptes_replace(struct migrate_ptes *run)
 {
@@ -240,13 +235,13 @@ static bool migrate_ptes_replace(struct migrate_ptes *run)
 	for (i = 0; i < chunk.nr && !chunk.alike; i++)
 		migrate_ptes_write(run, &chunk, i, 1);
 	run->nr += chunk.nr;
-	/* The one behind them is another's. */
+	/* The next entry cannot be replaced. */
 	if (chunk.nr < MIGRATE_PTES_CHUNK)
 		run->max_nr = run->nr;
 	return true;
 }
 
-/* What is due once for all entries that were replaced. */
+/* Account for all entries that were replaced. */
 static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 				  enum ttu_flags flags)
 {
@@ -257,11 +252,11 @@ static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 	if (migrate_rule(PTES_FLUSH, run->cleared.flush))
 		migrate_flush_ptes(run->vma, run->addr, nr, run->cleared.dirty,
 				   flags);
-	/* No CPU can make an entry dirty any more: they are gone. */
+	/* The entries are gone, so no CPU can set the dirty bit any more. */
 	if (run->cleared.dirty)
 		folio_mark_dirty(run->folio);
 	update_hiwater_rss(run->vma->vm_mm);
-	/* Who splits a folio takes it from the queue, if it comes to that. */
+	/* TTU_SYNC means a split, which takes the folio from the queue. */
 	if (flags & TTU_SYNC)
 		folio_remove_rmap_ptes(run->folio, run->page, nr, run->vma);
 	else
@@ -293,7 +288,7 @@ int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 	return run.nr;
 }
 
-/* How many entries in a row differ in nothing but the page? */
+/* Returns how many adjacent migration entries differ in the page only. */
 static unsigned int migrate_ptes_alike(struct page_vma_mapped_walk *pvmw,
 				       pte_t first)
 {
@@ -356,8 +351,8 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 }
 
 /*
- * Whoever unmapped a part while there were migration entries in its place did
- * not see a folio whose part it was.  Whoever does so from here on, does.
+ * A thread that unmapped migration entries did not see the folio, and could not
+ * queue it.  A thread that unmaps a part from here on will.
  */
 void __migrate_queue_if_partial(struct folio *folio)
 {
@@ -373,7 +368,7 @@ static ssize_t batch_ptes_show(struct kobject *kobj,
 			  migrate_batch_ptes_on() ? "true" : "false");
 }
 
-/* Folios that are under way are mapped again in one way or the other. */
+/* Folios that are migrating now are mapped again under either setting. */
 static ssize_t batch_ptes_store(struct kobject *kobj,
 				struct kobj_attribute *attr, const char *buf,
 				size_t count)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Large folios that are mapped by single page table entries: unmapped and mapped
- * again in one step when they migrate.  See mm/migrate_run/ptes.c.
+ * Large folios that are mapped by single page table entries: migration unmaps
+ * and maps them in one step.  See mm/migrate_run/ptes.c.
  */
 #ifndef _MM_MIGRATE_RUN_PTES_H
 #define _MM_MIGRATE_RUN_PTES_H
@@ -26,7 +26,7 @@ void __migrate_queue_if_partial(struct folio *folio);
 #define migrate_batch_ptes_on() false
 #endif
 
-/* Some who include this are there without an MMU, too. */
+/* Some files that include this are also built without an MMU. */
 #ifdef CONFIG_MMU
 #include "pte.h"
 
@@ -51,17 +51,16 @@ static inline void __migrate_queue_if_partial(struct folio *folio)
 #endif /* !CONFIG_MIGRATE_BATCH_PTES */
 
 /*
- * try_to_migrate_one() has found an entry that maps a page of @folio: unmap it,
- * and with it those behind it that map the pages behind that one.  The walk goes
- * on behind the last of them.
+ * try_to_migrate_one() has found an entry that maps a page of @folio.  Unmap it
+ * and the next entries that map the next pages.  The walk skips all of them.
  *
- * Returns how many it was, 0 if the entry is one for the ordinary way, and
- * -EBUSY if somebody has pinned the folio: it cannot be migrated.
+ * Returns how many it unmapped, 0 if the entry has to take the ordinary path,
+ * or -EBUSY if the folio is pinned and cannot migrate.
  */
 static inline int migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
 				     struct folio *folio, enum ttu_flags flags)
 {
-	/* That is what the walk is for: all of the folio. */
+	/* The walk covers the whole folio, so nr_pages is the folio's size. */
 	if (likely(pvmw->nr_pages == 1) || !pvmw->pte ||
 	    folio_test_hugetlb(folio) || !migrate_batch_ptes_on())
 		return 0;
@@ -69,10 +68,9 @@ static inline int migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw,
 }
 
 /*
- * remove_migration_pte() has found a migration entry that is to map the nth page
- * of a large @folio from now on: map it, and with it those that are to map the
- * next pages in the same way.  Returns how many it was, 0 if the entry is one for
- * the ordinary way.
+ * remove_migration_pte() found a migration entry for the nth page of @folio.
+ * Map it, and the next entries that map the next pages in the same way.
+ * Returns how many it mapped, 0 if the entry has to take the ordinary path.
  */
 static inline unsigned int migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 					    struct folio *folio,
@@ -84,9 +82,8 @@ static inline unsigned int migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 }
 
 /*
- * Is every page of a large folio mapped by somebody?  PG_partially_mapped may
- * say otherwise: when folios are unmapped for migration one entry after the
- * other, it is set, and stays.
+ * Returns true if every page of a large folio is mapped.  PG_partially_mapped
+ * may differ: unmapping a folio entry by entry sets it, and nothing clears it.
  */
 static inline bool migrate_is_whole(struct folio *folio)
 {
@@ -96,8 +93,8 @@ static inline bool migrate_is_whole(struct folio *folio)
 }
 
 /*
- * A folio is mapped again.  Has a part of it been unmapped before, or while it
- * was not mapped?  Then it is to be split one day.
+ * A folio is mapped again.  If a part of it was unmapped before or meanwhile,
+ * queue the folio for splitting.
  */
 static inline void migrate_queue_if_partial(struct folio *folio)
 {
@@ -107,11 +104,11 @@ static inline void migrate_queue_if_partial(struct folio *folio)
 }
 
 /*
- * @dst is about to be mapped.  @queued: the source was on the queue of folios to be
- * split, as a whole one or as partially mapped.  A whole one goes there again now:
- * once @dst is mapped, another CPU may unmap a part of it and mark it, and to queue
- * such a folio as a whole one is an error.  migrate_queue_if_partial() finds the
- * others.  Returns false if the queue is left to the caller.
+ * @dst is about to be mapped.  @queued: the source was on the queue of folios
+ * to split, whole or partially mapped.  Queue a whole folio again now.  Once
+ * it is mapped, another CPU may unmap a part and mark it.  To queue a marked
+ * folio as a whole one is an error.  migrate_queue_if_partial() finds the
+ * others.  Returns false if the caller has to queue the folio.
  */
 static inline bool migrate_requeue(struct folio *dst, bool queued,
 				   bool partially_mapped)
@@ -124,13 +121,12 @@ static inline bool migrate_requeue(struct folio *dst, bool queued,
 }
 
 /*
- * Page table entries that are cleared: may a TLB have one of them, and was one
- * dirty?
+ * Page table entries that are cleared: may a TLB have one, and was one dirty?
  *
- * The first question must be asked of each entry under the lock of the page table,
- * and never again: a PROT_NONE entry counts only while mm->tlb_flush_pending is
- * above 0, and another thread may lower that at any time.  So a later answer about
- * one entry says nothing about the others.
+ * Check each entry once for @flush, under the lock of the page table.  A
+ * PROT_NONE entry counts only while mm->tlb_flush_pending is above 0, and
+ * another thread may lower that at any time.  So a later check of one entry
+ * says nothing about others.
  */
 struct migrate_cleared {
 	bool flush;
@@ -150,7 +146,7 @@ bool migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
 void folio_remove_rmap_ptes_migrating(struct folio *folio, struct page *page,
 				      int nr_pages, struct vm_area_struct *vma);
 
-/* A change of NR_ANON_MAPPED, for as many folios as count in the same place. */
+/* A pending change of NR_ANON_MAPPED, for folios of one node and cgroup. */
 struct rmap_stat {
 	struct folio *folio;		/* one of them */
 	int nr;

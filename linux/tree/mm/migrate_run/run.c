@@ -1,62 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Small anonymous pages that nobody shares, unmapped and mapped again in runs
- * when they migrate.
+ * Small anonymous pages of one process: migration unmaps and maps them in runs.
  *
- * For each page migrate_pages_batch() looks twice for all that map it, updates
- * statistics four times, and takes a lock of an LRU list.  A page that is marked
- * as exclusive to one process has one mapping, so that the first one found is the
- * last; and near it in the page table are those of the pages that are next in the
- * list.  So take the lock of the anon_vma, find the VMA and take the lock of
- * the page table once for as many pages as are alike, and update statistics once
- * for all of them.
+ * For each page, migrate_pages_batch() walks the reverse mapping twice,
+ * updates statistics four times, and takes the lock of an LRU list.  A page
+ * that is exclusive to one process has one mapping, so the first mapping found
+ * is the last.  The next pages of the list are mapped near it.  So take both
+ * locks, of the anon_vma and of the page table, once for all pages that are
+ * alike.  Find the VMA and update statistics once, too.
  *
- * What takes this way is an anonymous page that is small, exclusive, mapped once,
- * and not KSM's, in the swap cache, mlocked or poisoned; in a VMA that is neither
- * locked nor watched by a userfaultfd.  Everything else goes the ordinary way, as
- * does all that is found to be otherwise on the way.
+ * A run has small anonymous pages that are exclusive and mapped once.  They
+ * are not in the swap cache, not mlocked, not poisoned, and not pages of KSM.
+ * Their VMA is neither locked nor watched by a userfaultfd.  All other pages
+ * take the ordinary path, also those that turn out to differ.
  *
- * Why it is safe, beyond what the ordinary way has.  What is in brackets is broken
- * by runs.c of the selftests, to show that it is needed:
+ * These rules add to those of the ordinary path.  runs.c of the selftests
+ * breaks each rule in brackets, to show that it is needed:
  *
- * - Unmapping.  The folio is locked and the lock of the page table is held.  The
- *   entry has to be that of the page [run_page]: the anon_vma also leads to VMAs
- *   that have, at the same place, a page of their own.  An exclusive page is mapped
- *   by no other entry, and stays exclusive: fork() and KSM take the lock of the page
- *   table to change that.  One that is not marked so must not come back marked
- *   [run_exclusive].  A poisoned one must not come back at all [run_poison].
+ * - Unmapping.  The folio is locked and the lock of the page table is held.
+ *   The entry must map the page [run_page]: the anon_vma also leads to VMAs
+ *   that have another page at the same place.  An exclusive page has no other
+ *   mapping, and stays exclusive: fork() and KSM change that under the lock of
+ *   the page table.  A page that is not exclusive must not become so
+ *   [run_exclusive].  A poisoned page must not be mapped again [run_poison].
  *
- *   GUP-fast takes no lock.  It takes a reference, and then looks at the entry
- *   again.  So entries are cleared first, then comes a barrier, and then there must
- *   be no reference but that of the entry and that of whoever isolated the page;
- *   else the entry is put back as it was.  A page that is pinned when fork() finds
- *   a migration entry in its place would be shared [run_pin].  Other references
- *   make the move fail, as ever: not to begin with it saves the effort.
+ *   GUP-fast takes no lock.  It takes a reference, and then checks the entry
+ *   again.  So clear the entries, issue a barrier, and then check references.
+ *   If there are more than those of the entry and of the isolation, restore the
+ *   entry.  If fork() found a migration entry for a pinned page, it would share
+ *   the page [run_pin].  Other references only make the move fail later.
  *
- *   Nothing is copied while a TLB may have such an entry [run_flush].  Each entry
- *   that is cleared says whether a TLB may have it [run_judge].  Devices and virtual
- *   machines that shadow page tables are told before an entry is cleared, and again
- *   when they may look at the page table [run_notify, run_notify_end, both broken by
- *   notify.c].
+ *   Nothing is copied while a TLB may have a cleared entry [run_flush].  Each
+ *   cleared entry is checked for that [run_judge].  Devices and virtual
+ *   machines that shadow page tables are notified before an entry is cleared.
+ *   They are notified again when they may read the page table.  notify.c breaks
+ *   these two rules [run_notify, run_notify_end].
  *
- * - Mapping.  In between, programs may fork, move, unmap or protect memory: no
- *   lock keeps them from it.  An entry that is for the source [run_entry], and is
- *   still marked as exclusive [run_shared], is the only one there is: fork() takes
- *   that mark from both entries, and whoever moves an entry leaves none behind.  A
- *   VMA that is locked by now [run_locked] counts its pages in the ordinary way.
- *   Where no entry is mapped, remove_migration_ptes() looks for all there are
- *   [run_rest].  That includes one that mremap() moves just then from a VMA that
- *   was not looked at yet to one that was.
+ * - Mapping.  Between the two, programs may fork, move, unmap or protect
+ *   memory.  An entry for the source [run_entry] that is still exclusive
+ *   [run_shared] is the only one.  fork() marks both entries as shared, and a
+ *   move leaves no entry behind.  In a VMA that was locked meanwhile
+ *   [run_locked], the ordinary path counts the pages.  If no entry is mapped,
+ *   remove_migration_ptes() looks for all entries [run_rest].  This finds an
+ *   entry that mremap() moves meanwhile, from a VMA that was not searched yet
+ *   to a VMA that was.
  *
- * - The anon_vma.  Its lock keeps VMAs that are found by it, and their page
- *   tables.  Between the two it is kept by a reference for each page.
+ * - The anon_vma.  Its lock keeps the VMAs that it leads to, and their page
+ *   tables.  Between unmapping and mapping, each page has a reference to it.
  *
- * What is asked without the lock of the page table saves effort, and no more
- * [run_hints]: an exclusive page is mapped once and is not KSM's, and one that is
- * in the swap cache or under writeback has one reference more.  VMAs that are
- * locked, or watched by a userfaultfd, are left alone out of caution when pages are
- * unmapped.  A temporary stack has to be, as in the ordinary way: only a race with
- * execve() would show why, and there is no test for that.
+ * Checks without the lock of the page table only save time [run_hints].  An
+ * exclusive page is mapped once and is not of KSM.  A page in the swap cache
+ * or under writeback has one more reference.  Unmapping leaves out VMAs that
+ * are locked or watched by a userfaultfd as a precaution.  It must leave out
+ * temporary stacks, as the ordinary path does.  Only a race with execve()
+ * would show why, so no test breaks that rule.
  */
 
 #include <linux/bitmap.h>
@@ -80,30 +77,30 @@
 #include "pte.h"
 #include "run.h"
 
-/* With the lock of the page table held the answer is good for its entries. */
+/* For entries whose page table lock is held, the answer stays true. */
 static bool migrate_run_vma_fits(struct vm_area_struct *vma)
 {
 	const vm_flags_t not = VM_LOCKED | VM_HUGETLB | VM_PFNMAP | VM_SHARED;
 
-	/* Without VM_MAYWRITE fork() leaves both entries marked as exclusive. */
+	/* Without VM_MAYWRITE, fork() leaves both entries exclusive. */
 	return (vma->vm_flags & (not | VM_MAYWRITE)) == VM_MAYWRITE &&
 		!userfaultfd_armed(vma) && !vma_is_temporary_stack(vma);
 }
 
 /*
- * Entries of one page table, near each other and in any order: compaction finds
- * pages from the highest down, and reclaim as they were used.  So many entries at
- * most lie between the first and the last of them, as they are flushed, and
- * notified about, as one range.
+ * A row has entries of one page table, in any order.  Compaction takes the
+ * highest pages first, and reclaim takes pages in the order of their use.  A
+ * row spans at most this many entries, because notifications and cache flushes
+ * cover the span.
  */
 #define MIGRATE_ROW_SPAN ((long)MIGRATE_RUN_MAX)
 
 struct migrate_row {
 	struct folio **folios;
 	unsigned int nr;
-	unsigned long addr;		/* of the first of the folios */
-	unsigned long start, end;	/* of all of them */
-	pte_t *ptep;			/* of the first */
+	unsigned long addr;		/* of the first folio */
+	unsigned long start, end;	/* of all folios */
+	pte_t *ptep;			/* of the first folio */
 };
 
 static long migrate_row_offset(const struct migrate_row *row, unsigned int nth)
@@ -122,10 +119,7 @@ static pte_t *migrate_row_pte(const struct migrate_row *row, unsigned int nth)
 	return row->ptep + migrate_row_offset(row, nth);
 }
 
-/*
- * How many of up to @max_nr folios have their entries in a row with that of the
- * first, which is for @addr?
- */
+/* Find the folios whose entries form a row with the first one's, at @addr. */
 static void migrate_row_init(struct migrate_row *row, struct folio **folios,
 			     unsigned int max_nr, struct vm_area_struct *vma,
 			     unsigned long addr)
@@ -141,7 +135,7 @@ static void migrate_row_init(struct migrate_row *row, struct folio **folios,
 	for (row->nr = 1; row->nr < max_nr; row->nr++) {
 		long at = migrate_row_offset(row, row->nr);
 
-		/* In pages: one that is not of this VMA may be anywhere. */
+		/* In pages, because a folio of another VMA may be anywhere. */
 		if (at < min_at || at > max_at ||
 		    max(end, at) - min(start, at) >= MIGRATE_ROW_SPAN)
 			break;
@@ -152,7 +146,7 @@ static void migrate_row_init(struct migrate_row *row, struct folio **folios,
 	row->end = addr + (end + 1) * PAGE_SIZE;
 }
 
-/* May this be the only entry of a page?  One look at the flags for both rules. */
+/* Returns true if this may be the page's only entry.  Read its flags once. */
 static bool migrate_row_fits(struct page *page, pte_t pte)
 {
 	unsigned long flags = READ_ONCE(page->flags);
@@ -167,7 +161,7 @@ static bool migrate_row_fits(struct page *page, pte_t pte)
 	if (migrate_rule(RUN_POISON, flags & BIT(PG_hwpoison)))
 		return false;
 #endif
-	/* That of a page that is exclusive says nothing new. */
+	/* This is always true for an exclusive page. */
 	return !atomic_read(&page->_mapcount);
 }
 
@@ -187,7 +181,7 @@ static void migrate_row_clear(struct migrate_row *row, struct mm_struct *mm,
 	row->nr = i;
 }
 
-/* Put back entries from the first one on whose page somebody else uses. */
+/* Restore the entries from the first page on that has another user. */
 static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 				  const pte_t *old)
 {
@@ -206,8 +200,8 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /*
- * Returns how many entries one flush covers from the nth on, and their lowest address.
- * A row that was cut short keeps its span: the span may start at an entry cut off.
+ * Find the entries that one flush covers from the nth on: @addr and the number.
+ * A row that was cut short keeps its span, which may start at an entry cut off.
  */
 static unsigned int migrate_row_piece(const struct migrate_row *row,
 				      unsigned int nth, unsigned long *addr)
@@ -215,7 +209,7 @@ static unsigned int migrate_row_piece(const struct migrate_row *row,
 	long offset = migrate_row_offset(row, nth);
 	unsigned int next;
 
-	/* As many entries as fit into the span: all of it, in whichever order. */
+	/* The row fills its span, in any order, so one flush covers it. */
 	if (!nth && row->end - row->start == row->nr * PAGE_SIZE) {
 		*addr = row->start;
 		return row->nr;
@@ -227,7 +221,7 @@ static unsigned int migrate_row_piece(const struct migrate_row *row,
 	return next - nth;
 }
 
-/* Flush the cleared entries, and none in the gaps: a gap may have 30 entries. */
+/* Flush the cleared entries, but no gaps: a gap may have 30 entries. */
 static void migrate_row_flush(const struct migrate_row *row,
 			      struct vm_area_struct *vma, bool dirty)
 {
@@ -241,7 +235,7 @@ static void migrate_row_flush(const struct migrate_row *row,
 	}
 }
 
-/* Nobody but us can reach these any more, but for what TLBs have. */
+/* Write migration entries.  From now on, only TLBs can reach the pages. */
 static void migrate_row_replace(struct migrate_row *row,
 				struct vm_area_struct *vma, const pte_t *old,
 				struct rmap_stat *stat)
@@ -260,7 +254,7 @@ static void migrate_row_replace(struct migrate_row *row,
 		unsigned long addr = migrate_row_addr(row, i);
 		unsigned long pfn = pte_pfn(old[i]);
 
-		/* Then it may be another page's entry. */
+		/* With the rule broken, the entry may be for another page. */
 		if (!migrate_rule(RUN_PAGE, true))
 			pfn = folio_pfn(src[i]);
 		pte = migrate_pte_of_entry(migrate_pte_entry(pfn, old[i], true),
@@ -276,22 +270,22 @@ static void migrate_row_replace(struct migrate_row *row,
 		migrate_row_flush(row, vma, cleared.dirty);
 	update_hiwater_rss(mm);
 	for (i = 0; i < row->nr; i++) {
-		/* As folio_mark_dirty() does, when no CPU can any more. */
+		/* As folio_mark_dirty().  No CPU can set the bit any more. */
 		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
 			folio_set_dirty(src[i]);
 		folio_remove_exclusive_rmap(src[i], stat);
 	}
 }
 
-/* Is it this folio, which is mapped once, that the entry is for? */
+/* Returns true if the entry maps this folio, which is mapped once. */
 static bool migrate_run_is_here(struct folio *src, pte_t pte)
 {
 	return pte_present(pte) && pte_pfn(pte) == folio_pfn(src);
 }
 
 /*
- * Unmap from the nth on what is in a row in @vma.  Returns how many it was, 0 if
- * they are not there, or -EBUSY if they are, and are for the ordinary way.
+ * Unmap a row in @vma, from the nth folio on.  Returns how many it unmapped,
+ * 0 if the nth is not mapped there, or -EBUSY if it needs the ordinary path.
  */
 static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 				 struct vm_area_struct *vma,
@@ -334,7 +328,7 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	return nr;
 }
 
-/* May @old be mapped as the only entry of what @src was? */
+/* Returns true if @old may be mapped as the only entry for @src. */
 static bool migrate_run_may_map(pte_t old, struct folio *src)
 {
 	swp_entry_t entry;
@@ -344,14 +338,14 @@ static bool migrate_run_may_map(pte_t old, struct folio *src)
 	entry = pte_to_swp_entry(old);
 	if (!is_migration_entry(entry))
 		return !migrate_rule(RUN_ENTRY, true);
-	/* fork() was here. */
+	/* fork() has shared the page. */
 	if (migrate_rule(RUN_SHARED, is_readable_migration_entry(entry)))
 		return false;
 	return !migrate_rule(RUN_ENTRY,
 			     swp_offset_pfn(entry) != folio_pfn(src));
 }
 
-/* Map from the nth on what is in a row in @vma.  Returns how many it was. */
+/* Map a row of folios in @vma, from the nth on.  Returns how many it mapped. */
 static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 			       struct vm_area_struct *vma,
 			       struct rmap_stat *stat)
@@ -371,7 +365,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 	row.ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
 	if (!row.ptep)
 		return 0;
-	/* Whoever locks a VMA comes by here later, or has set the flag. */
+	/* mlock() has set the flag, or finds the pages that are mapped here. */
 	if (migrate_rule(RUN_LOCKED, !migrate_run_vma_fits(vma)))
 		row.nr = 0;
 	for (i = 0; i < row.nr; i++) {
@@ -394,9 +388,8 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 }
 
 /*
- * Do what there is to do from the nth on, in the VMA that it is in: mostly the
- * same as for the one before.  The lock of the anon_vma is held.  Returns as those
- * above do.
+ * Unmap or map a row, from the nth folio on.  Try the VMA of the previous row
+ * first.  The lock of the anon_vma is held.  Returns like the functions above.
  */
 static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 			   struct vm_area_struct **vma,
@@ -428,19 +421,19 @@ static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 }
 
 /**
- * migrate_run_unmap - unmap pages of a list that one process alone has
- * @run: What says which, on return: the first so many of @src and @dst, which
- *	are locked, with a reference to @anon_vma for each.
- * @from: The list of folios to be migrated, which stays as it is.
- * @first: Where to begin in that list: migrate_run_wants() it.
- * @max_nr: Not more than these.
- * @get_new_folio: Allocates folios, as for migrate_pages().
- * @put_new_folio: Frees those that are not needed, as for migrate_pages().
- * @private: Is passed to both.
+ * migrate_run_unmap - unmap a run of small anonymous folios
+ * @run: Returns the unmapped folios in @src and @dst.  They are locked.  Each
+ *	has a reference to @anon_vma.
+ * @from: The list of folios to migrate, which does not change.
+ * @first: The first folio of the run, which migrate_run_wants().
+ * @max_nr: The most folios to unmap.
+ * @get_new_folio: Allocates destinations, as for migrate_pages().
+ * @put_new_folio: Frees unused destinations, as for migrate_pages().
+ * @private: An argument for both.
  *
- * TLBs are to be flushed by try_to_unmap_flush() before anything is copied.
+ * The caller has to call try_to_unmap_flush() before anything is copied.
  *
- * Return: how many were unmapped, 0 if @first is one for the ordinary way.
+ * Return: how many were unmapped, 0 if @first has to take the ordinary path.
  */
 unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			       struct folio *first, unsigned int max_nr,
@@ -463,7 +456,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			migrate_offload_note_reason(run->src[i], run->reason);
 	}
 
-	/* One that is mapped has an anon_vma that stays while it is locked. */
+	/* A mapped folio keeps its anon_vma while the folio is locked. */
 	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);
 	if (run->anon_vma) {
 		do {
@@ -485,13 +478,13 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 	return nr_unmapped;
 }
 
-/* Folios that are moved between two looks at whether a task waits for one. */
+/* After this many moved folios, check whether a task waits for one. */
 #define MIGRATE_RUN_LOOK 4
 
 /*
- * Does the run have to be mapped now?  Its folios are ready: a task that needs one
- * must not wait until others are copied.  A task that waits for a migration entry
- * marks the source that the entry is for.
+ * Returns true if the run has to be mapped now.  Its folios are ready, so a
+ * task that needs one must not wait until others are copied.  A task that
+ * waits for a migration entry marks the source of the entry.
  */
 static bool migrate_run_is_due_to_map(const struct migrate_run *run)
 {
@@ -508,12 +501,11 @@ static bool migrate_run_is_due_to_map(const struct migrate_run *run)
 }
 
 /**
- * migrate_run_take - have a folio mapped that has taken the place of another
- * @run: Maps it with others that were moved: in migrate_run_finish() at the
- *	latest.
- * @src: Was unmapped by migrate_run_unmap().
- * @dst: Has its content.
- * @anon_vma: Of both, with a reference that the run takes over.
+ * migrate_run_take - add a moved folio to the run that will be mapped
+ * @run: The run, which migrate_run_finish() maps at the latest.
+ * @src: The source, which migrate_run_unmap() has unmapped.
+ * @dst: The destination, which has the content.
+ * @anon_vma: The anon_vma of both.  The run takes over a reference to it.
  */
 void migrate_run_take(struct migrate_run *run, struct folio *src,
 		      struct folio *dst, struct anon_vma *anon_vma)
@@ -527,7 +519,7 @@ void migrate_run_take(struct migrate_run *run, struct folio *src,
 		migrate_run_map(run);
 }
 
-/* The last of what is due for a folio that has been moved. */
+/* Release the folios of a run that has been mapped. */
 static void migrate_run_done(struct migrate_run *run)
 {
 	struct migrate_isolated isolated = {};
@@ -538,7 +530,7 @@ static void migrate_run_done(struct migrate_run *run)
 
 		folio_unlock(dst);
 		set_page_owner_migrate_reason(&dst->page, run->reason);
-		/* Whoever maps it has references by now. */
+		/* The mapping has a reference of its own. */
 		folio_put(dst);
 		list_del(&src->lru);
 		folio_unlock(src);
@@ -551,11 +543,11 @@ static void migrate_run_done(struct migrate_run *run)
 }
 
 /**
- * migrate_run_map - map what migrate_run_take() took, and let go of it
- * @run: Is empty on return.
+ * migrate_run_map - map and release the folios of a run
+ * @run: The run, which is empty on return.
  *
- * Destinations are added to the LRU lists and mapped where their sources were,
- * sources are freed.
+ * The function adds destinations to LRU lists, maps them in place of their
+ * sources, and frees the sources.
  */
 void migrate_run_map(struct migrate_run *run)
 {
@@ -565,7 +557,7 @@ void migrate_run_map(struct migrate_run *run)
 	unsigned int i;
 	int nr;
 
-	/* Before they are mapped, as migrate_folio_move() explains. */
+	/* migrate_folio_move() explains why this comes before the mapping. */
 	migrate_lru_add(run->dst, run->nr);
 	anon_vma_lock_read(run->anon_vma);
 	for (i = 0; i < run->nr; i += nr) {
@@ -581,7 +573,7 @@ void migrate_run_map(struct migrate_run *run)
 		if (migrate_rule(RUN_REST, true))
 			remove_migration_ptes(run->src[i], run->dst[i], 0);
 
-	/* The last one may free it. */
+	/* The last put may free the anon_vma. */
 	atomic_sub(run->nr - 1, &run->anon_vma->refcount);
 	put_anon_vma(run->anon_vma);
 	migrate_run_done(run);

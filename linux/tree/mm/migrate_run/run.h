@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Small anonymous pages that nobody shares, unmapped and mapped again in runs
- * when they migrate.  See mm/migrate_run/run.c.
+ * Small anonymous folios of one process: migration unmaps and maps them in
+ * runs.  See mm/migrate_run/run.c.
  */
 #ifndef _MM_MIGRATE_RUN_RUN_H
 #define _MM_MIGRATE_RUN_RUN_H
@@ -18,43 +18,43 @@
 
 struct migrate_windows;
 
-/* Where the content of a folio is when its turn to be moved comes. */
+/* Where the content of a folio is when the folio is moved. */
 enum migrate_content {
-	MIGRATE_CONTENT_SRC,	/* in the source: copy it, as ever */
+	MIGRATE_CONTENT_SRC,	/* in the source: copy it */
 	MIGRATE_CONTENT_DST,	/* in the destination already */
 	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
-	MIGRATE_CONTENT_POISON,	/* nowhere: to read it was a machine check */
+	MIGRATE_CONTENT_POISON,	/* lost: reading it was a machine check */
 };
 
-/* As migrate_batch_ptes_on(), for code that is the same for each page without. */
+/* Like migrate_batch_ptes_on(), but keeps the code for runs out of line. */
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 #define migrate_runs_on() static_branch_unlikely(&migrate_batch_ptes_key)
 #else
 #define migrate_runs_on() false
 #endif
 
-/* So many are out of reach until the first of them is mapped again. */
+/* This many folios are unmapped until the first of them is mapped again. */
 #define MIGRATE_RUN_MAX 32U
 
 /*
- * On the stack of migrate_pages_batch(): folios of one anon_vma, on the way from
- * being mapped to being unmapped, or from being moved to being mapped again.
+ * On the stack of migrate_pages_batch(): folios of one anon_vma that it unmaps
+ * together, or that it has moved and will map together.
  */
 struct migrate_run {
 	bool on;
-	unsigned int max_nr;		/* of the next run: 1 until one worked */
-	unsigned int nr_spared;		/* folios to move as stock does */
+	unsigned int max_nr;		/* of the next run, at first 1 */
+	unsigned int nr_spared;		/* folios to skip before the next run */
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
 	unsigned int nr;
 	struct anon_vma *anon_vma;
-	struct migrate_windows *windows;	/* that these are for, or NULL */
-	/* MIGRATE_RUN_MAX of each, from the first run of a list on. */
-	struct folio **src;		/* locked, as are those below */
+	struct migrate_windows *windows;	/* of the list, or NULL */
+	/* MIGRATE_RUN_MAX each, allocated for the first run of a list. */
+	struct folio **src;		/* locked, as are the destinations */
 	struct folio **dst;
 };
 
-/* May waits for locks and memory come between?  Then there is no run. */
+/* There are no runs if migration may wait for locks or memory in between. */
 static inline void migrate_run_init(struct migrate_run *run,
 				    enum migrate_mode mode, int reason)
 {
@@ -70,8 +70,8 @@ static inline void migrate_run_init(struct migrate_run *run,
 }
 
 /*
- * Is a folio a small anonymous page that nobody seems to share, or to use otherwise?
- * Asked without any lock, and again with the lock of the folio.
+ * Returns true if the folio is a small anonymous page that seems to have one
+ * user.  Called first without any lock, and again with the lock of the folio.
  */
 static inline bool migrate_run_wants(struct folio *folio)
 {
@@ -79,7 +79,7 @@ static inline bool migrate_run_wants(struct folio *folio)
 	unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
 		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
 	unsigned long needed = 0;
-	/* What migrate_run_unmap_row() asks again, with all locks. */
+	/* migrate_run_unmap_row() checks these again, with all locks held. */
 	const bool hints = migrate_rule(RUN_HINTS, true);
 
 	if (hints)
@@ -94,12 +94,12 @@ static inline bool migrate_run_wants(struct folio *folio)
 		(!hints ||
 		 (folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1));
 #else
-	/* Without an MMU not all of these flags are there. */
+	/* Without an MMU, some of these flags do not exist. */
 	return false;
 #endif
 }
 
-/* Is it time to try?  Not for a while after a run that unmapped nothing. */
+/* Returns true if a run should be tried: not soon after a failed run. */
 static inline bool migrate_run_is_due(struct migrate_run *run)
 {
 	if (likely(!run->nr_spared))
@@ -108,13 +108,13 @@ static inline bool migrate_run_is_due(struct migrate_run *run)
 	return false;
 }
 
-/* One worked: the next run may have as many folios as there can be. */
+/* A run succeeded, so the next may have MIGRATE_RUN_MAX folios. */
 static inline void migrate_run_trust(struct migrate_run *run)
 {
 	run->max_nr = MIGRATE_RUN_MAX;
 }
 
-/* A change of how many folios are isolated, for as many as it is the same for. */
+/* A pending change of a counter of isolated folios, for several folios. */
 struct migrate_isolated {
 	struct pglist_data *pgdat;
 	enum node_stat_item item;
@@ -182,13 +182,13 @@ migrate_isolate_run(struct mm_struct *mm, const void __user *pages,
 }
 #endif /* CONFIG_MIGRATE_BATCH_PTES */
 
-/* Is it worth a look?  What is behind a large folio is mostly large, too. */
+/* Not after a large folio, because the next folio is probably large, too. */
 static inline bool migrate_isolate_more(const struct list_head *pagelist)
 {
 	return !folio_test_large(list_last_entry(pagelist, struct folio, lru));
 }
 
-/* Is it one of those that are not mapped yet? */
+/* Returns true if @src is the last folio of the run, and not mapped yet. */
 static inline bool migrate_run_has(const struct migrate_run *run,
 				   const struct folio *src)
 {
@@ -201,7 +201,7 @@ static inline void migrate_run_exit(struct migrate_run *run)
 	kfree(run->src);
 }
 
-/* Map what is in it, and let go of it. */
+/* Map and release the folios of the run. */
 static inline void migrate_run_finish(struct migrate_run *run)
 {
 	if (run->nr)
