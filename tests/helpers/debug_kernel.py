@@ -44,10 +44,9 @@ _STEPS = {
     "fallback": "./fallback -v posted -v stream -f streams",
     "stalls": "./stalls",
     # This machine has no folios of 1 GiB.
-    "hugetlb": "./hugetlb -v private -v private_ahead",
-    "hugetlb ahead": "./hugetlb_ahead",
+    "hugetlb": "./hugetlb -v private -v private_stream",
     "hugetlb of files": (
-        "./hugetlb -V private -V private_ahead -V private_1g -T declined"
+        "./hugetlb -V private -V private_stream -V private_1g -T declined"
         " -T lies_but_is_verified -T lies -T is_left_to_the_cpu"
     ),
     # Each kind of mapping, with few and with many pages; other machines run all sizes.

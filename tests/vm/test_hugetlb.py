@@ -23,26 +23,18 @@ GIB = 1 << 30
 _CASES = (
     *("moves", "takes_time", "leaves_the_pools_alone", "declined", "one_fails"),
     *("lies_but_is_verified", "lies", "is_left_to_the_cpu", "moves_while_written"),
+    "ends_with_its_engine",
 )
 _FILE_CASES = (
     *("moves", "takes_time", "leaves_the_pools_alone"),
-    *("one_fails", "moves_while_written"),
-)
-# The core unmaps the next folio while an engine copies one.
-_AHEAD = (
-    *("moves", "takes_time_once", "comes_in_any_order", "may_fail", "keeps_the_limit"),
-    *("not_where_nothing_overlaps", "not_under_cpu_max", "not_without_a_pool"),
-    "ends_with_its_engine",
+    *("one_fails", "moves_while_written", "ends_with_its_engine"),
 )
 # An engine of each kind; folios of 1 GiB do not fit into memory.
 _STEPS = {
     "hugetlb": {
         f"hugetlb.{kind}.{case}"
-        for kind in ("private", "private_ahead")
+        for kind in ("private", "private_stream")
         for case in _CASES
-    },
-    "hugetlb ahead": {
-        f"ahead.{kind}.{case}" for kind in ("private", "shared") for case in _AHEAD
     },
     "hugetlb of files": {
         f"hugetlb.{kind}.{case}" for kind in ("shared", "file") for case in _FILE_CASES

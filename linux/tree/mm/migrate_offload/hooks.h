@@ -264,11 +264,8 @@ static inline void migrate_wait_end(const struct migrate_wait *wait)
 struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 					  enum migrate_mode mode, int reason);
 void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src);
-void __migrate_huge_submit(struct migrate_huge *huge, struct folio *src,
-			   struct folio *dst);
-struct folio *__migrate_huge_next(struct migrate_huge *huge,
-				  struct folio *src, struct folio *dst);
-enum migrate_content __migrate_huge_copied(struct migrate_huge *huge);
+enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
+					 struct folio *src, struct folio *dst);
 void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc);
 void __migrate_huge_finish(struct migrate_huge *huge, unsigned int nr_moved);
 #else
@@ -283,20 +280,9 @@ static inline void __migrate_huge_admit(struct migrate_huge *huge,
 {
 }
 
-static inline void __migrate_huge_submit(struct migrate_huge *huge,
-					 struct folio *src, struct folio *dst)
-{
-}
-
-static inline struct folio *__migrate_huge_next(struct migrate_huge *huge,
-						struct folio *src,
-						struct folio *dst)
-{
-	return NULL;
-}
-
 static inline enum migrate_content
-__migrate_huge_copied(struct migrate_huge *huge)
+__migrate_huge_copy(struct migrate_huge *huge, struct folio *src,
+		    struct folio *dst)
 {
 	return MIGRATE_CONTENT_SRC;
 }
@@ -337,63 +323,17 @@ static inline void migrate_huge_admit(struct migrate_huge *huge,
 		__migrate_huge_admit(huge, src);
 }
 
-/* It is unmapped, and the TLBs are flushed: the engine may begin. */
-static inline void migrate_huge_submit(struct migrate_huge *huge,
-				       struct folio *src, struct folio *dst)
+/* @src is unmapped, and no TLB has it.  Returns where the content is afterwards. */
+static inline enum migrate_content migrate_huge_copy(struct migrate_huge *huge,
+						     struct folio *src,
+						     struct folio *dst)
 {
 	if (migrate_huge_on(huge))
-		__migrate_huge_submit(huge, src, dst);
-}
-
-/* Which folio is to be unmapped while the engine copies @src?  NULL: none. */
-static inline struct folio *migrate_huge_next(struct migrate_huge *huge,
-					      struct folio *src,
-					      struct folio *dst)
-{
-	if (migrate_huge_on(huge))
-		return __migrate_huge_next(huge, src, dst);
-	return NULL;
-}
-
-/* That was done with @src; NULL: it could not be. */
-static inline void migrate_huge_put_ahead(struct migrate_huge *huge,
-					  struct folio *src, struct folio *dst,
-					  struct anon_vma *anon_vma)
-{
-	huge->ahead = (struct migrate_huge_ahead) {
-		.src = src,
-		.dst = dst,
-		.anon_vma = anon_vma,
-	};
-}
-
-/* Was it done with this one, whose turn it is now? */
-static inline bool migrate_huge_take_ahead(struct migrate_huge *huge,
-					   const struct folio *src,
-					   struct folio **dst,
-					   struct anon_vma **anon_vma)
-{
-	if (!migrate_huge_on(huge))
-		return false;
-	huge->was_ahead = huge->ahead.src == src;
-	if (!huge->was_ahead)
-		return false;
-	*dst = huge->ahead.dst;
-	*anon_vma = huge->ahead.anon_vma;
-	huge->ahead.src = NULL;
-	huge->turn = !huge->turn;
-	return true;
-}
-
-/* The engine was to copy it.  Where is its content now? */
-static inline enum migrate_content migrate_huge_copied(struct migrate_huge *huge)
-{
-	if (migrate_huge_on(huge))
-		return __migrate_huge_copied(huge);
+		return __migrate_huge_copy(huge, src, dst);
 	return MIGRATE_CONTENT_SRC;
 }
 
-/* It is in reach again, moved or not. */
+/* @src is mapped again, or its destination is. */
 static inline void migrate_huge_end(struct migrate_huge *huge,
 				    struct folio *src, int rc)
 {

@@ -17,8 +17,8 @@
 #endif
 
 /*
- * Times are kept for each order that the page allocator knows, and behind these
- * for each size of hugetlb folios: some are larger, and none is in a window.
+ * The core keeps times for each order of the page allocator, and then for each size
+ * of hugetlb folios.  hugetlb folios have times of their own: no window has them.
  */
 #define MIGRATE_NR_PACES (NR_PAGE_ORDERS + MIGRATE_NR_HUGE_PACES)
 
@@ -29,28 +29,11 @@ union migrate_huge_part {
 };
 
 /*
- * A folio that is unmapped before its turn comes.  It stays in the list, locked as
- * its destination is.
- */
-struct migrate_huge_ahead {
-	struct folio *src;		/* NULL: there is none */
-	struct folio *dst;
-	struct anon_vma *anon_vma;
-};
-
-/*
- * One call of migrate_hugetlbs(), from the first folio on for which an engine is
- * active.
+ * One call of migrate_hugetlbs(), from the first folio for which an engine is active.
  */
 struct migrate_huge {
 	struct migrate_session session;
-	struct list_head *from;
-	union migrate_huge_part parts[2];	/* of two folios in turn */
-	unsigned int turn;		/* whose part is that of the folio at hand */
-	struct migrate_huge_ahead ahead;
-	bool was_ahead;			/* the folio at hand */
-	bool one_by_one;		/* two at once took too long */
-	u64 done_task_ns;		/* the one before it was copied */
+	union migrate_huge_part part;	/* the folio that is migrated now */
 	struct migrate_attempt attempt;
 };
 

@@ -120,21 +120,6 @@ bool migrate_limit_is_fixed(void)
 }
 
 /*
- * May two hugetlb folios be unmapped at once?  Each takes @own_ns alone (0: not
- * known), and is then unmapped for the time of both.
- */
-bool migrate_limit_allows_two(u64 own_ns)
-{
-	u64 limit_ns = migrate_limit_ns();
-
-	if (READ_ONCE(migrate_max_windows) < 2 || !READ_ONCE(migrate_streaming))
-		return false;
-	if (!limit_ns)
-		return true;
-	return own_ns && migrate_plan_two_fit(own_ns, limit_ns);
-}
-
-/*
  * Plan a window by the current settings, and by the times for this order.
  * @paces: the engine's, or NULL if the CPU copies.
  */

@@ -24,7 +24,6 @@ void migrate_max_windows_set(unsigned int nr);
 
 u64 migrate_limit_ns(void);
 bool migrate_limit_is_fixed(void);
-bool migrate_limit_allows_two(u64 own_ns);
 struct migrate_pace *migrate_pace_of(struct migrate_pace *paces,
 				     unsigned int order);
 void migrate_times_learn(struct migrate_windows *w, unsigned int order,

@@ -263,12 +263,6 @@ void migrate_plan_fill(struct migrate_plan *plan,
 		plan->early_ns = migrate_pace_early_ns(pace, plan);
 }
 
-/* Do two windows that take @own_ns each fit into the limit? */
-bool migrate_plan_two_fit(u64 own_ns, u64 limit_ns)
-{
-	return 2 * own_ns <= div_u64(limit_ns * MIGRATE_LIMIT_PERCENT, 100);
-}
-
 /*
  * By how much would a window that begins now exceed the limit, if the engine
  * still has work for @backlog_ns?

@@ -77,7 +77,6 @@ void migrate_pace_handed(struct migrate_pace *pace, unsigned int nr,
 void migrate_plan_fill(struct migrate_plan *plan,
 		       const struct migrate_pace *pace, unsigned int max_folios,
 		       u64 cpu_ns, bool by_engine);
-bool migrate_plan_two_fit(u64 own_ns, u64 limit_ns);
 u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns);
 u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns);
 bool migrate_plan_is_over(const struct migrate_plan *plan);

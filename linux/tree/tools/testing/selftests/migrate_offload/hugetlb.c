@@ -22,6 +22,8 @@
 /* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
 #define DELAY_US 200000
+/* How often the engine goes away in the middle of a list. */
+#define NR_ENDS 8
 
 FIXTURE(hugetlb)
 {
@@ -45,8 +47,7 @@ FIXTURE_VARIANT_ADD(hugetlb, private)
 	.mode = MO_TEST_PLAIN,
 };
 
-/* The core unmaps the next folio while the engine copies one. */
-FIXTURE_VARIANT_ADD(hugetlb, private_ahead)
+FIXTURE_VARIANT_ADD(hugetlb, private_stream)
 {
 	.type = MO_HUGETLB,
 	.folio_bytes = SZ_2M,
@@ -263,6 +264,33 @@ TEST_F_TIMEOUT(hugetlb, is_left_to_the_cpu, TIMEOUT)
 	now = count();
 	EXPECT_EQ(now.engine, before.engine);
 	EXPECT_EQ(now.cpu, before.cpu);
+}
+
+static void *switch_off(void *unused)
+{
+	usleep(DELAY_US / 2);
+	mo_select("none");
+	return NULL;
+}
+
+/*
+ * The engine copies the folio that it already has.  At least once it must not
+ * get the rest of the list.  In the other rounds the thread may come too late.
+ */
+TEST_F_TIMEOUT(hugetlb, ends_with_its_engine, TIMEOUT)
+{
+	long long copied = mo_counter("engine_folios");
+	pthread_t thread;
+	int i;
+
+	mo_write_number(PATH_TEST "delay_us", DELAY_US);
+	for (i = 0; i < NR_ENDS; i++) {
+		mo_select("test");
+		ASSERT_EQ(pthread_create(&thread, NULL, switch_off, NULL), 0);
+		EXPECT_MOVES(mo_nodes[!(i % 2)]);
+		pthread_join(thread, NULL);
+	}
+	EXPECT_LT(mo_counter("engine_folios") - copied, NR_ENDS * self->nr);
 }
 
 struct writer {
