@@ -79,9 +79,9 @@ UNDER_PRESSURE = {
 WAYS_OF_PRESSURE = ("full", "slab", "pages")
 
 DCBM_TESTS = (
-    *("copies", "limits", "fail", "refuse", "lose_irq", "late", "stall_stopped"),
-    *("stall_held", "stall_posted", "share", "fair", "administrator"),
-    *("unbind", "vanish"),
+    *("copies", "limits", "fail", "refuse", "lose_irq", "lose_irqs", "late"),
+    *("stall_stopped", "stall_held", "stall_posted", "share", "fair"),
+    *("administrator", "unbind", "vanish"),
 )
 DCBM_BOUNCED = ("copies", "limits", "fail")
 # Unit tests in modules; built-in ones have another run.

@@ -119,22 +119,18 @@ static void dcbm_chan_failed(struct dcbm_chan *chan)
 /*
  * The driver returned no descriptor for @bytes.  If pieces are in flight, its
  * pool may be empty, so wait until one comes back.  Otherwise @bytes may be too
- * many.  If not, the channel takes nothing more of this batch.  Returns true if
- * the caller can retry at once.
+ * many.  If not, the channel takes nothing more of this batch.
  */
-static bool dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
+static void dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 {
 	if (chan->nr_flying) {
 		chan->full = true;
-		return false;
-	}
-	if (bytes > DCBM_SAFE_PIECE) {
+	} else if (bytes > DCBM_SAFE_PIECE) {
 		chan->max_piece = DCBM_SAFE_PIECE;
-		return true;
+	} else {
+		chan->dead = true;
+		dcbm_chan_failed(chan);
 	}
-	chan->dead = true;
-	dcbm_chan_failed(chan);
-	return false;
 }
 
 /*

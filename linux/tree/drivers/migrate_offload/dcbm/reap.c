@@ -267,6 +267,7 @@ static void dcbm_slot_gone(struct dcbm_slot *slot, int error)
  */
 static void dcbm_chan_ask(struct dcbm_chan *chan)
 {
+	unsigned int failures = chan->failures;
 	bool lost = false;
 	int i;
 
@@ -295,10 +296,12 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 	if (!lost)
 		return;
 	atomic64_inc(&chan->errors);
-	chan->failures++;
+	/* dcbm_slot_gone() cleared the number, as the copy is complete. */
+	chan->failures = failures + 1;
 	chan->progress_ns = ktime_get_ns();
 	pr_warn_ratelimited("%s: complete, but nobody said so; lost interrupt?\n",
 			    kobject_name(&chan->kobj));
+	dcbm_chan_judge(chan);
 }
 
 /* The driver has terminated all transfers, so no callback will come. */
@@ -389,9 +392,9 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 
 	nr_held = dcbm_chan_hold(chan);
 	dcbm_chan_collect(chan);
+	atomic64_add(nr_held, &chan->errors);
 	if (!nr_held || chan->retiring)
 		return;
-	atomic64_add(nr_held, &chan->errors);
 	dcbm_chan_retire(chan, "a transfer did not end; its pages are out of use until it does");
 }
 

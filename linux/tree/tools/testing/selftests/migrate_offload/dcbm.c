@@ -256,6 +256,25 @@ static void test_lose_irq(void)
 	unload();
 }
 
+/* Asking finds each copy, but a channel that never interrupts is too slow. */
+static void test_lose_irqs(void)
+{
+	int i;
+
+	load("bandwidth_mbps=0", "max_failures=4");
+	fault(1, "lose_irq_every", 1);
+	for (i = 0; i < 50 && !chan_is(1, "retired"); i++)
+		expect(move_area(&large) == 0);
+	fault(1, "lose_irq_every", 0);
+	expect(chan_is(1, "retired"));
+	expect(chan_number(1, "errors") == 4);
+	expect(chan_number(1, "timeouts") == 0);
+	expect(dcbm_number("folios_failures") == 0);
+	expect(dcbm_number("held_folios") == 0);
+	expect(move_all() == 0);
+	unload();
+}
+
 /* The mover moves memory until this is set. */
 static atomic_bool stop_moving;
 static atomic_uint nr_moves;
@@ -453,6 +472,7 @@ static const struct {
 	{ "fail", test_fail },
 	{ "refuse", test_refuse },
 	{ "lose_irq", test_lose_irq },
+	{ "lose_irqs", test_lose_irqs },
 	{ "late", test_late },
 	{ "stall_stopped", test_stall_stopped },
 	{ "stall_held", test_stall_held },
