@@ -145,9 +145,14 @@ static void migrate_choice_note(struct migrate_choice *choice,
 				const struct migrate_attempt *attempt, u64 ns,
 				unsigned int pages)
 {
+	u64 noted_ns = min(ns, MIGRATE_CHOICE_MOST_NS);
+
 	ns = min(ns, (u64)S64_MAX / 2);
+	/* The pages of that time, or all slow sides would look alike. */
+	if (noted_ns < ns)
+		pages = mul_u64_u64_div_u64(pages, noted_ns, ns);
 	migrate_cost_add(attempt->by_cpu ? &choice->cpu : &choice->engine,
-			 min(ns, MIGRATE_CHOICE_MOST_NS), pages);
+			 noted_ns, pages);
 	migrate_choice_credit(choice, attempt->on_credit, ns);
 }
 

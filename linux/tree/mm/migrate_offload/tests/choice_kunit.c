@@ -133,6 +133,12 @@ static void mo_test_choice_extremes(struct kunit *test)
 	attempt.on_credit = true;
 	migrate_choice_note(&choice, &attempt, 2 * NSEC_PER_SEC, 512);
 	KUNIT_EXPECT_EQ(test, choice.credit_ns, -2 * NSEC_PER_SEC);
+	/* A list of four seconds counts half, with half of its pages. */
+	choice = (struct migrate_choice){};
+	attempt = (struct migrate_attempt){};
+	migrate_choice_note(&choice, &attempt, 4ULL * NSEC_PER_SEC, 512);
+	KUNIT_EXPECT_EQ(test, choice.engine.pages, 256 / 2);
+	KUNIT_EXPECT_EQ(test, choice.engine.ns, MIGRATE_CHOICE_MOST_NS / 2);
 	/* The engine moves no page. */
 	choice = (struct migrate_choice){
 		.engine.ns = MIGRATE_CHOICE_KNOWN_NS,
