@@ -2,16 +2,15 @@
 /*
  * How many pages compaction isolates before it migrates them.
  *
- * COMPACT_CLUSTER_MAX of them, and then the rest of the block, is what it does by
- * itself: 32 pages, so that it can see early whether the allocation that waits is
- * satisfied.  To begin and to end a batch of those costs an engine more than it
- * saves.  So while one is active that would take more, it gets more: as many as
- * can be under way at once by what is known of windows of small pages, and none
- * beyond the block that the allocation waits for.
+ * Stock compaction isolates COMPACT_CLUSTER_MAX (32) pages of a block, and then
+ * the rest.  So it sees early whether the allocation that waits can succeed.
+ * But to begin and to end a batch of 32 pages costs an engine more than it
+ * saves.  For an engine that takes more, compaction isolates enough pages to
+ * fill max_windows windows.  It isolates no page beyond the block that the
+ * allocation waits for.
  *
- * Isolated pages are not on the LRU lists, but in reach: it is the windows that
- * see to it that few are unmapped at a time.  More than they hold would gain
- * nothing, and be kept from reclaim.
+ * Isolated pages are not on the LRU lists, but stay mapped until their window
+ * begins.  Further pages would gain nothing, and reclaim could not free them.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -26,9 +25,9 @@
 #include "internal.h"
 
 /*
- * A block of @order is what is waited for; with less, more may be migrated than
- * would have been necessary.  Compaction never goes beyond a pageblock, and a
- * negative order is for all that there are.
+ * The allocation waits for a block of @order: to isolate more might migrate
+ * pages needlessly.  Compaction scans one pageblock at a time, and a negative
+ * order compacts all of them.
  */
 static unsigned int migrate_cluster_most(int order)
 {
@@ -37,7 +36,7 @@ static unsigned int migrate_cluster_most(int order)
 	return max(1U << order, COMPACT_CLUSTER_MAX);
 }
 
-/* All windows that may be under way, full. */
+/* Returns the pages of max_windows full windows. */
 static unsigned int migrate_cluster_pages(const struct migrate_plan *plan,
 					  unsigned int most)
 {
@@ -46,7 +45,7 @@ static unsigned int migrate_cluster_pages(const struct migrate_plan *plan,
 	return clamp_t(u64, pages, COMPACT_CLUSTER_MAX, most);
 }
 
-/* For an allocation of @order, on this node, or -1: as much as there is. */
+/* Returns how many pages of node @nid to isolate for a block of @order. */
 unsigned int __migrate_offload_cluster(int nid, int order)
 {
 	unsigned int nr = COMPACT_CLUSTER_MAX, wanted;
@@ -58,7 +57,7 @@ unsigned int __migrate_offload_cluster(int nid, int order)
 	engine = migrate_engine_enter(MR_COMPACTION, &idx);
 	if (!engine)
 		goto exit;
-	/* Most pages are small, and those that are not have not been counted. */
+	/* Plan for small pages: orders are unknown before the isolation. */
 	migrate_plan_init(&plan, migrate_engine_paces(engine), 0);
 	wanted = migrate_cluster_pages(&plan, migrate_cluster_most(order));
 	bytes = (size_t)wanted << PAGE_SHIFT;

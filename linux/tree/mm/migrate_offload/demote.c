@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How much reclaim isolates at once to demote it.
+ * How many pages reclaim isolates at once to demote them.
  *
- * It takes SWAP_CLUSTER_MAX pages off an LRU list, or one huge page, demotes them,
- * and looks whether that was enough.  An engine that is given one huge page can
- * divide its copy, but nothing else is done meanwhile.  So with one that would take
- * several, isolate several, if that is what comes next on the list: one is unmapped,
- * and another mapped, while a third is being copied.
+ * Stock reclaim isolates SWAP_CLUSTER_MAX (32) pages or one huge page, demotes
+ * them, and checks whether that was enough.  An engine can divide the copy of
+ * one huge page, but reclaim only waits meanwhile.  For an engine that takes
+ * more, reclaim isolates several huge pages, if they come next on the LRU list.
+ * Then the CPU unmaps one and maps another while the engine copies a third.
  *
- * Small pages come by 32, as ever: with more of them, it would matter that those in
- * the middle of the list cannot be demoted, and are reclaimed in the ordinary way.
+ * Small pages are still isolated 32 at a time.  Pages of a list that cannot be
+ * demoted are reclaimed instead, and a longer list may have more of them.
  */
 
 #include <linux/math.h>
@@ -22,15 +22,15 @@
 #include "internal.h"
 
 /*
- * With each list, helpers have to be woken, and have nothing to do while its first
- * folio is unmapped and its last one is mapped.
+ * Each list must wake helpers, which are idle while its first folio is unmapped
+ * and its last folio is mapped.  64M is long enough to make up for this.
  */
 #define MIGRATE_DEMOTE_PAGES (SZ_64M >> PAGE_SHIFT)
 
 /*
- * For demotion to this node, when @most pages are to be reclaimed: how many to isolate
- * at once, and the rest of a huge page with them.  0: as many as ever.  Takes no lock,
- * and does not sleep.
+ * Returns how many of @most pages to isolate at once for demotion to @dst_nid,
+ * or 0 for as many as stock Linux.  The caller keeps the last huge page whole.
+ * Takes no lock, and does not sleep.
  */
 unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most)
 {
@@ -39,7 +39,7 @@ unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most)
 	struct migrate_engine *engine;
 	int idx;
 
-	/* Of one there is no question. */
+	/* Stock Linux isolates one huge page, too. */
 	if (bytes < 2 * PMD_SIZE)
 		return 0;
 	engine = migrate_engine_enter(MR_DEMOTION, &idx);

@@ -61,7 +61,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	size_t bytes = folio_size(pair->src);
 	int rc;
 
-	/* A file system may wait for a disk, so release the engine before. */
+	/* A file system may wait for a disk: release the engine first. */
 	if (w->session.mode != MIGRATE_ASYNC)
 		migrate_session_release(&w->session);
 	cond_resched();
@@ -91,7 +91,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	migrate_pair_reachable(w, part, pair, bytes, rc);
 }
 
-/* Try again to move pairs that failed.  The last pass puts them back. */
+/* Retry moves that failed.  The last pass maps the sources again. */
 void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 {
 	bool last = ++part->pass >= w->nr_pass;

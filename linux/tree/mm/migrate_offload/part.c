@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Batch copy of migrating folios: which folios an engine gets.
+ * Batch copy of migrating folios: choose the folios that an engine copies.
  *
- * migrate_pages_batch() unmaps folios, flushes the TLBs, and then moves the
- * folios one after the other, copying each.  Between the flush and the first
- * move the active engine may copy many of them at once.  This file picks those
- * whose content cannot change any more.  verdict.c says afterwards which copies
- * are to be believed, so that the move of these can skip its own.  The CPU
- * copies all others, folio by folio.  window.c decides when each of these things
- * happens.
+ * Stock migrate_pages_batch() unmaps folios, flushes the TLBs, and then copies
+ * and moves one folio at a time.  Between the flush and the first move, the
+ * active engine may copy many folios at once.  This file picks folios whose
+ * content cannot change any more.  verdict.c then decides which copies count,
+ * and the move of these folios does not copy.  The CPU copies all other folios
+ * when they move.  window.c decides when each step happens.
  *
  * The data is safe for three reasons:
  *
- * - Only content that cannot change is copied early: see eligible.c.
- * - Nothing in a folio says that it was copied.  An entry in an array of ours
- *   does, for one attempt to move it: there is no mark to leak.
- * - The move freezes the reference count, as in stock Linux: an engine's copy
- *   does not replace any check that the move makes.
+ * - The engine copies only content that cannot change: see eligible.c.
+ * - No flag of a folio says that it was copied, so no flag can leak.  The pair
+ *   says it in an array of the core, for one attempt to move the folio.
+ * - The move freezes the reference count, as in stock Linux.  An engine's copy
+ *   replaces no check of the move.
  */
 
 #include <linux/ktime.h>
@@ -29,12 +28,12 @@
 #include "hooks.h"
 #include "internal.h"
 
-/* Parts that are in use at the same time without any allocation. */
+/* Each pool keeps this number of elements in reserve. */
 #define MIGRATE_PART_POOL_MIN 8
 
 static mempool_t *migrate_part_pool;
 
-/* Windows likewise: each call of migrate_pages() needs one. */
+/* Each call of migrate_pages() takes one element. */
 static mempool_t *migrate_windows_pool;
 
 static mempool_t * __init migrate_pool_create(const char *name, size_t bytes)
@@ -51,11 +50,12 @@ static mempool_t * __init migrate_pool_create(const char *name, size_t bytes)
 }
 
 /*
- * A cache, as parts are too large for kmalloc() to keep any at hand: to free a
- * block of some pages can make the page allocator free all that it keeps for
- * this CPU, which takes as long as to copy 2 MiB.
+ * Parts need a cache: they are so large that kmalloc() and kfree() would call
+ * the page allocator.  To free a part could drain this CPU's lists of free
+ * pages, which takes as long as to copy 2 MiB.
  *
- * Windows come last: where there is a pool of these, there is one of parts.
+ * Create the pool of windows last, because no other code checks the pool of
+ * parts.
  */
 int __init migrate_pools_init(void)
 {
@@ -73,15 +73,15 @@ int __init migrate_pools_init(void)
 }
 
 /*
- * May be called while reclaiming memory and with folio locks held: no reclaim,
- * no wakeup of kswapd, and (mempool sees to it) no use of reserves.
+ * The caller may be reclaiming memory, and holds folio locks.  So do not
+ * reclaim, nor wake kswapd.  mempool_alloc() uses no memory reserves.
  */
 struct migrate_part *migrate_part_alloc(void)
 {
 	return mempool_alloc(migrate_part_pool, __GFP_NOWARN);
 }
 
-/* All but the array, which is as long as it is filled. */
+/* migrate_part_add() initialises each pair. */
 void migrate_part_init(struct migrate_part *part)
 {
 	memset(part, 0, offsetof(struct migrate_part, copy.pairs));
@@ -97,7 +97,7 @@ void migrate_part_free(struct migrate_part *part)
 	mempool_free(part, migrate_part_pool);
 }
 
-/* One more pair, whose source has just been unmapped. */
+/* Add a pair, whose source was unmapped at @unmapped_ns. */
 void migrate_part_add(struct migrate_part *part, struct folio *src,
 		      struct folio *dst, u64 unmapped_ns)
 {
@@ -118,9 +118,8 @@ void migrate_part_add(struct migrate_part *part, struct folio *src,
 }
 
 /*
- * Pairs that the engine may copy come first, among them those that somebody is
- * waiting for.  Each pair is moved once or twice, however many there are: while they
- * are sorted, all of them are out of reach.
+ * Pairs for the engine come first, and of these, pairs that a thread waits for.
+ * All folios are unmapped meanwhile, so the sort takes linear time.
  */
 enum migrate_pair_class {
 	MIGRATE_PAIR_AWAITED,
@@ -138,8 +137,8 @@ migrate_pair_class(const struct migrate_copy_pair *pair)
 }
 
 /*
- * Decide on each pair, and put the array and the lists in order for an engine.
- * Not before the TLBs were flushed: see migrate_offload_eligible().
+ * Sort the pairs, and fill the lists for the engine.  Call this only after the
+ * TLB flush: see migrate_offload_eligible().
  */
 void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 {
@@ -187,7 +186,7 @@ void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 	part->outcome.offered_bytes = copy->bytes;
 }
 
-/* NULL without memory for it, or before there is a pool. */
+/* Returns NULL without memory or without a pool. */
 struct migrate_windows *migrate_windows_alloc(void)
 {
 	if (!migrate_windows_pool)
@@ -201,7 +200,7 @@ void migrate_offload_end(struct migrate_windows *w)
 		mempool_free(w, migrate_windows_pool);
 }
 
-/* A batch begins: nothing has been unmapped yet. */
+/* Begin a list, of which no folio is unmapped yet. */
 void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 {
 	unsigned int nr_folios = 0;
@@ -214,8 +213,8 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	INIT_LIST_HEAD(&w->filling);
 	INIT_LIST_HEAD(&w->flying);
 	/*
-	 * A list that is longer than ever has to be in windows, whoever copies.
-	 * The last folio of a batch may go beyond the cap.
+	 * A list that is longer than any of stock Linux needs windows, even if
+	 * the CPU copies.  The last folio of a stock list may exceed the batch.
 	 */
 	w->is_long = w->session.total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
 	migrate_session_begin(&w->session, from, false, nr_folios, w->is_long);

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Windows: a long list of folios is migrated a few at a time.
+ * Windows: migrate a long list of folios a few at a time.
  *
- * migrate_pages_batch() unmaps all folios of a list, flushes the TLBs, and then
- * copies and moves them.  While an engine copies the CPU has nothing to do, and
- * the other way round, and a folio is out of reach until its turn comes.  Here
- * the list is cut into windows.  While the engine is at one, the CPU moves what
- * is copied, and unmaps the next:
+ * Stock migrate_pages_batch() unmaps all folios of a list, flushes the TLBs,
+ * and then copies and moves them.  So the CPU would be idle while an engine
+ * copies, and all folios would stay unmapped until their turn.  Instead the
+ * core divides the list into windows.  While the engine copies one window, the
+ * CPU moves folios that are copied, and unmaps the next window:
  *
  *	unmap 1 | flush | unmap 2 | flush | move 1, unmap 3 | flush | move 2 ...
  *	               copy 1            copy 2                   copy 3 ...
  *
- * A folio moves as soon as its own copy is done.  Only so many windows are under
- * way at once, and the next one is not begun before the engine will get to it
- * in time: limit.c says what that means.
+ * A folio moves as soon as its own copy is done.  max_windows limits the
+ * windows in flight, and limit.c decides when the next one may begin.
  *
- * For each window, things are as they are for the one batch of
- * migrate_pages_batch(): it is flushed before anything is copied, a folio whose
- * move fails with -EAGAIN is tried again as often, and what is left then is put
- * back.  Folios of several windows are locked at the same time, as those of one
- * batch are: only with MIGRATE_ASYNC, which does not wait for locks.
+ * Each window keeps the rules of a stock batch.  The TLBs are flushed before
+ * any folio is copied.  A move that fails with -EAGAIN is retried as often, and
+ * then undone.  Folios of several windows are locked at the same time, like
+ * those of one batch: only with MIGRATE_ASYNC, which does not wait for locks.
  *
- * Everything is done by the task that migrates: there is no lock.
+ * Only the task that migrates uses its windows: there is no lock.
  */
 
 #define pr_fmt(fmt) "migrate_offload: " fmt
@@ -36,16 +34,16 @@
 #include "hooks.h"
 #include "internal.h"
 
-/* With less, to begin and to end a window costs more than it is worth. */
+/* To begin and to end a smaller window costs more than it saves. */
 #define MIGRATE_DIVIDED_FOLIOS 128U
 
-/* Has the engine not reported all of it yet, or have we not looked? */
+/* Does the part have copies that the core has not collected yet? */
 static bool migrate_part_is_flying(const struct migrate_part *part)
 {
 	return part->nr_collected < part->copy.nr_pairs;
 }
 
-/* Another part of the same window. */
+/* Returns another part of the same window, or NULL. */
 static struct migrate_part *migrate_part_sibling(struct list_head *parts,
 						 const struct migrate_part *part)
 {
@@ -57,7 +55,7 @@ static struct migrate_part *migrate_part_sibling(struct list_head *parts,
 	return NULL;
 }
 
-/* A part is over, and with the last of them its window. */
+/* Keep the times of a part, and learn from a window after its last part. */
 static void migrate_part_learn(struct migrate_windows *w,
 			       struct migrate_part *part)
 {
@@ -90,7 +88,7 @@ static void migrate_part_retire(struct migrate_windows *w,
 	migrate_part_free(part);
 }
 
-/* As posted, a window goes back as a whole.  Is all of it copied? */
+/* Are all windows in flight copied?  Without streaming, none moves before. */
 static bool migrate_windows_all_copied(const struct migrate_windows *w)
 {
 	struct migrate_part *part;
@@ -101,7 +99,7 @@ static bool migrate_windows_all_copied(const struct migrate_windows *w)
 	return true;
 }
 
-/* With nothing in flight an engine might wait for ever. */
+/* Do not call an engine without work: it might wait forever. */
 static void migrate_windows_reap(struct migrate_windows *w, u64 wait_ns)
 {
 	struct migrate_session *s = &w->session;
@@ -111,8 +109,8 @@ static void migrate_windows_reap(struct migrate_windows *w, u64 wait_ns)
 }
 
 /*
- * Take everything that is under way a step forward.  Waits for up to @wait_ns
- * for the engine, if there is nothing else to do.
+ * Collect copies that are done, move their folios, and retry failed moves.
+ * Before that, wait for the engine for up to @wait_ns.
  */
 static void migrate_windows_progress(struct migrate_windows *w, u64 wait_ns)
 {
@@ -133,18 +131,18 @@ static void migrate_windows_progress(struct migrate_windows *w, u64 wait_ns)
 	}
 }
 
-/* Is there anything to do but to wait for the engine? */
+/* Can the task do nothing until the engine completes a copy? */
 static bool migrate_windows_must_wait(const struct migrate_windows *w)
 {
 	struct migrate_part *part;
 
-	/* Until then nothing is moved, not even what is to be tried again. */
+	/* Failed moves are not retried before that, either. */
 	if (!w->plan.streaming && !migrate_windows_all_copied(w))
 		return true;
 	list_for_each_entry(part, &w->flying, node) {
 		if (part->nr_retry && !migrate_part_is_flying(part))
 			return false;
-		/* It was reported while the engine was given more. */
+		/* The engine may have reported copies in a later submit(). */
 		if (w->plan.streaming &&
 		    part->copy.nr_done != part->nr_collected)
 			return false;
@@ -157,10 +155,7 @@ static void migrate_windows_wait(struct migrate_windows *w, u64 wait_ns)
 	migrate_windows_progress(w, migrate_windows_must_wait(w) ? wait_ns : 0);
 }
 
-/*
- * The TLBs are flushed.  Give the engine what it may copy, and move the rest,
- * which it may take its time for.
- */
+/* After the flush: give eligible folios to the engine, and move the others. */
 static void migrate_part_launch(struct migrate_windows *w,
 				struct migrate_part *part)
 {
@@ -182,16 +177,16 @@ static void migrate_part_launch(struct migrate_windows *w,
 					    VERDICT_ENGINE;
 	}
 	migrate_session_clock(s);
-	/* One without any folio for the engine says nothing about it. */
+	/* A part without eligible folios says nothing about the engine. */
 	part->by_engine = why == VERDICT_ENGINE && part->copy.nr_pairs;
 	if (part->by_engine && s->open)
 		w->submit_ns += s->task_ns - part->begun_ns;
-	/* Without a stream the engine is done by now. */
+	/* Without a stream, the engine has copied in submit(). */
 	part->took.launched_ns = s->open ? s->task_ns : flushed_ns;
 	part->launched_stood_ns = migrate_session_stood_ns(s);
 
 	if (!part->by_engine || !s->open) {
-		/* Declined, or copied already. */
+		/* The engine declined the part, failed, or has copied it. */
 		for (i = 0; i < part->copy.nr_pairs; i++)
 			migrate_part_judge(s, part, &part->copy.pairs[i], why);
 		part->nr_collected = part->copy.nr_pairs;
@@ -203,12 +198,12 @@ static void migrate_part_launch(struct migrate_windows *w,
 		migrate_part_move_range(w, part, part->copy.nr_pairs,
 					part->nr_all);
 	}
-	/* The windows after it are planned with what it said. */
+	/* Plan the next window for the CPU if the engine declined this one. */
 	if (!s->by_cpu)
 		w->declined = why != VERDICT_ENGINE;
 }
 
-/* How long did it take to unmap them, and had the engine to wait for that? */
+/* Note the time to unmap the window, and whether the engine is idle. */
 static void migrate_windows_note_prepared(struct migrate_windows *w)
 {
 	const struct migrate_part *first;
@@ -222,7 +217,7 @@ static void migrate_windows_note_prepared(struct migrate_windows *w)
 	migrate_windows_prepared(w, w->session.task_ns - first->start_task_ns, idle);
 }
 
-/* The limit cannot be met: not by this window, nor by a smaller one. */
+/* Count the folios if even a smaller window would exceed the limit. */
 static void migrate_windows_note_over(const struct migrate_windows *w)
 {
 	if (w->session.engine && migrate_plan_is_over(&w->plan))
@@ -242,7 +237,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 	full_ns = s->now_ns;
 	full_task_ns = s->task_ns;
 	migrate_windows_note_prepared(w);
-	/* Not before this: until then a CPU may write to the folios. */
+	/* Until this flush, a CPU may still write to the folios. */
 	try_to_unmap_flush();
 	migrate_session_clock(s);
 	flush_ns = s->task_ns - full_task_ns;
@@ -254,7 +249,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 	list_for_each_entry_safe(part, next, &w->filling, node) {
 		part->full_ns = full_ns;
 		list_move_tail(&part->node, &w->flying);
-		/* Begun for a folio that was not to be had. */
+		/* A part is empty if its first folio could not be unmapped. */
 		if (part->nr_all)
 			migrate_part_launch(w, part);
 		if (!part->nr_open)
@@ -263,7 +258,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 	migrate_windows_handed(w, nr, flush_ns, w->submit_ns);
 }
 
-/* Somebody wants the engine to go: nothing more is given to it. */
+/* If the engine was deactivated, a task waits for this list: stop using it. */
 static void migrate_windows_check_engine(struct migrate_windows *w)
 {
 	struct migrate_session *s = &w->session;
@@ -273,8 +268,9 @@ static void migrate_windows_check_engine(struct migrate_windows *w)
 }
 
 /*
- * Compaction has the pages of one block at a time, and all of them may fit into a
- * window.  In as many as can be under way, one is unmapped while another is copied.
+ * Compaction migrates one block at a time, which may fit into one window.  Use
+ * max_windows windows, so that the CPU unmaps one while the engine copies
+ * another.
  */
 static void migrate_windows_divide(struct migrate_windows *w)
 {
@@ -283,20 +279,20 @@ static void migrate_windows_divide(struct migrate_windows *w)
 
 	if (s->reason != MR_COMPACTION || !w->plan.streaming)
 		return;
-	/* Where the task copies itself, nothing is under way meanwhile. */
+	/* If the task itself copies, windows do not overlap. */
 	if (!s->paces || !s->streams || s->by_cpu || w->declined)
 		return;
 	nr = max(DIV_ROUND_UP(nr, w->plan.max_windows), MIGRATE_DIVIDED_FOLIOS);
 	w->plan.folios = min(w->plan.folios, nr);
 }
 
-/* How long will the engine be busy with what it has? */
+/* How long will the engine need for the batches that it has? */
 static u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
 {
 	const struct migrate_session *s = &w->session;
 	u64 expected_ns, elapsed_ns;
 
-	/* Not known yet: wait until it is. */
+	/* The time is not known: assume the limit, so that it is learned. */
 	if (s->flying_bytes && !w->plan.copy_ns)
 		return w->plan.limit_ns;
 	if (!s->flying_bytes)
@@ -304,15 +300,12 @@ static u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
 	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, s->flying_bytes,
 					  PAGE_SIZE << w->order);
 	elapsed_ns = s->task_ns - s->progress_ns;
-	/* Overdue: it has become slower.  Who knows by how much? */
+	/* The engine is slower than expected: assume as long again. */
 	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
 					  elapsed_ns;
 }
 
-/*
- * Begin a window with @folio, when it is time for that.  Until then see to what
- * is under way.
- */
+/* Begin a window with @folio, after enough work of earlier windows is done. */
 static void migrate_windows_start(struct migrate_windows *w,
 				  const struct folio *folio)
 {
@@ -326,7 +319,7 @@ static void migrate_windows_start(struct migrate_windows *w,
 		migrate_windows_plan(w);
 		if (list_empty(&w->flying))
 			break;
-		/* An empty one may be left from a folio that was not to be had. */
+		/* Leave out an empty part: its folio could not be unmapped. */
 		if (w->nr_windows - !list_empty(&w->filling) >=
 		    plan->max_windows) {
 			migrate_windows_wait(w, U64_MAX);
@@ -336,7 +329,6 @@ static void migrate_windows_start(struct migrate_windows *w,
 		hold_ns = migrate_plan_hold_ns(plan, backlog_ns);
 		if (!hold_ns)
 			break;
-		/* Not before so much of the backlog is done. */
 		w->held_back = true;
 		migrate_windows_wait(w, min(hold_ns, backlog_ns));
 	}
@@ -344,12 +336,12 @@ static void migrate_windows_start(struct migrate_windows *w,
 		migrate_session_release(&w->session);
 	migrate_windows_divide(w);
 
-	/* There is a free place: at most all of them but one are taken. */
+	/* An ID is free: there is one more than windows in flight. */
 	while (list_empty(&w->filling) && w->nr_parts_of[w->window])
 		w->window = (w->window + 1) % MIGRATE_NR_WINDOW_IDS;
 }
 
-/* A part with room for one more pair, or NULL. */
+/* Returns a part with room for one more pair, or NULL without memory. */
 static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 {
 	struct migrate_part *part;
@@ -377,8 +369,8 @@ static struct migrate_part *migrate_windows_part(struct migrate_windows *w)
 }
 
 /*
- * As the ordinary path does, fill a window until it has so many pages or more.
- * When unmapping takes long, leave some time for the rest.
+ * Like a stock batch, a window may exceed its pages by a part of its last
+ * folio.  Unmapping gets half of the limit, copy and move get the other half.
  */
 static bool migrate_windows_is_full(const struct migrate_windows *w)
 {
@@ -395,7 +387,7 @@ static bool migrate_windows_is_full(const struct migrate_windows *w)
 		w->session.now_ns - first->start_ns > plan->limit_ns / 2;
 }
 
-/* The last one could not be unmapped.  It may be gone by now. */
+/* The admitted folio was not unmapped.  It may be freed: do not access it. */
 static void migrate_windows_forget_admitted(struct migrate_windows *w)
 {
 	if (w->admitted)
@@ -403,7 +395,7 @@ static void migrate_windows_forget_admitted(struct migrate_windows *w)
 	w->admitted = NULL;
 }
 
-/* Move all that is unmapped.  When nothing is out of reach, the engine may go. */
+/* Move all unmapped folios, release the engine, and charge its helpers. */
 static void migrate_windows_drain(struct migrate_windows *w)
 {
 	migrate_windows_launch(w);
@@ -413,7 +405,7 @@ static void migrate_windows_drain(struct migrate_windows *w)
 	migrate_session_charge(&w->session);
 }
 
-/* Waits for memory, if there is none at hand, with nothing out of reach. */
+/* Allocate a destination.  Waits for memory only while no folio is unmapped. */
 struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
 					  new_folio_t get_new_folio,
 					  struct folio *src,
@@ -443,7 +435,7 @@ void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 
 	w->part = migrate_windows_part(w);
 	while (!w->part && (w->fill_folios || !list_empty(&w->flying))) {
-		/* Make do with what we have. */
+		/* There is no memory for a part: reuse one in flight. */
 		migrate_windows_launch(w);
 		if (!list_empty(&w->flying))
 			migrate_windows_wait(w, U64_MAX);
@@ -455,10 +447,7 @@ void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 	w->unmap_ns = w->session.now_ns;
 }
 
-/*
- * Called before small folios are unmapped at once.  Returns how many there may
- * be, of which @folio is the first.
- */
+/* Admit @folio.  Returns how many folios a run that @folio begins may have. */
 unsigned int __migrate_windows_room(struct migrate_windows *w,
 				    struct folio *folio)
 {
@@ -469,14 +458,14 @@ unsigned int __migrate_windows_room(struct migrate_windows *w,
 		   MIGRATE_PART_MAX_PAIRS - w->part->nr_all);
 }
 
-/* Of a run: destinations were allocated for it since its first was admitted. */
+/* A run is unmapped now: its allocations do not count as unmapped time. */
 void migrate_windows_unmapping(struct migrate_windows *w)
 {
 	migrate_session_clock(&w->session);
 	w->unmap_ns = w->session.now_ns;
 }
 
-/* The folio that was admitted is unmapped, or one of those behind it. */
+/* Called after the admitted folio, or another one of its run, is unmapped. */
 void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 			   struct folio *dst)
 {
@@ -490,23 +479,20 @@ void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 	w->fill_pages += folio_nr_pages(src);
 }
 
-/*
- * All folios have been unmapped, or there is no memory to go on.  Returns how
- * many could not be moved.
- */
+/* The batch unmaps no more folios.  Returns how many could not be moved. */
 int __migrate_windows_finish(struct migrate_windows *w)
 {
 	struct migrate_part *part, *next;
 
 	migrate_windows_forget_admitted(w);
 	migrate_windows_drain(w);
-	/* One that was begun, and whose first folio was not to be had. */
+	/* A part is left if its first folio could not be unmapped. */
 	list_for_each_entry_safe(part, next, &w->filling, node)
 		migrate_part_retire(w, part);
 	if (w->session.engine)
 		migrate_session_settle(&w->session);
 	migrate_trace_last(&w->session);
-	/* What is moved from now on is not ours. */
+	/* The engine has not copied folios that move after this. */
 	w->run->content = MIGRATE_CONTENT_SRC;
 	return w->nr_failed;
 }
