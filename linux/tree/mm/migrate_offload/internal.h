@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Batch copy of migrating folios: what the files of the core share.  What other
- * files of mm/ call is in hooks.h.
+ * Batch copy of migrating folios: declarations that the files of the core
+ * share.  hooks.h has those for other files of mm/.
  */
 #ifndef _MM_MIGRATE_OFFLOAD_INTERNAL_H
 #define _MM_MIGRATE_OFFLOAD_INTERNAL_H
@@ -21,25 +21,25 @@
 #include "limit.h"
 #include "payers.h"
 
-/* What is counted, for each reason and for each engine. */
+/* Counters, for each reason and for each engine. */
 enum migrate_offload_counter {
-	MO_BATCHES,		/* with a folio offered, or too slow for it */
-	MO_OFFERED_FOLIOS,	/* handed to an engine */
+	MO_BATCHES,		/* parts offered to the engine, or too slow */
+	MO_OFFERED_FOLIOS,	/* given to the engine */
 	MO_OFFERED_BYTES,
-	MO_ENGINE_FOLIOS,	/* copied by it, and its copy accepted */
+	MO_ENGINE_FOLIOS,	/* the core accepted the engine's copy */
 	MO_ENGINE_BYTES,
-	MO_ENGINE_NS,		/* it was at them */
-	MO_HELPER_NS,		/* CPU time of those who helped */
-	MO_CPU_FOLIOS,		/* left to the CPU, for any cause below */
+	MO_ENGINE_NS,		/* the engine worked on offered folios */
+	MO_HELPER_NS,		/* CPU time of helpers */
+	MO_CPU_FOLIOS,		/* copied by the CPU, for any cause below */
 	MO_CPU_BYTES,
-	MO_NOT_ELIGIBLE_FOLIOS,	/* content could have changed */
-	MO_DECLINED_FOLIOS,	/* the engine did not want the batch */
-	MO_TOO_SLOW_FOLIOS,	/* the engine; the CPU is sooner */
+	MO_NOT_ELIGIBLE_FOLIOS,	/* the content could have changed */
+	MO_DECLINED_FOLIOS,	/* the engine declined the batch */
+	MO_TOO_SLOW_FOLIOS,	/* the CPU is faster than the engine */
 	MO_FAILED_FOLIOS,	/* the engine failed */
-	MO_HELD_FOLIOS,		/* a device could not be stopped: not moved */
-	MO_RETRIED_FOLIOS,	/* copied by the engine, but the move failed */
-	MO_MISMATCHED_FOLIOS,	/* verify found a wrong copy */
-	MO_OVER_LIMIT_FOLIOS,	/* the limit cannot be met */
+	MO_HELD_FOLIOS,		/* not moved: a device may still write */
+	MO_RETRIED_FOLIOS,	/* the engine copied, but the move failed */
+	MO_MISMATCHED_FOLIOS,	/* "verify" found a wrong copy */
+	MO_OVER_LIMIT_FOLIOS,	/* smaller windows would be late, too */
 	NR_MO_COUNTERS,
 };
 
@@ -47,26 +47,26 @@ struct migrate_offload_counts {
 	u64 nr[NR_MO_COUNTERS];
 };
 
-/* Whose copy of a folio is used, and why it is the CPU's if it is. */
+/* Does the engine's copy of a folio count?  If not, for which reason? */
 enum migrate_verdict {
-	VERDICT_ENGINE,		/* the engine's */
-	VERDICT_NOT_ELIGIBLE,	/* its content could have changed */
-	VERDICT_DECLINED,	/* the engine did not want the batch */
-	VERDICT_TOO_SLOW,	/* the CPU is sooner than the engine */
-	VERDICT_FAILED,		/* the engine failed */
-	VERDICT_MISMATCHED,	/* a comparison found a wrong copy */
-	VERDICT_HELD,		/* nobody's: a device may still write to it */
+	VERDICT_ENGINE,		/* the engine's copy counts */
+	VERDICT_NOT_ELIGIBLE,	/* the content could have changed */
+	VERDICT_DECLINED,	/* the engine declined the batch */
+	VERDICT_TOO_SLOW,	/* the CPU is faster than the engine */
+	VERDICT_FAILED,		/* the engine or the memory failed */
+	VERDICT_MISMATCHED,	/* "verify" found a wrong copy */
+	VERDICT_HELD,		/* no copy counts: a device may still write */
 	NR_VERDICTS,
 };
 
 /* Histograms of times, kept for each reason. */
 enum migrate_hist_kind {
-	MIGRATE_HIST_UNMAPPED,	/* a folio was out of reach */
-	MIGRATE_HIST_WAITED,	/* a thread waited for one */
+	MIGRATE_HIST_UNMAPPED,	/* a folio was unmapped */
+	MIGRATE_HIST_WAITED,	/* a thread waited for a folio */
 	NR_MIGRATE_HISTS,
 };
 
-/* The first bucket is for less than this, the last for a second and more. */
+/* The first bucket is for times below this, the last for 2^30 ns and more. */
 #define MIGRATE_HIST_MIN_NS	1024
 #define MIGRATE_HIST_SUB_SHIFT	3
 #define MIGRATE_HIST_OCTAVES	20
@@ -84,9 +84,9 @@ struct migrate_hists {
 };
 
 /*
- * The counters of one reason or one engine.  Never freed: an engine that comes
- * back finds what it had counted before, so that no counter ever shrinks.
- * Counted per CPU: with NUMA balancing each fault may be a batch.
+ * The counters of one reason or one engine.  They are never freed: an engine
+ * that registers again continues its counters, so no counter ever shrinks.
+ * They are per CPU, as NUMA balancing may migrate a list in each page fault.
  */
 struct migrate_offload_stats {
 	struct kobject kobj;
@@ -104,29 +104,29 @@ struct migrate_stats_attribute {
 	ssize_t (*show)(struct migrate_offload_stats *stats, char *buf);
 };
 
-/* What migrate_pages() does without any engine: pages of one batch. */
+/* Stock Linux ends a batch once it has at least this number of pages. */
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 #define MIGRATE_STOCK_BATCH_PAGES HPAGE_PMD_NR
 #else
 #define MIGRATE_STOCK_BATCH_PAGES 512
 #endif
 
-/* What it hands over at once when windows keep most of it in reach: 256M. */
+/* A list with windows may be longer: only some windows are unmapped at once. */
 #define MIGRATE_WINDOWS_LIST_PAGES (SZ_256M >> PAGE_SHIFT)
 
 #define MIGRATE_MAX_WINDOWS 16
 
-/* One more than can be under way: there is always a free one. */
+/* One more than windows in flight, so that an ID is always free. */
 #define MIGRATE_NR_WINDOW_IDS (MIGRATE_MAX_WINDOWS + 1)
 
-/* Of a part of a window, which an engine sees at once.  On x86, of a whole one. */
+/* The most pairs of a part.  On x86, a default window is one part. */
 #define MIGRATE_PART_MAX_PAIRS 512
 
-/* What became of the folios of a part. */
+/* The results of a part. */
 struct migrate_batch_outcome {
 	unsigned int folios[NR_VERDICTS];
-	unsigned int nr_offered;	/* to the engine */
-	unsigned int nr_retried;	/* copied by it, but the move failed */
+	unsigned int nr_offered;	/* given to the engine */
+	unsigned int nr_retried;	/* copied by the engine, not moved */
 	u64 offered_bytes;
 	u64 engine_bytes;
 	u64 engine_ns;
@@ -135,74 +135,74 @@ struct migrate_batch_outcome {
 
 struct migrate_part {
 	struct list_head node;
-	struct list_head rest_src;	/* not for the engine */
+	struct list_head rest_src;	/* pairs that the CPU copies */
 	struct list_head rest_dst;
 	struct migrate_batch_outcome outcome;
 	struct migrate_times took;
-	struct migrate_times before;	/* parts of its window that are over */
+	struct migrate_times before;	/* finished parts of the window */
 	size_t bytes;
-	u64 start_ns;			/* its first folio is to be unmapped */
-	u64 start_task_ns;		/* then, by the clock of the task */
-	u64 full_ns;			/* all are unmapped */
+	u64 start_ns;			/* before the first folio is unmapped */
+	u64 start_task_ns;		/* the same by the task's clock */
+	u64 full_ns;			/* the window was unmapped */
 	u64 flushed_ns;
-	u64 begun_ns;			/* it is offered, by the clock of the task */
-	u64 launched_stood_ns;		/* by then that clock had stood */
+	u64 begun_ns;			/* offered, by the task's clock */
+	u64 launched_stood_ns;		/* stood time until the launch */
 	u64 copied_ns;
 	bool by_engine;
-	unsigned int nr_all;		/* folios in it */
-	unsigned int nr_open;		/* of them, out of reach */
-	unsigned int nr_retry;		/* of those, could not be moved once */
-	unsigned int nr_collected;	/* the engine's, seen to be done */
-	unsigned int order;		/* of its first folio */
-	unsigned int window;		/* which it belongs to */
-	int pass;			/* attempts to move them, all at once */
-	/* Its first nr_pairs are the engine's, the others behind them are not. */
+	unsigned int nr_all;		/* folios of the part */
+	unsigned int nr_open;		/* folios that are still unmapped */
+	unsigned int nr_retry;		/* of these, a move has failed */
+	unsigned int nr_collected;	/* pairs that the core has seen done */
+	unsigned int order;		/* of the first folio */
+	unsigned int window;		/* the ID of the part's window */
+	int pass;			/* retries of all failed moves */
+	/* The first nr_pairs pairs are the engine's, the others the CPU's. */
 	struct migrate_copy_batch copy;
 };
 
 struct migrate_engine;
 struct migrate_pages_stats;
 
-/* The use that one list of migrating folios makes of an engine: see session.c. */
+/* The use that one list makes of an engine: see session.c. */
 struct migrate_session {
 	bool on;			/* the list needs a session */
 	bool held;			/* the engine cannot unregister */
-	bool open;			/* the stream */
+	bool open;			/* the stream is open */
 	bool streams;			/* the engine has streams */
 	bool leaving;			/* give nothing more to the engine */
-	bool by_cpu;			/* because the CPU is faster than the engine */
+	bool by_cpu;			/* choice.c gave the list to the CPU */
 	bool traced;
 
 	/* The caller sets these. */
 	enum migrate_mode mode;
 	int reason;
-	u64 total_bytes;		/* hugetlb alone may have more than 4 GiB */
+	u64 total_bytes;		/* a hugetlb list may exceed 4 GiB */
 
 	int srcu_idx;
-	struct migrate_engine *engine;	/* NULL: the CPU copies.  Gone if not held */
-	struct migrate_offload_stats *engine_stats;	/* never gone */
-	struct migrate_pace *paces;	/* of the engine, unless that is the CPU */
+	struct migrate_engine *engine;	/* NULL: none; valid while held */
+	struct migrate_offload_stats *engine_stats;	/* never freed */
+	struct migrate_pace *paces;	/* NULL: the engine is "cpu" */
 	struct migrate_copy_stream stream;
 	struct migrate_payers payers;
-	size_t flying_bytes;		/* the engine copies them, or will */
+	size_t flying_bytes;		/* submitted, but not collected */
 
-	u64 now_ns;			/* by ktime_get_ns(), as are these two: */
+	u64 now_ns;			/* these three: ktime_get_ns() */
 	u64 start_ns;
 	u64 last_ns;			/* the last folio was moved */
 
-	u64 task_ns;			/* now, by the clock of the task */
-	u64 progress_ns;		/* the engine's last sign of life, likewise */
+	u64 task_ns;			/* now, by the task's clock */
+	u64 progress_ns;		/* last collect, or first submit */
 };
 
 /*
- * The folios that one call of migrate_pages_batch() has unmapped.  migrate_pages()
- * allocates it: reclaim and compaction, which nest, have little stack left.
+ * The windows of one list.  They are not on the stack: reclaim and compaction
+ * may nest, and have little stack left.
  */
 struct migrate_windows {
 	struct migrate_session session;
-	bool is_long;			/* the list exceeds a batch of stock Linux */
-	bool declined;			/* the engine declined the last window */
-	bool held_back;			/* the window being filled was */
+	bool is_long;			/* longer than any stock list */
+	bool declined;			/* the engine declined the last part */
+	bool held_back;			/* that window began later */
 
 	/* The arguments of the call. */
 	int nr_pass;
@@ -212,26 +212,26 @@ struct migrate_windows {
 	struct migrate_pages_stats *stats;
 	struct migrate_run *run;
 
-	/* Pairs of one part that the run has moved, and not mapped yet. */
+	/* Indices of pairs that the run has moved, but not mapped yet. */
 	unsigned short moved[MIGRATE_RUN_MAX];
 	unsigned int nr_moved;
 
 	int nr_failed;
-	struct migrate_plan plan;	/* for the window that is being filled */
+	struct migrate_plan plan;	/* of the window being filled */
 
 	struct list_head filling;	/* parts that are not flushed yet */
-	struct list_head flying;	/* parts that are */
-	const struct folio *admitted;	/* to be unmapped; may be gone */
-	struct migrate_part *part;	/* for that folio */
+	struct list_head flying;	/* parts that are flushed */
+	const struct folio *admitted;	/* about to be unmapped; may be freed */
+	struct migrate_part *part;	/* for the admitted folio */
 	unsigned int fill_folios;
 	unsigned long fill_pages;
-	unsigned int order;		/* of the first of them */
-	unsigned int window;		/* the number that it will have */
-	unsigned int nr_windows;	/* that have parts */
+	unsigned int order;		/* of the window's first folio */
+	unsigned int window;		/* the ID of the window being filled */
+	unsigned int nr_windows;	/* windows that have parts */
 	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
-	u64 submit_ns;			/* to give the last window to the engine */
-	u64 unmap_ns;			/* the last folio was admitted then */
-	u64 copied_ns;			/* a part was copied, by the clock of the task */
+	u64 submit_ns;			/* time to submit the last window */
+	u64 unmap_ns;			/* the last folio was admitted */
+	u64 copied_ns;			/* last part copied, by task_ns */
 };
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
@@ -250,10 +250,7 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 }
 
 /* mm/migrate_offload/call.c */
-/*
- * A folio that migrates because its memory fails is read once, with care, by
- * the CPU: never offloaded.
- */
+/* Engines never copy failing memory: only folio_mc_copy() reads it, once. */
 #define MIGRATE_OFFLOAD_REASONS_ALL \
 	(GENMASK(MR_TYPES - 1, 0) & ~BIT(MR_MEMORY_FAILURE))
 
