@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPU time that others spend for a task whose cgroup has a limit (cpu.max).
+ * Charge CPU time of helpers to the cgroup of the task that they work for.
  *
- * A kernel thread that works for a task is in the root cgroup: what it spends is
- * not seen by the limit of the task's.  Who has a task's work done by others
- * asks again and again whether there is any time left, beside what they have
- * spent meanwhile, and says in the end how much that was.  It is taken from what
- * the cgroup, and each above it, may still spend in the period that runs; what
- * is not there is owed, and is taken from whatever comes next, before anybody of
- * the cgroup gets anything.  Also of periods in which nobody of it wants to run:
- * the timer goes on until all is paid.
+ * A helper is a kernel thread in the root cgroup, so cpu.max of the task's
+ * cgroup does not limit the helper.  While helpers work, the caller asks
+ * whether the cgroup has more time left than they have spent.  At the end, the
+ * caller charges this time to the cgroup and its ancestors.  If a cgroup has
+ * too little time left in this period, the rest becomes a debt.  Later periods
+ * pay the debt before CPUs get time.  The period timer runs until the debt is
+ * paid, even if no task of the cgroup runs.
  *
- * So there is nothing to give back.  It is charged when the task can do without
- * its CPU, as that is what it loses if something is owed.  Those who work for
- * several tasks of a cgroup at the same time know nothing of each other until
- * then, and may spend as much each.
+ * A debt may throttle the task, so callers charge only when the task can lose
+ * its CPU.  Helpers of several tasks do not see each other's time before the
+ * charge, so together they may exceed the limit.
  *
- * What is left is what no CPU has taken yet: each that a task of the cgroup runs
- * on takes a slice of 5 ms (sched_cfs_bandwidth_slice_us) to begin with.  Where
- * there is less in a period than the tasks of the cgroup take so, nothing is
- * ever left for others.
+ * A CPU takes a slice of 5 ms (sched_cfs_bandwidth_slice_us) when a task of the
+ * cgroup begins to run.  Helpers get only time that no CPU has taken.  If the
+ * slices use up each period, helpers never get any time.
  */
 
-/* For what sched.h has inline. */
+/* Inline functions of sched.h need this. */
 #include <linux/mmu_context.h>
 #include <linux/sched/bandwidth.h>
 
@@ -34,11 +31,11 @@ static bool cfs_bandwidth_is_limited(const struct cfs_bandwidth *cfs_b)
 }
 
 /**
- * cfs_bandwidth_limits - is there a limit to what a task may spend?
+ * cfs_bandwidth_limits - does cpu.max limit a task?
  * @p: the task.
  *
  * Context: any but NMI.
- * Return: whether its cgroup or one above it has a limit in cpu.max.
+ * Return: true if the task's cgroup or an ancestor has a limit.
  */
 bool cfs_bandwidth_limits(struct task_struct *p)
 {
@@ -52,14 +49,13 @@ bool cfs_bandwidth_limits(struct task_struct *p)
 }
 
 /**
- * cfs_bandwidth_is_left - may others spend CPU time for a task now?
- * @p: the task.  Any that does not go away meanwhile.
- * @spent_ns: what they have spent, and was not charged yet.
+ * cfs_bandwidth_is_left - may helpers spend CPU time for a task now?
+ * @p: the task.  The caller keeps it from being freed.
+ * @spent_ns: the time that helpers have spent since the last charge.
  *
  * Context: any but NMI; the result is a hint.
- * Return: whether its cgroup and those above it, as far as they have limits,
- * have more than that left of the period that runs, in which nothing is left
- * when something is owed.
+ * Return: true if the task's cgroup and all ancestors with a limit have more
+ * than @spent_ns left in this period.  A cgroup with a debt has no time left.
  */
 bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 {
@@ -77,9 +73,9 @@ bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 }
 
 /**
- * cfs_bandwidth_charge - others have spent CPU time for a task
+ * cfs_bandwidth_charge - charge CPU time of helpers to a task's cgroup
  * @p: the task.
- * @ns: how much.
+ * @ns: the time.
  *
  * Context: any but NMI.
  */
@@ -97,7 +93,7 @@ void cfs_bandwidth_charge(struct task_struct *p, u64 ns)
 		guard(raw_spinlock_irqsave)(&cfs_b->lock);
 		if (!cfs_bandwidth_is_limited(cfs_b))
 			continue;
-		/* Nobody of the group may have run for a while. */
+		/* The period timer stops if no task of the group runs. */
 		start_cfs_bandwidth(cfs_b);
 		cfs_b->idle = 0;
 		paid = min(cfs_b->runtime, ns);

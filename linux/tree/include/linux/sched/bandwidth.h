@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * CPU time that others spend for a task whose cgroup has a limit (cpu.max).
- */
+/* Charge CPU time of helpers to a task's cgroup: see bandwidth.c. */
 #ifndef _LINUX_SCHED_BANDWIDTH_H
 #define _LINUX_SCHED_BANDWIDTH_H
 
