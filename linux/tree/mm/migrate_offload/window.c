@@ -199,8 +199,8 @@ static void migrate_part_launch(struct migrate_windows *w,
 					part->nr_all);
 	}
 	/* Plan the next window for the CPU if the engine declined this one. */
-	if (!s->by_cpu)
-		w->declined = why != VERDICT_ENGINE;
+	if (!s->by_cpu && (part->by_engine || why != VERDICT_ENGINE))
+		w->declined = !part->by_engine;
 }
 
 /* Note the time to unmap the window, and whether the engine is idle. */
