@@ -16,13 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers import ahead, guests, kernels
-from pageferry import paths, proc
+from pageferry import proc
 from pageferry.kernel.build import BuiltKernel
 from pageferry.vm import accel
 
 _HERE = "/sys/kernel/mm/migrate_offload"
 _KUNIT = "/sys/kernel/debug/kunit"
-_SUITE = paths.repo_root() / "linux/tree/tools/testing/selftests/migrate_offload"
 _DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
 # Engines that unload during migration; a hazard and a test of dcbm.
 UNLOAD = "unload"
@@ -113,7 +112,7 @@ _CALLERS = {
     # A busy host can delay any descriptor, and late ones count as failed. So the
     # timeout is long.
     "dcbm": _FAILING_DCBM.format(command="./callers", more=" timeout_ms=20000"),
-    "all faults": str(_SUITE / "callers_faults.sh"),
+    "all faults": "./callers_faults.sh",
 }
 
 _POSTED = """\
@@ -171,8 +170,8 @@ def _plain() -> guests.Steps:
         {
             "dcbm": f"./dcbm {' '.join(DCBM_TESTS)}",
             "posted": _POSTED.format(module=_posted_driver(kernel)),
-            "streams": str(_SUITE / "dcbm_streams.sh"),
-            "dmasim": str(_SUITE / "dmasim.sh"),
+            "streams": "./dcbm_streams.sh",
+            "dmasim": "./dmasim.sh",
         },
         words=_MODULE_SUITES,
     )
@@ -187,7 +186,7 @@ def _bounced() -> guests.Steps:
             "kinds": _ALL_KINDS,
             # Run this before any user of the channels but dcbm.
             "used": "echo USED $(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater)",
-            "dmasim": str(_SUITE / "dmasim.sh"),
+            "dmasim": "./dmasim.sh",
         },
         words=(*_MODULE_SUITES, "swiotlb=force"),
     )

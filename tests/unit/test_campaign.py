@@ -17,7 +17,9 @@ from pageferry.vm import accel
 from pageferry.vm.run import VmOutcome, VmRequest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "linux/tree/tools/testing/selftests/migrate_offload/campaign.c"
+PROGRAM = (
+    ROOT / "linux/tree/tools/testing/selftests/migrate_offload/campaign/campaign.c"
+)
 KERNEL = BuiltKernel(
     image=Path("bzImage"),
     build_dir=Path("build"),

@@ -3,7 +3,8 @@
  * Unit tests of dcbm's streams.  dcbm has channels of one device of dmasim, the
  * simulated DMA engine, and copies folios that the tests allocate.
  *
- * tools/testing/selftests/migrate_offload/dcbm_streams.sh loads both modules.
+ * tools/testing/selftests/migrate_offload/engines/dcbm_streams.sh loads both
+ * modules.
  */
 
 #include <kunit/test.h>

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Checks of migration in runs, which moves small pages without a walk of the
+ * reverse mapping, one by one.  It also moves large folios in one step.
+ *
+ * Cases are as in hazards.c: with all rules the content must be right, and with
+ * its own rule off the damage must show.  The damage also proves that the pages
+ * of the case go in runs.  Where a check without locks already skips a page,
+ * there is a third time.  It ignores that check, and depends on the check under
+ * the lock.
+ *
+ * Without some rules, a process keeps entries that the kernel must not even
+ * unmap.  This process stays, so the machine has to be switched off afterwards.
+ * For options see mo_hazard.c.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../kselftest.h"
+#include "mo_hazard.h"
+#include "mo_run.h"
+#include "mo_uring.h"
+#include "mo_util.h"
+
+/*
+ * A write of the child to all pages gives the parent its pages back.  The walk
+ * of the anon_vma still finds the child's VMA. The child's is found first, as
+ * the parent's begins at a later page.
+ */
+static int run_foreign(void)
+{
+	__u64 before[RUN_PAGES], after[RUN_PAGES];
+	struct mo_area area;
+	struct mo_kin kin;
+
+	mo_run_map(&area, RUN_PAGES);
+	mo_pfns(area.mem, RUN_PAGES, before);
+	mo_kin_start(&kin, &area);
+	mo_kin_ask(&kin, KIN_WRITES);
+	memcpy(area.mem, area.shadow, area.bytes);
+	mo_pfns(area.mem, RUN_PAGES, after);
+	if (memcmp(before, after, sizeof(before)))
+		mo_die("the pages are not those that were shared");
+	if (mprotect(area.mem, SZ_4K, PROT_READ))
+		mo_die("mprotect: %m");
+
+	mo_move_once(&area, mo_nodes[1]);
+	/*
+	 * The walk must unmap the parent's pages, and leave the child's mapped.
+	 */
+	if (mo_kin_ask(&kin, KIN_CHECKS))
+		mo_stay();
+	mo_kin_end(&kin);
+	if (mo_elsewhere(&area, mo_nodes[1]))
+		mo_die("not all pages were moved");
+	return mo_verdict(&area);
+}
+
+/*
+ * Two processes have one entry each for every page.  Migration must not stop at
+ * the first.
+ */
+static int run_shared(void)
+{
+	struct mo_area area;
+	struct mo_kin kin;
+	int result;
+
+	mo_run_map(&area, RUN_PAGES);
+	mo_kin_start(&kin, &area);
+	mo_move_once(&area, mo_nodes[1]);
+	if (mo_run_dangles(getpid(), &area) || mo_run_dangles(kin.pid, &area))
+		mo_stay();
+	if (mo_elsewhere(&area, mo_nodes[1]))
+		mo_die("not all pages were moved");
+	result = mo_verdict(&area);
+	memset(area.mem, 0x77, area.bytes);
+	if (!result)
+		result = mo_kin_ask(&kin, KIN_CHECKS);
+	mo_kin_end(&kin);
+	return result;
+}
+
+/*
+ * Is this page exclusive?  No file shows this.  But while a pipe holds a
+ * reference, a write keeps only an exclusive page.
+ */
+static bool is_exclusive(char *page)
+{
+	struct iovec part = { .iov_base = page, .iov_len = SZ_4K };
+	__u64 pfn = mo_pfn(page);
+	int fds[2];
+	bool same;
+
+	if (pipe(fds) || vmsplice(fds[1], &part, 1, 0) != SZ_4K)
+		mo_die("cannot splice a page: %m");
+	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
+	same = mo_pfn(page) == pfn;
+	close(fds[0]);
+	close(fds[1]);
+	return same;
+}
+
+/* Pages that were shared have one mapping, but are not marked exclusive. */
+static int run_not_exclusive(void)
+{
+	struct mo_area area;
+	struct mo_kin kin;
+	size_t i, nr = 0;
+
+	mo_run_map(&area, RUN_PAGES);
+	if (!is_exclusive(area.mem))
+		mo_die("a new page is not exclusive");
+	mo_kin_start(&kin, &area);
+	mo_kin_end(&kin);
+	mo_move_once(&area, mo_nodes[1]);
+	if (mo_elsewhere(&area, mo_nodes[1]))
+		mo_die("not all pages were moved");
+	for (i = 0; i < area.bytes; i += SZ_4K)
+		nr += is_exclusive(area.mem + i);
+	if (nr)
+		printf("# %zu pages became exclusive\n", nr);
+	return nr ? DAMAGED : mo_verdict(&area);
+}
+
+#define PINNED_PAGE 7
+
+static struct mo_kin pinned_kin;
+
+static void fork_in_flight(struct mo_area *area)
+{
+	mo_kin_start(&pinned_kin, area);
+}
+
+int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
+			 size_t nth)
+{
+	char *page = area->mem + nth * SZ_4K;
+	int fd = memfd_create("device", 0);
+
+	/* A write to a shared page makes a copy. */
+	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
+	mo_expect_byte(area, nth, 0xa5);
+	if (fd < 0 || pwrite(fd, area->shadow + nth * SZ_4K / sizeof(__u64),
+			     SZ_4K, 0) != SZ_4K)
+		mo_die("cannot write to a memfd: %m");
+	if (mo_uring_rw(ring, false, fd, page, SZ_4K, 0) != SZ_4K)
+		mo_die("cannot read into a page that is pinned");
+	close(fd);
+	return mo_verdict(area);
+}
+
+/*
+ * A device writes to a pinned page.  With a migration entry in its place,
+ * fork() could not see the pin, and would share the page.  The parent's next
+ * write makes a copy, which lacks the data of the device.
+ */
+static int run_pinned(void)
+{
+	struct mo_uring *ring;
+	struct mo_area area;
+	int result;
+	char *page;
+
+	mo_run_map(&area, RUN_PAGES);
+	page = area.mem + PINNED_PAGE * SZ_4K;
+	ring = mo_uring_open();
+	if (!ring)
+		return mo_skip("no io_uring");
+	if (!mo_uring_register(ring, page, SZ_4K))
+		mo_die("cannot pin a page: %m");
+	mo_run_move(&area, 0, fork_in_flight);
+	if (mo_elsewhere(&area, mo_nodes[1]) != 1)
+		mo_die("the pinned page alone had to stay");
+
+	result = mo_run_device_writes(&area, ring, PINNED_PAGE);
+	if (!result)
+		result = mo_kin_ask(&pinned_kin, KIN_CHECKS);
+	mo_kin_end(&pinned_kin);
+	return result;
+}
+
+/* A page of the last window, which stays mapped until its turn. */
+#define POISONED_PAGE (2 * RUN_PAGES - 5)
+
+static void poison_in_flight(struct mo_area *area)
+{
+	mo_poison_isolated(area->mem + POISONED_PAGE * SZ_4K);
+}
+
+/*
+ * The kernel finds the poison while the page is on the list and still mapped.
+ */
+static int run_poisoned(void)
+{
+	struct mo_area area;
+	char *page;
+
+	mo_run_map(&area, 2 * RUN_PAGES);
+	page = area.mem + POISONED_PAGE * SZ_4K;
+	mo_set_limit("max_windows", 1);
+	mo_run_move(&area, 0, poison_in_flight);
+	if (!mo_raises_sigbus(page))
+		return DAMAGED;
+	if (mmap(page, SZ_4K, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		mo_die("cannot map memory: %m");
+	mo_expect_byte(&area, POISONED_PAGE, 0);
+	return mo_verdict(&area);
+}
+
+/* Bits of /proc/self/pagemap and /proc/kpageflags that move with a page. */
+static const __u64 map_bits = 1ULL << 55 | 1ULL << 56;	/* soft-dirty, exclusive */
+static const __u64 page_bits = 1 << KPF_REFERENCED | 1 << KPF_DIRTY |
+	1 << KPF_ACTIVE | 1 << KPF_SWAPBACKED | 1 << KPF_IDLE;
+
+/* Make adjacent pages differ in all of these bits. */
+static void vary(struct mo_area *area)
+{
+	size_t i;
+
+	mo_write("/proc/self/clear_refs", "4");
+	for (i = 0; i < RUN_PAGES; i++) {
+		char *page = area->mem + i * SZ_4K;
+
+		if (i % 5 == 1 && madvise(page, SZ_4K, MADV_FREE))
+			mo_die("madvise: %m");
+		if (i % 7 == 2 && madvise(page, SZ_4K, MADV_COLD))
+			mo_die("madvise: %m");
+		if (i % 3 == 0)
+			memcpy(page, area->shadow + i * SZ_4K / sizeof(__u64),
+			       SZ_4K);
+	}
+	mo_run_set_idle(area);
+	/* This also flushes TLBs, so that CPUs set accessed bits again. */
+	mo_write("/proc/self/clear_refs", "1");
+	for (i = 0; i < RUN_PAGES; i += 2)
+		__atomic_load_n(area->mem + i * SZ_4K, __ATOMIC_RELAXED);
+}
+
+static void look(const struct mo_area *area, __u64 *bits)
+{
+	__u64 pfns[RUN_PAGES], flags;
+	size_t i;
+
+	mo_pfns(area->mem, RUN_PAGES, pfns);
+	for (i = 0; i < RUN_PAGES; i++) {
+		mo_page_flags(pfns[i], 1, &flags);
+		bits[i] = (flags & page_bits) |
+			(mo_pagemap(area->mem + i * SZ_4K) & map_bits);
+	}
+}
+
+/* Bits of the PTE move to the flags of the page, at migration or before. */
+static size_t count_changed(const char *what, const __u64 *bits,
+			    const __u64 *expected, __u64 mask)
+{
+	size_t i, nr = 0;
+
+	for (i = 0; i < RUN_PAGES; i++) {
+		if (!((bits[i] ^ expected[i]) & mask))
+			continue;
+		printf("# page %zu: %llx, not %llx as %s\n", i, bits[i],
+		       expected[i], what);
+		nr++;
+	}
+	return nr;
+}
+
+/* Pages in a run must arrive with the same bits as single pages. */
+static int run_bits(void)
+{
+	__u64 before[RUN_PAGES], alone[RUN_PAGES], in_run[RUN_PAGES];
+	struct mo_area first, second;
+	long long kb, kb_before;
+	size_t nr;
+
+	mo_run_map(&first, RUN_PAGES);
+	mo_run_map(&second, RUN_PAGES);
+	vary(&first);
+	mo_run_batch(false);
+	mo_move_once(&first, mo_nodes[1]);
+	mo_run_batch(true);
+	look(&first, alone);
+
+	vary(&second);
+	look(&second, before);
+	kb_before = mo_referenced_kb(second.mem);
+	mo_move_once(&second, mo_nodes[1]);
+	look(&second, in_run);
+	kb = mo_referenced_kb(second.mem);
+	if (mo_elsewhere(&second, mo_nodes[1]))
+		mo_die("not all pages were moved");
+
+	/*
+	 * The kernel marks not all pages as idle, so the idle pages may differ.
+	 */
+	nr = count_changed("by itself", in_run, alone, ~(1ULL << KPF_IDLE));
+	nr += count_changed("before", in_run, before,
+			    1ULL << KPF_IDLE | map_bits);
+	if (kb != kb_before || !kb || kb == RUN_PAGES * SZ_4K / 1024)
+		printf("# %lld KiB were accessed, and %lld before\n", kb,
+		       kb_before);
+	return nr || kb != kb_before ? DAMAGED : mo_verdict(&second);
+}
+
+static const struct mo_hazard hazards[] = {
+	{ .name = "foreign", .rule = "run_page", .run = run_foreign },
+	{ .name = "shared", .run = run_shared, .hints = true },
+	{ .name = "not_exclusive", .rule = "run_exclusive",
+	  .run = run_not_exclusive, .hints = true },
+	{ .name = "pinned", .rule = "run_pin", .run = run_pinned, .hints = true },
+	{ .name = "poisoned", .rule = "run_poison", .run = run_poisoned,
+	  .hints = true },
+	{ .name = "stale_tlb", .rule = "run_flush", .run = mo_run_stale_tlb },
+	{ .name = "stale_hint", .rule = "run_judge", .run = mo_run_stale_hint },
+	{ .name = "cut", .run = mo_run_cut },
+	{ .name = "rewritten", .rule = "run_entry", .run = mo_run_rewritten },
+	{ .name = "forked", .rule = "run_shared", .run = mo_run_forked },
+	{ .name = "left_over", .rule = "run_rest", .run = mo_run_forked },
+	{ .name = "mlocked", .rule = "run_locked", .run = mo_run_mlocked },
+	{ .name = "bits", .run = run_bits },
+	{ .name = "moved", .run = mo_run_moved },
+	{ .name = "unmapped", .run = mo_run_unmapped },
+	{ .name = "ended", .run = mo_run_ended },
+	{ .name = "hints", .run = mo_run_hints },
+	{ .name = "executed", .run = mo_run_executed },
+	{ .name = "arguments", .run = mo_run_arguments },
+	{ .name = "uffd_moved", .run = mo_run_uffd_moved },
+	{ .name = "merged", .run = mo_run_merged },
+	{ .name = "collapsed", .run = mo_run_collapsed },
+	{ .name = "in_turn", .run = mo_run_in_turn },
+	{ .name = "large_pinned", .rule = "ptes_pin", .run = mo_large_pinned },
+	{ .name = "large_poisoned", .rule = "ptes_poison",
+	  .run = mo_large_poisoned },
+	{ .name = "large_stale", .rule = "ptes_flush", .run = mo_large_stale_tlb },
+};
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], MO_RUN_EXEC_CHECK))
+		return mo_run_exec_check(argc, argv);
+	return mo_hazards_main(hazards, ARRAY_SIZE(hazards), mo_run_cannot,
+			       argc, argv);
+}

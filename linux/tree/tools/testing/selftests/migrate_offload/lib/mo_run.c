@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <fcntl.h>
+#include <linux/ioctl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../kselftest.h"
+#include "mo_hazard.h"
+#include "mo_run.h"
+#include "mo_util.h"
+
+#define MPOL_MF_MOVE_ALL 4
+#define PATH_BATCH PATH_OFFLOAD "batch_ptes"
+#define PATH_IDLE "/sys/kernel/mm/page_idle/bitmap"
+/* Longer than @act takes.  Its end also ends the copy. */
+#define FLIGHT_US 60000000
+
+/* Bits of /proc/self/pagemap. */
+static const __u64 pm_exclusive = 1ULL << 56;
+static const __u64 pm_present = 1ULL << 63;
+
+/* linux/fs.h of the running system may be too old. */
+#ifndef PAGEMAP_SCAN
+#define PAGEMAP_SCAN _IOWR('f', 16, struct pm_scan_arg)
+#define PAGE_IS_SWAPPED 0x10
+
+struct page_region {
+	__u64 start;
+	__u64 end;
+	__u64 categories;
+};
+
+struct pm_scan_arg {
+	__u64 size;
+	__u64 flags;
+	__u64 start;
+	__u64 end;
+	__u64 walk_end;
+	__u64 vec;
+	__u64 vec_len;
+	__u64 max_pages;
+	__u64 category_inverted;
+	__u64 category_mask;
+	__u64 category_anyof_mask;
+	__u64 return_mask;
+};
+#endif
+
+const char *mo_run_cannot(void)
+{
+	char on[8];
+
+	if (mo_cannot_run())
+		return mo_cannot_run();
+	if (!mo_exists(PATH_BATCH))
+		return "no CONFIG_MIGRATE_BATCH_PTES";
+	mo_read(PATH_BATCH, on, sizeof(on));
+	return strcmp(on, "true\n") ? "batch_ptes is off" : NULL;
+}
+
+void mo_run_map(struct mo_area *area, size_t nr_pages)
+{
+	void *first;
+	size_t i;
+
+	mo_map_anon(area, nr_pages * SZ_4K, SZ_4K);
+	area->scattered = true;
+	/*
+	 * New pages may be in a CPU's batch.  Migration drains the batches of
+	 * all CPUs.
+	 */
+	first = area->mem;
+	mo_move_pages(&first, 1, mo_nodes[0]);
+	for (i = 0; i < nr_pages; i++) {
+		const void *page = area->mem + i * SZ_4K;
+
+		if (mo_page_flag(page, KPF_COMPOUND_HEAD) ||
+		    mo_page_flag(page, KPF_COMPOUND_TAIL) ||
+		    !(mo_pagemap(page) & pm_present) ||
+		    !(mo_pagemap(page) & pm_exclusive))
+			mo_die("page %zu is not one for a run", i);
+	}
+}
+
+void mo_run_batch(bool on)
+{
+	mo_write(PATH_BATCH, on ? "true" : "false");
+}
+
+void mo_run_set_idle(const struct mo_area *area)
+{
+	int fd = open(PATH_IDLE, O_WRONLY);
+	__u64 pfn, entry;
+	ssize_t len;
+	size_t i;
+
+	for (i = 0; i < area->bytes; i += SZ_4K) {
+		pfn = mo_pfn(area->mem + i);
+		entry = 1ULL << (pfn % 64);
+		len = pwrite(fd, &entry, sizeof(entry), pfn / 64 * sizeof(entry));
+		/* 0: the end of memory fills no whole entry. */
+		if (len && len != sizeof(entry))
+			mo_die("cannot write to " PATH_IDLE ": %m");
+	}
+	close(fd);
+}
+
+struct act {
+	struct mo_area *area;
+	void (*act)(struct mo_area *area);
+};
+
+static void *act_in_flight(void *arg)
+{
+	const struct act *act = arg;
+
+	mo_wait_until_copying();
+	act->act(act->area);
+	if (!mo_read_number(PATH_TEST "in_copy"))
+		mo_die("the pages had arrived before this was done");
+	mo_write(PATH_TEST "delay_us", "0");
+	return NULL;
+}
+
+static void move_all(const struct mo_area *area, pid_t pid)
+{
+	size_t i, nr = area->bytes / area->step;
+	void **pages = malloc(nr * sizeof(*pages));
+	int *nodes = malloc(2 * nr * sizeof(*nodes));
+
+	if (!pages || !nodes)
+		mo_die("no memory");
+	for (i = 0; i < nr; i++) {
+		pages[i] = area->mem + mo_nth(area, i) * area->step;
+		nodes[i] = mo_nodes[1];
+	}
+	if (syscall(SYS_move_pages, pid, nr, pages, nodes, nodes + nr,
+		    MPOL_MF_MOVE_ALL) < 0)
+		mo_die("cannot move pages: %m");
+	free(nodes);
+	free(pages);
+}
+
+void mo_run_move(struct mo_area *area, pid_t pid,
+		 void (*act)(struct mo_area *area))
+{
+	struct act arg = { .area = area, .act = act };
+	pthread_t thread;
+
+	mo_write_number(PATH_TEST "delay_us", FLIGHT_US);
+	mo_select("test");
+	if (pthread_create(&thread, NULL, act_in_flight, &arg))
+		mo_die("cannot create a thread");
+	move_all(area, pid);
+	pthread_join(thread, NULL);
+	mo_select("none");
+}
+
+void mo_run_keep_some(struct mo_area *area, size_t turn)
+{
+	size_t i;
+
+	for (i = 0; i < area->bytes / SZ_4K; i++) {
+		char *page = area->mem + i * SZ_4K;
+		char *shadow = (char *)area->shadow + i * SZ_4K;
+
+		if (i / 3 % 2 == turn)
+			continue;
+		if (madvise(page, SZ_4K, MADV_DONTNEED))
+			mo_die("madvise: %m");
+		memset(shadow, 0, SZ_4K);
+	}
+}
+
+void mo_run_own_some(struct mo_area *area, size_t turn)
+{
+	size_t i;
+
+	for (i = 0; i < area->bytes; i += SZ_4K)
+		if (i / SZ_4K / 3 % 2 == turn)
+			__atomic_store_n(area->mem + i, area->mem[i],
+					 __ATOMIC_RELAXED);
+}
+
+/* The mappings may be so damaged that the kernel must not unmap them. */
+static __noreturn void kin_serve(struct mo_area *area, int from, int to)
+{
+	char question;
+
+	while (read(from, &question, 1) == 1) {
+		char answer = RIGHT;
+
+		if (question == KIN_WRITES) {
+			memset(area->shadow, 0xc3, area->bytes);
+			memcpy(area->mem, area->shadow, area->bytes);
+		} else if (question == KIN_CHECKS) {
+			answer = mo_verdict(area);
+		} else if (question == KIN_KEEPS) {
+			mo_run_keep_some(area, 1);
+		} else if (question == KIN_OWNS) {
+			mo_run_own_some(area, 1);
+		} else if (question == KIN_EXECS) {
+			/*
+			 * The parent reads end of file when the exec has
+			 * succeeded.
+			 */
+			fcntl(to, F_SETFD, FD_CLOEXEC);
+			execlp("sleep", "sleep", "3600", NULL);
+			_exit(1);
+		} else {
+			_exit(0);
+		}
+		fflush(stdout);
+		if (write(to, &answer, 1) != 1)
+			break;
+	}
+	/* The parent died without a question that allows the exit. */
+	mo_stay();
+}
+
+void mo_kin_start(struct mo_kin *kin, struct mo_area *area)
+{
+	int to[2], from[2];
+
+	if (pipe(to) || pipe(from))
+		mo_die("cannot make a pipe: %m");
+	fflush(stdout);
+	kin->pid = fork();
+	if (kin->pid < 0)
+		mo_die("cannot fork: %m");
+	if (!kin->pid) {
+		close(to[1]);
+		close(from[0]);
+		kin_serve(area, to[0], from[1]);
+	}
+	close(to[0]);
+	close(from[1]);
+	kin->to = to[1];
+	kin->from = from[0];
+}
+
+int mo_kin_ask(const struct mo_kin *kin, enum mo_kin_question question)
+{
+	char byte = question;
+
+	if (write(kin->to, &byte, 1) != 1 || read(kin->from, &byte, 1) != 1)
+		mo_die("the child does not answer");
+	return byte;
+}
+
+void mo_kin_exec(const struct mo_kin *kin)
+{
+	char byte = KIN_EXECS;
+
+	if (write(kin->to, &byte, 1) != 1 || read(kin->from, &byte, 1))
+		mo_die("the child does not run another program");
+}
+
+void mo_kin_end(struct mo_kin *kin)
+{
+	if (write(kin->to, "q", 1) != 1 ||
+	    waitpid(kin->pid, NULL, 0) != kin->pid)
+		mo_die("the child does not end");
+	close(kin->to);
+	close(kin->from);
+}
+
+/* This does not read the content of an entry, which would raise the BUG(). */
+bool mo_run_dangles(pid_t pid, const struct mo_area *area)
+{
+	struct page_region region;
+	struct pm_scan_arg arg = {
+		.size = sizeof(arg),
+		.start = (size_t)area->mem,
+		.end = (size_t)area->mem + area->bytes,
+		.vec = (size_t)&region,
+		.vec_len = 1,
+		.category_mask = PAGE_IS_SWAPPED,
+		.return_mask = PAGE_IS_SWAPPED,
+	};
+	char path[32];
+	int fd, nr;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
+	fd = open(path, O_RDONLY);
+	nr = fd < 0 ? -1 : ioctl(fd, PAGEMAP_SCAN, &arg);
+	if (nr < 0)
+		mo_die("cannot scan the memory of process %d: %m", pid);
+	close(fd);
+	if (nr)
+		printf("# process %d has entries that nobody will replace\n",
+		       pid);
+	return nr;
+}
