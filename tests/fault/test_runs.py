@@ -5,48 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import guests
+from helpers import guests, selftests
+from helpers.debug_kernel import SIDE_BY_SIDE
 from pageferry import proc
 from pageferry.kernel.build import BuiltKernel
 
 pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
-# Name in runs.c: whether its rule can be switched off, and whether it has hints.
-_CASES = {
-    "foreign": (True, False),
-    "shared": (False, True),
-    "not_exclusive": (True, True),
-    "pinned": (True, True),
-    "poisoned": (True, True),
-    "stale_tlb": (True, False),
-    "stale_hint": (True, False),
-    "cut": (False, False),
-    "rewritten": (True, False),
-    "forked": (True, False),
-    "left_over": (True, False),
-    "mlocked": (True, False),
-    "bits": (False, False),
-    "moved": (False, False),
-    "unmapped": (False, False),
-    "ended": (False, False),
-    "hints": (False, False),
-    "executed": (False, False),
-    "arguments": (False, False),
-    "uffd_moved": (False, False),
-    "merged": (False, False),
-    "collapsed": (False, False),
-    "in_turn": (False, False),
-    "large_pinned": (True, False),
-    "large_poisoned": (True, False),
-    "large_stale": (True, False),
-}
-
-_RIGHT = [
-    f"{name} {rules}"
-    for name, (_, hints) in _CASES.items()
-    for rules in ("with_all_rules", *(["without_hints"] if hints else []))
-]
-_DAMAGED = [f"{name} without_its_rule" for name, (rule, _) in _CASES.items() if rule]
+_ALL = "./runs"
+_RIGHT = selftests.names(SIDE_BY_SIDE["runs"])
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +22,7 @@ def broken_run(kernel_rules: BuiltKernel) -> guests.Steps:
 
     A debug kernel would stop at this, and this kernel may complain, too.
     """
-    return guests.boot_once(kernel_rules, {"runs": "./runs"})
+    return guests.boot_once(kernel_rules, {"runs": _ALL})
 
 
 @pytest.mark.parametrize("case", _RIGHT)
@@ -64,11 +31,10 @@ def test_pages_survive_what_others_do(torture_run: guests.Steps, case: str) -> N
 
 
 def test_all_that_others_do_was_tried(torture_run: guests.Steps) -> None:
-    report = guests.passes(torture_run.text("runs"), at_least=len(_RIGHT))
-    assert report.names() == set(_RIGHT)
+    torture_run.ran_all("runs", _RIGHT)
 
 
-@pytest.mark.parametrize("case", [*_RIGHT, *_DAMAGED])
+@pytest.mark.parametrize("case", selftests.names(_ALL))
 def test_damage_shows_when_it_is_not_looked_at(
     broken_run: guests.Steps, case: str
 ) -> None:
@@ -77,8 +43,4 @@ def test_damage_shows_when_it_is_not_looked_at(
 
 def test_every_case_is_known_here(kernel_debug: BuiltKernel) -> None:
     listed = proc.capture([guests.programs(kernel_debug) / "runs", "-l"]).stdout
-    cases = {}
-    for line in listed.splitlines():
-        name, rule, *hints = line.split()
-        cases[name] = (rule != "-", bool(hints))
-    assert cases == _CASES
+    assert selftests.listed(listed) == selftests.names(_ALL)

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from helpers import ahead, guests, kernels
+from helpers import ahead, guests, kernels, selftests
 from pageferry import proc
 from pageferry.kernel.build import BuiltKernel
 from pageferry.vm import accel
@@ -25,8 +25,14 @@ _KUNIT = "/sys/kernel/debug/kunit"
 _DRIVER = Path(__file__).resolve().parents[1] / "fixtures" / "posted_driver"
 # Engines that unload during migration; a hazard and a test of dcbm.
 UNLOAD = "unload"
-_HAZARDS = f"$(./hazards -l | cut -d' ' -f1 | grep -v {UNLOAD})"
-_STEPS = {
+
+
+def _all_but_unload(program: str, *options: str) -> str:
+    cases = [case for case in selftests.cases(program) if case != UNLOAD]
+    return f"./{program} {' '.join([*options, *cases])}"
+
+
+STEPS = {
     # KUnit ran at boot; debugfs keeps its report.
     "kunit": f"ls {_KUNIT}",
     **{f"kunit {name}": f"cat {_KUNIT}/{name}/results" for name in guests.KUNIT_SUITES},
@@ -41,7 +47,11 @@ _STEPS = {
     "kselftest": "./migrate_offload",
     # Hazards use an engine with a result per folio and without streams.
     "fallback": "./fallback -v posted -v stream -f streams",
-    "stalls": "./stalls",
+    # In memory_costs_no_retry, allocations of a stream would fail, too.
+    "stalls": (
+        "./stalls -t disk_keeps_no_engine -t memory_keeps_nothing_unmapped -V stream"
+        " -t memory_costs_no_retry"
+    ),
     # This machine has no folios of 1 GiB.
     "hugetlb": "./hugetlb -v private -v private_stream",
     "hugetlb of files": (
@@ -54,12 +64,12 @@ _STEPS = {
     "unload dcbm": f"./dcbm {UNLOAD}",
     "unload engines": f"./hazards {UNLOAD}",
     # Run these last: they poison pages, and damage data where a rule is off.
-    "hazards": f"./hazards {_HAZARDS}",
-    "hazards of streams": f"./hazards -s {_HAZARDS}",
+    "hazards": _all_but_unload("hazards"),
+    "hazards of streams": _all_but_unload("hazards", "-s"),
 }
 # Common operations of programs, at any point between two instructions.
-_SIDE_BY_SIDE = {
-    "modules": _STEPS["modules"],
+SIDE_BY_SIDE = {
+    "modules": STEPS["modules"],
     "torture": "./torture --seconds 24",
     "cgroup": "./cgroup",
     # All rules stay on, so the kernel is intact at the end.
@@ -77,12 +87,9 @@ UNDER_PRESSURE = {
 }
 WAYS_OF_PRESSURE = ("full", "slab", "pages")
 
-DCBM_TESTS = (
-    *("copies", "limits", "fail", "refuse", "lose_irq", "lose_irqs", "late"),
-    *("stall_stopped", "stall_held", "stall_posted", "share", "fair"),
-    *("administrator", "unbind", "vanish"),
-)
-DCBM_BOUNCED = ("copies", "limits", "fail")
+DCBM = _all_but_unload("dcbm")
+# Bounce buffers concern only the copying of data.
+DCBM_BOUNCED = "./dcbm copies limits fail"
 # Unit tests in modules; built-in ones have another run.
 _MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 
@@ -99,20 +106,22 @@ echo COUNTS $(cat $dcbm/folios_migrated $dcbm/folios_failures)
 echo none >/sys/kernel/mm/migrate_offload/engine
 rmmod dcbm dmasim"""
 
-# All of it with small folios, and what is different with large ones.
-_PROMOTE = "./promote -v 4k -t gathers -t goes_on_without_memory_for_some"
 # Every kind of memory, while programs write to it.
 _ALL_KINDS = _FAILING_DCBM.format(command="./migrate_offload -f memory", more="")
 
-_CALLERS = {
+_OFFLOADED = "-t is_offloaded"
+TIERED = {
     # This engine never leaves a copy to the CPU.
-    "cpu": "ENGINE=cpu ./callers -t is_offloaded",
+    "cpu": f"ENGINE=cpu ./callers {_OFFLOADED}",
     "mtcopy": "modprobe mtcopy min_thread_bytes=4096 && ENGINE=mtcopy ./callers"
     "; rmmod mtcopy",
     # A busy host can delay any descriptor, and late ones count as failed. So the
     # timeout is long.
     "dcbm": _FAILING_DCBM.format(command="./callers", more=" timeout_ms=20000"),
-    "all faults": "./callers_faults.sh",
+    "all faults": f"./callers_faults.sh {_OFFLOADED}",
+    # All of it with small folios, and what is different with large ones.
+    "promote": "./promote -v 4k -t gathers -t goes_on_without_memory_for_some",
+    "demotion": "./demotion",
 }
 
 _POSTED = """\
@@ -139,12 +148,12 @@ def _everything_else() -> guests.Steps:
     """
     words = ("kunit.enable=1", "kunit.filter_glob=migrate_*")
     one = accel.TCG_ONE_THREAD
-    return guests.boot_once(_kernel(), _STEPS, words=words, accel=one)
+    return guests.boot_once(_kernel(), STEPS, words=words, accel=one)
 
 
 def _side_by_side() -> guests.Steps:
     """Run the guest's CPUs in parallel, if the host allows."""
-    return guests.boot_once(_kernel(), _SIDE_BY_SIDE)
+    return guests.boot_once(_kernel(), SIDE_BY_SIDE)
 
 
 def _posted_driver(kernel: BuiltKernel) -> Path:
@@ -168,7 +177,7 @@ def _plain() -> guests.Steps:
     return guests.boot_once(
         kernel,
         {
-            "dcbm": f"./dcbm {' '.join(DCBM_TESTS)}",
+            "dcbm": DCBM,
             "posted": _POSTED.format(module=_posted_driver(kernel)),
             "streams": "./dcbm_streams.sh",
             "dmasim": "./dmasim.sh",
@@ -182,7 +191,7 @@ def _bounced() -> guests.Steps:
     return guests.boot_once(
         _kernel(),
         {
-            "dcbm": f"./dcbm {' '.join(DCBM_BOUNCED)}",
+            "dcbm": DCBM_BOUNCED,
             "kinds": _ALL_KINDS,
             # Run this before any user of the channels but dcbm.
             "used": "echo USED $(cat /sys/kernel/debug/swiotlb/io_tlb_used_hiwater)",
@@ -196,7 +205,7 @@ def _tiered() -> guests.Steps:
     """Run all callers that migrate memory, on a machine with two tiers."""
     return guests.boot_once(
         _kernel(),
-        {**_CALLERS, "promote": _PROMOTE, "demotion": "./demotion"},
+        TIERED,
         topology="debug-tiered",
         accel=accel.TCG_ONE_THREAD,
     )
@@ -209,7 +218,7 @@ def _pressure() -> guests.Steps:
         for way in WAYS_OF_PRESSURE
         for name, command in UNDER_PRESSURE.items()
     }
-    return guests.boot_once(_kernel(), {"modules": _STEPS["modules"], **commands})
+    return guests.boot_once(_kernel(), {"modules": STEPS["modules"], **commands})
 
 
 # Jobs by the name of their fixture, in the order of least waiting. The longest is

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from helpers import ktap
+from helpers import ktap, sources
 from pageferry import output, paths, proc
 from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.kernel.build import BuiltKernel
@@ -27,22 +28,14 @@ _TIMEOUT_S = 3600.0
 _BOOTS = 3
 # A failure shows at most this much of a guest's output.
 _TAIL_LINES = 30
-KUNIT_SUITES = (
-    "migrate_eligible",
-    "migrate_offload",
-    "migrate_engine",
-    "migrate_hist",
-    "migrate_compact",
-    "migrate_limit",
-    "migrate_measure",
-    "migrate_plan",
-    "migrate_choice",
-    "migrate_window",
-    "migrate_huge",
-    "migrate_run",
-    "migrate_dcbm",
-    "migrate_damon",
-)
+# Suites of modules are in other files, and have runs of their own.
+KUNIT_SUITES = [
+    name
+    for path in sources.found(sources.TREE, "**/*_kunit.c", "**/*-kunit.h")
+    for name in re.findall(
+        r'^\t\.name = "(migrate_\w+)"', path.read_text(), re.MULTILINE
+    )
+]
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 
 
@@ -188,6 +181,12 @@ class Steps:
             detail = "\n".join(result.detail)
             assert result.ok, f"not ok {name}\n{detail}"
             assert result.skipped is None, f"skipped: {result.skipped}\n{detail}"
+
+    def ran_all(self, step: str, names: Collection[str]) -> ktap.Report:
+        """Check that a step ran exactly these tests, and that all passed."""
+        report = passes(self.text(step), at_least=len(names))
+        assert report.names() == set(names)
+        return report
 
 
 _STEP = "=== step "

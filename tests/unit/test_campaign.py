@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
+from helpers import selftests
 from pageferry import output
 from pageferry.bench import campaign, run_campaign
 from pageferry.cli import main
@@ -16,10 +16,6 @@ from pageferry.kernel.build import BuildRequest, BuiltKernel
 from pageferry.vm import accel
 from pageferry.vm.run import VmOutcome, VmRequest
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = (
-    ROOT / "linux/tree/tools/testing/selftests/migrate_offload/campaign/campaign.c"
-)
 KERNEL = BuiltKernel(
     image=Path("bzImage"),
     build_dir=Path("build"),
@@ -33,8 +29,7 @@ KERNEL = BuiltKernel(
 
 
 def test_the_program_knows_the_same_faults() -> None:
-    named = re.findall(r'\{ \.name = "([\w-]+)"', PROGRAM.read_text())
-    assert tuple(named) == (*campaign.FAULTS, *campaign.DAMAGING)
+    assert selftests.cases("campaign") == [*campaign.FAULTS, *campaign.DAMAGING]
 
 
 def test_faults_come_in_the_order_of_the_program() -> None:

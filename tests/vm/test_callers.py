@@ -11,36 +11,21 @@ import re
 
 import pytest
 
-from helpers import guests
+from helpers import guests, selftests
+from helpers.debug_kernel import TIERED
 
 pytestmark = pytest.mark.vm
 
 _ENGINES = ("mtcopy", "dcbm")
-# All callers on this machine; none may be skipped. DAMON has its own tests.
-_CALLERS = (
-    *("move_pages", "mbind", "migrate_pages", "cpuset", "demotion"),
-    *(
-        "demotion_other_lru",
-        "numa_balancing",
-        "compaction",
-        "hot_unplug",
-        "longterm_pin",
-        "contig_alloc",
-    ),
-)
-_OFFLOADED = tuple(f"caller.{caller}.is_offloaded" for caller in _CALLERS)
-_TESTS = (
-    *_OFFLOADED,
-    *(f"caller.{caller}.is_not_offloaded" for caller in _CALLERS),
-    *(
-        f"failing_memory.{mask}.is_not_offloaded"
-        for mask in ("all_reasons", "no_reason")
-    ),
-)
+# None may be skipped on this machine. DAMON has its own tests.
+_TESTS = {engine: selftests.names(TIERED[engine]) for engine in _ENGINES}
+_OFFLOADED = selftests.names(TIERED["cpu"])
 
 
-@pytest.mark.parametrize("engine", _ENGINES)
-@pytest.mark.parametrize("name", _TESTS)
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [(name, engine) for engine in _ENGINES for name in _TESTS[engine]],
+)
 def test_the_mask_says_who_is_offloaded(
     tiered_run: guests.Steps, name: str, engine: str
 ) -> None:
@@ -55,8 +40,7 @@ def test_all_that_moves_is_offloaded(tiered_run: guests.Steps, name: str) -> Non
 
 @pytest.mark.parametrize("engine", _ENGINES)
 def test_all_callers_were_tried(tiered_run: guests.Steps, engine: str) -> None:
-    report = guests.passes(tiered_run.text(engine), at_least=len(_TESTS))
-    assert report.names() == set(_TESTS)
+    tiered_run.ran_all(engine, _TESTS[engine])
 
 
 def test_some_descriptors_failed_and_most_did_not(tiered_run: guests.Steps) -> None:
@@ -97,4 +81,4 @@ def test_the_kernel_had_nothing_to_complain_about(tiered_run: guests.Steps) -> N
 
 
 def test_demotion_keeps_the_balance_of_lru_lists(tiered_run: guests.Steps) -> None:
-    tiered_run.passes("demotion", "demotion.keeps_the_balance_of_lists")
+    tiered_run.ran_all("demotion", selftests.names(TIERED["demotion"]))

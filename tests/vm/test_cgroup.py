@@ -5,18 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import guests
+from helpers import guests, selftests
+from helpers.debug_kernel import SIDE_BY_SIDE
 
 pytestmark = pytest.mark.vm
 
-_TESTS = (
-    "add_up",
-    "uncharged",
-    "cpu_max",
-    "cpuset",
-    "owed_is_paid",
-    "cpu_time",
-)
+_TESTS = selftests.names(SIDE_BY_SIDE["cgroup"])
 
 
 @pytest.mark.parametrize("name", _TESTS)
@@ -25,5 +19,4 @@ def test_cgroups_pay_for_what_is_theirs(torture_run: guests.Steps, name: str) ->
 
 
 def test_nothing_of_it_was_left_out(torture_run: guests.Steps) -> None:
-    report = guests.passes(torture_run.text("cgroup"), at_least=len(_TESTS))
-    assert report.names() == set(_TESTS)
+    torture_run.ran_all("cgroup", _TESTS)

@@ -9,32 +9,23 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import guests
+from helpers import debug_kernel, guests, selftests
 from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
 
-_KINDS = (
-    *("anon", "anon_64k", "anon_2m", "anon_2m_by_ptes", "mlocked", "shmem"),
-    *("shmem_2m", "ext4_dirty", "ext4_clean", "swapcache"),
-)
-_WRITTEN = ("anon", "anon_64k", "anon_2m", "anon_2m_by_ptes", "shmem")
-_TESTS = (
-    *(f"memory.{kind}.is_where_it_belongs" for kind in _KINDS),
-    *(f"memory.{kind}.moves_while_written" for kind in _WRITTEN),
-)
-_SCHEME_TESTS = (
-    *("has_files_for_destinations", "goes_to_target_nid_without_destinations"),
-    *("has_no_place_to_go_to", "adds_weights_up_without_wrapping", "migrates_cold"),
-    *("keeps_to_the_access_pattern", "filters_anonymous_memory", "filters_cgroups"),
-    *("filters_addresses", "filters_what_is_young", "keeps_to_the_quota"),
-    *("keeps_to_the_watermarks", "leaves_what_is_in_use", "takes_a_whole_process"),
-    *("survives_its_target", "takes_physical_addresses"),
-)
-_LIMITS_TESTS = (
-    *("goes_on_behind_a_large_folio", "commits_without_a_target", "forgets_a_target"),
-    *("begins_a_quota_with_nothing", "stops_in_the_middle", "lets_a_process_exit"),
-)
+_STEPS = {
+    # Threads write to the other kinds only.
+    "damon": (
+        "./damon -t is_where_it_belongs -V mlocked -V shmem_2m -V ext4_dirty"
+        " -V ext4_clean -V swapcache -t moves_while_written"
+    ),
+    "damon scheme": "./damon_scheme",
+    "damon limits": "./damon_limits",
+    "damon paddr": "./damon_paddr",
+}
+_NAMES = {step: selftests.names(command) for step, command in _STEPS.items()}
+_DEBUG = selftests.names(debug_kernel.STEPS["damon"])
 # 512 MiB give the same result, but take minutes under emulation.
 _BYTES = 64 << 20
 
@@ -42,39 +33,33 @@ _BYTES = 64 << 20
 @pytest.fixture(scope="module")
 def quick_run(kernel_vm: BuiltKernel) -> guests.Steps:
     """All kinds of memory, on the kernel of users."""
-    steps = {
-        "damon": "./damon",
-        "damon scheme": "./damon_scheme",
-        "damon limits": "./damon_limits",
-        "damon paddr": "./damon_paddr",
-    }
-    run = guests.boot_once(kernel_vm, steps, topology="two-node")
+    run = guests.boot_once(kernel_vm, _STEPS, topology="two-node")
     run.is_well()
     return run
 
 
-@pytest.mark.parametrize("name", _TESTS)
+@pytest.mark.parametrize("name", _NAMES["damon"])
 def test_memory_is_where_it_belongs(quick_run: guests.Steps, name: str) -> None:
     quick_run.passes("damon", name)
 
 
-@pytest.mark.parametrize("name", _SCHEME_TESTS)
+@pytest.mark.parametrize("name", _NAMES["damon scheme"], ids=selftests.own_name)
 def test_schemes_do_what_they_are_told(quick_run: guests.Steps, name: str) -> None:
-    quick_run.passes("damon scheme", f"scheme.{name}")
+    quick_run.passes("damon scheme", name)
 
 
-@pytest.mark.parametrize("name", _LIMITS_TESTS)
+@pytest.mark.parametrize("name", _NAMES["damon limits"], ids=selftests.own_name)
 def test_schemes_get_on(quick_run: guests.Steps, name: str) -> None:
-    quick_run.passes("damon limits", f"limits.{name}")
+    quick_run.passes("damon limits", name)
 
 
 def test_physical_regions_may_begin_inside_a_folio(quick_run: guests.Steps) -> None:
-    quick_run.passes("damon paddr", "paddr.goes_on_behind_a_folio_that_it_begins_in")
+    quick_run.ran_all("damon paddr", _NAMES["damon paddr"])
 
 
-@pytest.mark.parametrize("kind", ["anon_64k", "anon_2m_by_ptes"])
-def test_the_debug_kernel_agrees(debug_run: guests.Steps, kind: str) -> None:
-    debug_run.passes("damon", f"memory.{kind}.is_where_it_belongs")
+@pytest.mark.parametrize("name", _DEBUG, ids=lambda name: name.split(".")[1])
+def test_the_debug_kernel_agrees(debug_run: guests.Steps, name: str) -> None:
+    debug_run.passes("damon", name)
 
 
 def test_much_memory_is_interleaved_with_an_engine(kernel_vm: BuiltKernel) -> None:
@@ -84,6 +69,4 @@ def test_much_memory_is_interleaved_with_an_engine(kernel_vm: BuiltKernel) -> No
     )
     outcome = guests.boot(kernel_vm, script, topology="tiered")
     report = guests.passes(outcome.stdout, at_least=2)
-    assert report.names() == {
-        f"memory.{kind}.is_where_it_belongs" for kind in ("anon", "anon_2m")
-    }
+    assert report.names() == set(selftests.names(script))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import debug_kernel, guests
+from helpers import debug_kernel, guests, selftests
 from pageferry.cli import main
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import decode
@@ -20,14 +20,14 @@ def _numbers(text: str, word: str) -> list[int]:
     return [int(number) for number in line.split()[1:]]
 
 
-@pytest.mark.parametrize("name", debug_kernel.DCBM_TESTS)
+@pytest.mark.parametrize("name", selftests.names(debug_kernel.DCBM))
 def test_data_arrives_whatever_the_channels_do(
     plain_run: guests.Steps, name: str
 ) -> None:
     plain_run.passes("dcbm", name)
 
 
-@pytest.mark.parametrize("name", debug_kernel.DCBM_BOUNCED)
+@pytest.mark.parametrize("name", selftests.names(debug_kernel.DCBM_BOUNCED))
 def test_bounce_buffers_are_copied_back(bounced_run: guests.Steps, name: str) -> None:
     bounced_run.passes("dcbm", name)
     assert _numbers(bounced_run.text("used"), "USED") > [0]
@@ -68,8 +68,7 @@ def test_batches_are_copied_side_by_side(plain_run: guests.Steps) -> None:
 
 
 def test_dcbm_can_be_unloaded_at_any_moment(debug_run: guests.Steps) -> None:
-    report = guests.passes(debug_run.text("unload dcbm"), at_least=1)
-    assert report.names() == {debug_kernel.UNLOAD}
+    debug_run.ran_all("unload dcbm", [debug_kernel.UNLOAD])
 
 
 def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import guests
+from helpers import guests, selftests
+from helpers.debug_kernel import STEPS
 from pageferry.bench import build
 from pageferry.bench.lines import Failure, parse_line
 from pageferry.bench.move_pages.spec import Measurement
@@ -20,30 +21,13 @@ pytestmark = pytest.mark.vm
 
 MIB = 1 << 20
 GIB = 1 << 30
-_CASES = (
-    *("moves", "takes_time", "leaves_the_pools_alone", "declined", "one_fails"),
-    *("lies_but_is_verified", "lies", "is_left_to_the_cpu", "moves_while_written"),
-    "ends_with_its_engine",
-)
-_FILE_CASES = (
-    *("moves", "takes_time", "leaves_the_pools_alone"),
-    *("one_fails", "moves_while_written", "ends_with_its_engine"),
-)
 # An engine of each kind; folios of 1 GiB do not fit into memory.
-_STEPS = {
-    "hugetlb": {
-        f"hugetlb.{kind}.{case}"
-        for kind in ("private", "private_stream")
-        for case in _CASES
-    },
-    "hugetlb of files": {
-        f"hugetlb.{kind}.{case}" for kind in ("shared", "file") for case in _FILE_CASES
-    },
-}
+_STEPS = ("hugetlb", "hugetlb of files")
+_NAMES = {step: selftests.names(STEPS[step]) for step in _STEPS}
 
 
 @pytest.mark.parametrize(
-    ("step", "name"), [(step, name) for step in _STEPS for name in sorted(_STEPS[step])]
+    ("step", "name"), [(step, name) for step in _STEPS for name in _NAMES[step]]
 )
 def test_engines_copy_hugetlb_folios(
     debug_run: guests.Steps, step: str, name: str
@@ -51,10 +35,9 @@ def test_engines_copy_hugetlb_folios(
     debug_run.passes(step, name)
 
 
-@pytest.mark.parametrize("step", list(_STEPS))
+@pytest.mark.parametrize("step", _STEPS)
 def test_all_of_hugetlb_was_tried(debug_run: guests.Steps, step: str) -> None:
-    report = guests.passes(debug_run.text(step), at_least=len(_STEPS[step]))
-    assert report.names() == _STEPS[step]
+    debug_run.ran_all(step, _NAMES[step])
 
 
 def test_bench_verifies_and_every_engine_copies_all(
@@ -99,8 +82,12 @@ def test_channels_add_up(kernel_vm: BuiltKernel, tmp_path: Path, bench: str) -> 
         assert 9 * channels < rates[channels] <= 10.1 * channels, rates
 
 
-# Each test has one folio of 1 GiB, which takes time.
-_GIGANTIC = ("moves", "takes_time", "leaves_the_pools_alone", "one_fails")
+# A folio of 1 GiB takes time, so this leaves tests out. The first filter counts.
+_GIGANTIC = (
+    "./hugetlb -T declined -T lies_but_is_verified -T lies -T is_left_to_the_cpu"
+    " -T moves_while_written -T ends_with_its_engine -v private_1g"
+)
+_GIGANTIC_NAMES = selftests.names(_GIGANTIC)
 _GIGANTIC_WORDS = ("hugepagesz=1G", "hugepages=0:1,1:1")
 _GIGANTIC_NEEDS = 8 * GIB
 _GIGANTIC_VARIANTS = ("stock", "mtcopy:threads=2", "dcbm:channels=4")
@@ -124,10 +111,7 @@ def gigantic(kernel_rules: BuiltKernel) -> guests.Steps:
         f"--variants={','.join(_GIGANTIC_VARIANTS)}",
     ]
     steps = {
-        # The first pass counts.
-        "hugetlb": "./hugetlb "
-        + " ".join(f"-T {case}" for case in _CASES if case not in _GIGANTIC)
-        + " -v private_1g",
+        "hugetlb": _GIGANTIC,
         "modules": "modprobe mtcopy && modprobe dmasim channels=4 bandwidth_mbps=0"
         " && modprobe dcbm && echo loaded",
         "bench": guests.program(shlex.join(bench)),
@@ -139,14 +123,13 @@ def gigantic(kernel_rules: BuiltKernel) -> guests.Steps:
     return run
 
 
-@pytest.mark.parametrize("case", _GIGANTIC)
-def test_engines_copy_gigantic_folios(gigantic: guests.Steps, case: str) -> None:
-    gigantic.passes("hugetlb", f"hugetlb.private_1g.{case}")
+@pytest.mark.parametrize("name", _GIGANTIC_NAMES, ids=selftests.own_name)
+def test_engines_copy_gigantic_folios(gigantic: guests.Steps, name: str) -> None:
+    gigantic.passes("hugetlb", name)
 
 
 def test_all_of_gigantic_was_tried(gigantic: guests.Steps) -> None:
-    report = guests.passes(gigantic.text("hugetlb"), at_least=len(_GIGANTIC))
-    assert report.names() == {f"hugetlb.private_1g.{case}" for case in _GIGANTIC}
+    gigantic.ran_all("hugetlb", _GIGANTIC_NAMES)
 
 
 def test_every_engine_copies_all_of_a_gigantic_folio(gigantic: guests.Steps) -> None:
