@@ -149,8 +149,8 @@ static void migrate_choice_note(struct migrate_choice *choice,
 
 	ns = min(ns, (u64)S64_MAX / 2);
 	/* The pages of that time, or all slow sides would look alike. */
-	if (noted_ns < ns)
-		pages = mul_u64_u64_div_u64(pages, noted_ns, ns);
+	if (noted_ns < ns && pages)
+		pages = max(mul_u64_u64_div_u64(pages, noted_ns, ns), 1ULL);
 	migrate_cost_add(attempt->by_cpu ? &choice->cpu : &choice->engine,
 			 noted_ns, pages);
 	migrate_choice_credit(choice, attempt->on_credit, ns);
@@ -226,7 +226,7 @@ static void migrate_offload_choose(struct migrate_offload_section *section,
 	unsigned int order;
 	size_t bytes;
 
-	bytes = migrate_list_bytes(from, SZ_2M, &order);
+	bytes = migrate_list_bytes(from, MIGRATE_CHOICE_MANY_BYTES, &order);
 	if (!bytes || !migrate_engine_wants(engine, NUMA_NO_NODE, bytes))
 		return;
 	migrate_choose(&section->attempt, engine, reason, order, bytes);

@@ -29,7 +29,7 @@ struct migrate_choice {
 /* Sizes of folios: 1, up to 8, 64 and 512 pages, and more. */
 #define MIGRATE_NR_SIZES 5
 
-/* Lengths of lists: below 128 KiB, below 2 MiB, and more. */
+/* Lengths of lists: below 128 KiB, up to 2 MiB, and more. */
 #define MIGRATE_NR_LENGTHS 3
 
 /* The number of kinds of lists that an engine has. */

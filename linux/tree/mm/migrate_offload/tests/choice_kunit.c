@@ -178,6 +178,32 @@ static void mo_test_kinds(struct kunit *test)
 			migrate_choice_index(0, 30, SZ_2M));
 }
 
+/* The kind of a list follows from its folios, also of a list that is very long. */
+static void mo_test_list_kinds(struct kunit *test)
+{
+	static const unsigned int nrs[] = { 31, 511, 512, 513, 600 };
+	static const size_t alike[] = { SZ_4K, SZ_1M, SZ_2M, SZ_4M, SZ_64M };
+	unsigned int i, n, order;
+	struct folio *folios;
+	size_t bytes;
+
+	if (PAGE_SIZE != SZ_4K)
+		kunit_skip(test, "for pages of 4K");
+	folios = kunit_kcalloc(test, 600, sizeof(*folios), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, folios);
+	for (i = 0; i < ARRAY_SIZE(nrs); i++) {
+		LIST_HEAD(list);
+
+		for (n = 0; n < nrs[i]; n++)
+			list_add_tail(&folios[n].lru, &list);
+		bytes = migrate_list_bytes(&list, MIGRATE_CHOICE_MANY_BYTES,
+					   &order);
+		KUNIT_EXPECT_EQ(test, order, 0);
+		KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 0, bytes),
+				migrate_choice_index(0, 0, alike[i]));
+	}
+}
+
 static struct kunit_case migrate_choice_test_cases[] = {
 	KUNIT_CASE(mo_test_learns),
 	KUNIT_CASE(mo_test_loser_is_left_out),
@@ -185,6 +211,7 @@ static struct kunit_case migrate_choice_test_cases[] = {
 	KUNIT_CASE(mo_test_changes),
 	KUNIT_CASE(mo_test_choice_extremes),
 	KUNIT_CASE(mo_test_kinds),
+	KUNIT_CASE(mo_test_list_kinds),
 	{}
 };
 
