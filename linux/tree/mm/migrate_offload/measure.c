@@ -12,45 +12,60 @@
 
 #include "internal.h"
 
+/* Copies of each kind that are timed. */
+#define MIGRATE_NR_TIMED 3
+
 /* Assume 2 MiB at 2 GB/s if there is no memory to time a copy. */
 #define MIGRATE_GUESSED_2M_NS NSEC_PER_MSEC
 
-/* The least of three times: an interrupt or another task may delay a copy. */
 static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
 {
-	u64 start_ns, least_ns = 0;
-	int i;
+	u64 start_ns = ktime_get_ns();
 
-	for (i = 0; i < 3; i++) {
-		start_ns = ktime_get_ns();
-		/* A copy that ends at poison has no time. */
-		if (folio_mc_copy(dst, src))
-			return 0;
-		least_ns = min_not_zero(least_ns, ktime_get_ns() - start_ns);
-	}
-	return least_ns;
+	/* A copy that ends at poison has no time. */
+	if (folio_mc_copy(dst, src))
+		return 0;
+	return ktime_get_ns() - start_ns;
 }
 
 /*
- * Time one copy of a 2M folio by the CPU.  Without memory for a 2M folio, scale
- * up the time of a smaller one.  Returns 0 without any memory.
+ * The least time of a few copies: an interrupt or another task may delay a copy.
+ * Each has other folios, because folios that migrate are rarely in a cache.
+ */
+static u64 migrate_measure_order_ns(unsigned int order, int src_nid,
+				    int dst_nid)
+{
+	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NOWARN | __GFP_NORETRY;
+	struct folio *src[MIGRATE_NR_TIMED], *dst[MIGRATE_NR_TIMED];
+	u64 ns = 0;
+	int i;
+
+	for (i = 0; i < MIGRATE_NR_TIMED; i++) {
+		src[i] = __folio_alloc_node(gfp, order, src_nid);
+		dst[i] = __folio_alloc_node(gfp, order, dst_nid);
+	}
+	for (i = 0; i < MIGRATE_NR_TIMED; i++) {
+		if (src[i] && dst[i])
+			ns = min_not_zero(ns, migrate_measure_copy_ns(dst[i], src[i]));
+		if (src[i])
+			folio_put(src[i]);
+		if (dst[i])
+			folio_put(dst[i]);
+	}
+	return ns;
+}
+
+/*
+ * Time copies of 2M folios by the CPU.  Without memory for 2M folios, scale up the
+ * time of smaller ones.  Returns 0 without any memory.
  */
 static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
 {
-	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NOWARN | __GFP_NORETRY;
 	unsigned int order = get_order(SZ_2M);
-	u64 ns = 0;
+	u64 ns;
 
 	do {
-		struct folio *src = __folio_alloc_node(gfp, order, src_nid);
-		struct folio *dst = __folio_alloc_node(gfp, order, dst_nid);
-
-		if (src && dst)
-			ns = migrate_measure_copy_ns(dst, src);
-		if (src)
-			folio_put(src);
-		if (dst)
-			folio_put(dst);
+		ns = migrate_measure_order_ns(order, src_nid, dst_nid);
 		if (ns)
 			return ns << (get_order(SZ_2M) - order);
 	} while (order--);
