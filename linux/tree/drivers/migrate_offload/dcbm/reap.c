@@ -298,6 +298,7 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 	atomic64_inc(&chan->errors);
 	/* dcbm_slot_gone() cleared the number, as the copy is complete. */
 	chan->failures = failures + 1;
+	chan->full = false;
 	chan->progress_ns = ktime_get_ns();
 	pr_warn_ratelimited("%s: complete, but nobody said so; lost interrupt?\n",
 			    kobject_name(&chan->kobj));
@@ -392,9 +393,9 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 
 	nr_held = dcbm_chan_hold(chan);
 	dcbm_chan_collect(chan);
-	atomic64_add(nr_held, &chan->errors);
-	if (!nr_held || chan->retiring)
+	if (!nr_held)
 		return;
+	atomic64_add(nr_held, &chan->errors);
 	dcbm_chan_retire(chan, "a transfer did not end; its pages are out of use until it does");
 }
 
