@@ -183,11 +183,8 @@ static void migrate_huge_offer(struct migrate_session *s,
 	if (!copy->nr_pairs)
 		return;
 
-	part->begun_ns = s->task_ns;
 	why = migrate_part_submit(s, part);
 	part->by_engine = why == VERDICT_ENGINE;
-	migrate_session_clock(s);
-	part->took.launched_ns = s->task_ns;
 	if (part->by_engine)
 		migrate_huge_wait(s, copy);
 	migrate_huge_judge(s, part, why);
