@@ -6,9 +6,9 @@
  * one.  Both need the same from an engine: it must stay while it may copy for the
  * list, its stream is opened once, and its time and its payers are counted.
  *
- * An engine is held under SRCU, from the first part that is offered until nothing
- * is in flight.  A task that changes the engine waits for as long.  So a list must
- * release the engine before it waits for memory, a lock or a disk.
+ * The session holds its engine under SRCU while the engine may copy for the list.  A
+ * task that changes the engine waits for as long.  So a list must release the engine
+ * before it waits for memory, a lock or a disk.
  *
  * Only the task that migrates uses its session: there is no lock.
  */

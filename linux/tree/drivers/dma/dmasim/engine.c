@@ -41,7 +41,7 @@ struct kthread_worker *dmasim_worker;
 #define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)
 #define DMASIM_JITTER_TRANSFERS 3
 
-/* Of descriptors that are due at once, this many share an interrupt. */
+/* At most this many descriptors that are due at once share an interrupt. */
 #define DMASIM_STEP_DESCS 16
 
 static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)

@@ -29,7 +29,7 @@
 /* The slowest rate that the channels of a job may have together: 10 MB/s. */
 #define DCBM_NS_PER_BYTE	100U
 
-/* Of the time limit of a job, its size adds at most this many timeouts. */
+/* The size of a job adds at most this many timeouts to its time limit. */
 #define DCBM_MAX_TIMEOUTS	8
 
 /*
