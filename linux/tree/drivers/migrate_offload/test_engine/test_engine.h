@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the parts of the test engine. */
+/* Declarations that the files of the test engine share. */
 #ifndef _MIGRATE_OFFLOAD_TEST_ENGINE_H
 #define _MIGRATE_OFFLOAD_TEST_ENGINE_H
 
@@ -9,28 +9,36 @@
 
 struct dentry;
 
-/* Switches and counters of both modes, see the files in debugfs. */
+/*
+ * Switches and counters of all modes.  main.c and stream.c describe the debugfs
+ * files that set and show them.
+ */
 extern bool test_decline;
 extern u32 test_delay_us;
 extern atomic_t test_batches;
 extern atomic_t test_in_copy;
 
-/* The fate of a folio: 1: copy it, 0: only claim that, or an error. */
+/*
+ * Count @src as seen.  Returns 1 if the engine must copy the folio, 0 if it
+ * must report a copy without making one, or the error to report.
+ */
 int test_look_at(struct folio *src);
 /*
- * Should the engine give up on this folio, as if its device cannot be stopped?
+ * Called once for each folio, to count hold_nth down.  Returns true if the
+ * engine must hold this folio, as for a device that cannot be stopped.
  */
 bool test_wants_hold(void);
 void test_hold(struct migrate_copy_pair *pair);
 
 /*
- * Called after a pair is copied, before it is reported, for reference holders.
+ * Called after the copy of a pair, and before its report.  The holders that
+ * main.c describes then take, write to, or release @src.
  */
 void test_pair_copied(struct folio *src, bool first, bool of_many);
-/* Called after the whole batch is copied. */
+/* Called after the copy of a batch: holders write, and drop references. */
 void test_batch_copied(void);
 
-/* The streaming mode. */
+/* stream.c: the mode that copies batches side by side. */
 extern const struct migrate_engine_ops test_stream_engine;
 void test_stream_create_files(struct dentry *dir);
 int test_stream_init(void);
