@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * KUnit tests of the choice of destinations, and of commits.  Included by
- * mm/damon/migrate.c.
+ * KUnit tests of destinations, of commits, and of quotas.  mm/damon/migrate.c
+ * includes this file.
  */
 #ifdef CONFIG_DAMON_MIGRATE_KUNIT_TEST
 
@@ -27,7 +27,10 @@ static void damos_test_shares(struct kunit *test)
 				expected[i % ARRAY_SIZE(expected)]);
 }
 
-/* A change from 1:1 to 3:1 moves a quarter of all folios to the first node. */
+/*
+ * If weights change from 1:1 to 3:1, a quarter of all folios moves, and only to
+ * the first node.
+ */
 static void damos_test_change(struct kunit *test)
 {
 	struct damos_dest even_arr[] = { { 0, 1 }, { 1, 1 } };
@@ -75,7 +78,7 @@ static void damos_test_no_weight(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
 }
 
-/* The turn of a folio counts in units of its size. */
+/* The turn of a folio is its index, in units of the folio's size. */
 static void damos_test_turn(struct kunit *test)
 {
 	struct folio *folio = folio_alloc(GFP_KERNEL, DAMOS_TEST_ORDER);
@@ -100,7 +103,8 @@ static void damos_test_turn(struct kunit *test)
 }
 
 /*
- * A folio stays that is on its node, has no destination, or is not on the LRU.
+ * A folio stays if it is on its destination node, if its destination does not
+ * exist, or if it is not on the LRU.
  */
 static void damos_test_stays(struct kunit *test)
 {
@@ -136,7 +140,9 @@ static void damos_test_stays(struct kunit *test)
 	folio_put(folio);
 }
 
-/* A filter that ages pages must not see a page twice in one pass. */
+/*
+ * A filter for young pages makes them old, so the scheme must not walk twice.
+ */
 static void damos_test_again(struct kunit *test)
 {
 	static const enum damos_filter_type types[] = {
@@ -232,11 +238,16 @@ static void damos_test_commit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, i, ARRAY_SIZE(nrs));
 }
 
-/* A late window starts earlier to catch up, but by half an interval at most. */
+/*
+ * A late charge window starts at the end of the last one, but at most half an
+ * interval ago.
+ */
 static void damos_test_charge_windows(struct kunit *test)
 {
 	unsigned long interval = msecs_to_jiffies(1000);
-	/* Jiffies wrap in the middle of the window. */
+	/*
+	 * Jiffies, read as signed, turn negative in the middle of the window.
+	 */
 	unsigned long from = -interval / 2, next = from + interval;
 	struct damos_quota quota = {
 		.reset_interval = 1000, .esz = 1, .charged_from = from,
@@ -251,13 +262,13 @@ static void damos_test_charge_windows(struct kunit *test)
 				damos_next_charge_window(&quota, next + late),
 				next + late - interval / 2);
 	/*
-	 * After this long, the end of the last window seems to be in the
-	 * future.
+	 * Jiffies compare as signed numbers.  So after more than LONG_MAX of
+	 * them, the end of the last charge window seems to be in the future.
 	 */
 	KUNIT_EXPECT_EQ(test,
 			damos_next_charge_window(&quota, next + LONG_MAX + 9UL),
 			next + LONG_MAX + 9UL - interval / 2);
-	/* The quota is new. */
+	/* A new quota has had no charge window, so the first one starts now. */
 	quota.esz = 0;
 	KUNIT_EXPECT_EQ(test, damos_next_charge_window(&quota, next + 1),
 			next + 1);
@@ -272,7 +283,10 @@ static bool damos_test_add_target(struct damon_ctx *ctx)
 	return t;
 }
 
-/* A quota must forget the target at which it ran out, if this target goes. */
+/*
+ * A commit that removes the target at which a quota ran out must reset the
+ * quota's position.
+ */
 static void damos_test_forget_target(struct kunit *test)
 {
 	struct damon_ctx *ctx = damon_new_ctx(), *src = damon_new_ctx();
@@ -289,13 +303,15 @@ static void damos_test_forget_target(struct kunit *test)
 		goto out;
 	first = list_first_entry(&ctx->adaptive_targets, struct damon_target,
 				 list);
-	/* The first target stays. */
+	/*
+	 * The commit keeps the first target, so the quota keeps its position.
+	 */
 	s->quota.charge_target_from = first;
 	s->quota.charge_addr_from = PAGE_SIZE;
 	KUNIT_EXPECT_TRUE(test, damos_test_add_target(src));
 	KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
 	KUNIT_EXPECT_PTR_EQ(test, s->quota.charge_target_from, first);
-	/* The second target goes. */
+	/* The commit removes the second target. */
 	s->quota.charge_target_from = list_next_entry(first, list);
 	damon_destroy_target(list_last_entry(&src->adaptive_targets,
 					     struct damon_target, list));
