@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Gathers the folios of a run, and allocates their destinations.
+ * Gather the folios of a run, and allocate their destinations.
  *
- * mm/migrate_run/run.c unmaps and maps them.
+ * mm/migrate_run/run.c unmaps and maps the folios of a run.
  */
 
 #include <linux/gfp.h>
@@ -26,7 +26,7 @@ static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
 		folio_put(dst);
 }
 
-/* Release the nth folio and its destination, for the ordinary path. */
+/* Unlock the nth folio and free its destination: the ordinary path follows. */
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private)
 {
@@ -40,8 +40,9 @@ void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 }
 
 /*
- * Lock one more folio.  Returns false if the run ends before it.  Only the
- * anon_vma is checked without the lock: nearly all folios that share it fit.
+ * Lock one more folio for the run.  Returns false if the folio does not fit, so
+ * that the run ends before this folio.  Without the lock, check only the
+ * anon_vma: nearly all folios that share an anon_vma fit.
  */
 static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 			    const struct address_space *mapping)
@@ -57,7 +58,7 @@ static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 	return false;
 }
 
-/* Lock folios of one anon_vma that are next in the list. */
+/* Lock @first and the next folios of @from that have the same anon_vma. */
 static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 			     struct folio *first, unsigned int max_nr)
 {
@@ -70,7 +71,10 @@ static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 		folio = list_next_entry(folio, lru);
 }
 
-/* Returns true if @get_new_folio does not use its source: allocate in bulk. */
+/*
+ * Returns true if destinations do not depend on their sources, so that one call
+ * can allocate several.
+ */
 static bool migrate_run_is_bulk(new_folio_t get_new_folio, unsigned long private)
 {
 	const struct migration_target_control *mtc = (void *)private;
@@ -79,7 +83,7 @@ static bool migrate_run_is_bulk(new_folio_t get_new_folio, unsigned long private
 	       mtc->nid != NUMA_NO_NODE && (mtc->gfp_mask & __GFP_HIGHMEM);
 }
 
-/* Returns how many destinations it got: none if there is no free memory. */
+/* Returns the number of destinations: 0 only if no memory is free. */
 static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 					   unsigned long private)
 {
@@ -93,9 +97,11 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 }
 
 /*
- * A run unmapped nothing: its VMA does not allow runs, or memory is short.  The next
- * folios may have the same VMA.  So move some of them as stock Linux does, and then
- * try a run of one folio.
+ * Called after a run that unmapped nothing, often because its VMA does not
+ * allow runs.  Also called if a run finds no memory for all its folios.  The
+ * next folios may meet the same obstacle.  So move MIGRATE_RUN_MAX folios as
+ * stock Linux does, and then try a run of one folio.  A run that unmaps some
+ * folios nevertheless restores the length of runs.
  */
 void migrate_run_note_failed(struct migrate_run *run)
 {
@@ -104,9 +110,9 @@ void migrate_run_note_failed(struct migrate_run *run)
 }
 
 /*
- * Allocate and lock a destination for each folio, or for the first few.  Folios
- * are locked here, and others may be unmapped, so take only free memory.  The
- * ordinary path then waits for memory, with one folio.
+ * Allocate and lock a destination for each folio, or for the first few.  The
+ * run holds folio locks, and earlier folios may be unmapped, so take only free
+ * memory.  The ordinary path allocates before it locks a folio, and can wait.
  */
 static void migrate_run_alloc(struct migrate_run *run,
 			      new_folio_t get_new_folio,
@@ -116,7 +122,11 @@ static void migrate_run_alloc(struct migrate_run *run,
 	unsigned int i, nr, nr_locked;
 
 	nr = bulk ? migrate_run_alloc_bulk(run, private) : 0;
-	/* In bulk there may be too few, but none only without free memory. */
+	/*
+	 * A bulk allocation may return too few pages although memory is free.
+	 * If a bulk allocation returns none, no memory is free: do not try
+	 * again.
+	 */
 	for (; nr < run->nr && (nr || !bulk); nr++) {
 		run->dst[nr] = migrate_new_folio_nowait(get_new_folio,
 							run->src[nr], private);
@@ -128,7 +138,9 @@ static void migrate_run_alloc(struct migrate_run *run,
 	for (nr_locked = 0; nr_locked < nr; nr_locked++) {
 		struct folio *dst = run->dst[nr_locked];
 
-		/* The folio is new, but see migrate_folio_unmap(). */
+		/*
+		 * A previous user may hold the lock: see migrate_folio_unmap().
+		 */
 		if (unlikely(!folio_trylock(dst)))
 			break;
 		dst->private = NULL;
@@ -141,8 +153,9 @@ static void migrate_run_alloc(struct migrate_run *run,
 }
 
 /*
- * Allocate the arrays of a run.  They are not on the stack, because the same
- * stack serves reclaim and compaction.  Without memory there are no runs.
+ * Allocate the arrays of a run.  The stack has no room for arrays, because
+ * reclaim and compaction migrate deep in the stack.  Returns false without
+ * memory: the list then has no runs.
  */
 static bool migrate_run_make_room(struct migrate_run *run)
 {
@@ -164,8 +177,8 @@ static bool migrate_run_make_room(struct migrate_run *run)
  * destinations.
  *
  * The first run of a list has one folio.  Lists of compaction and reclaim are
- * short.  If their VMAs are not eligible, each list would lock and allocate 32
- * folios only to release them.
+ * short.  If their VMAs do not allow runs, a longer first run would only lock,
+ * allocate and release up to 32 folios for each list.
  */
 void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 			struct folio *first, unsigned int max_nr,
