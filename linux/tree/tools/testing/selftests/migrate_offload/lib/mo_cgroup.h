@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Cgroups that migrate, and their counters. */
+/* Cgroups whose tasks migrate memory, and the counters of these cgroups. */
 #ifndef MO_CGROUP_H
 #define MO_CGROUP_H
 
@@ -10,16 +10,19 @@
 #include "mo_area.h"
 
 #define NR_GROUPS 3
-/* Stands for the root cgroup, which counts for all cgroups. */
+/* The root cgroup, whose counters include all cgroups. */
 #define ROOT_GROUP (-1)
 
-/* The quota of cpu.max in each period of 100 ms. */
+/* cpu.max: 10 ms of CPU time in each period of 100 ms, or no limit. */
 #define QUOTA_US 10000
 #define PERIOD_US 100000
 #define LIMITED "10000 100000"
 #define UNLIMITED "max 100000"
 
-/* memory.stat is exact after two seconds at most, see FLUSH_TIME. */
+/*
+ * The kernel updates memory.stat every two seconds (FLUSH_TIME), and later on
+ * an idle CPU.  Tests wait for at most this time.
+ */
 #define FLUSHED_MS 6000
 
 /* The running test has failed. */
@@ -37,23 +40,27 @@ const char *group_file(int group, const char *name);
 /* Read a counter of memory.stat or cpu.stat. */
 long long group_stat(int group, const char *file, const char *name);
 
-/* In a child, which may end the test: enter a cgroup. */
+/* For a child process: enter a cgroup.  A failure ends the child. */
 void child_enter(int group);
-/* In such a child: map memory. */
+/* For a child process: enter a cgroup, and map memory in it. */
 struct mo_area *child_map(int group, enum mo_type type, size_t bytes,
 			  size_t folio_bytes);
 /*
- * Move there and back.  Returns 1 if a page stayed or its content changed.
- * Pauses let other tasks find idle CPUs for helpers.
+ * Move the area to the other node and back, @trips times.  Returns 1 if a page
+ * stayed or its content changed.  The child sleeps for @pause_us after each
+ * move, so that other tasks find an idle CPU for their helpers.
  */
 int child_trips(struct mo_area *area, int trips, int pause_us);
-/* The same for @us.  The content is checked only at the end. */
+/*
+ * Move the area back and forth for @us.  Returns 1 if a move failed, or if the
+ * content is wrong at the end.
+ */
 int child_moves(struct mo_area *area, long long us);
 void child_wait(pid_t child);
 
 long long now_us(void);
 
-/* cgroup_debts.c */
+/* callers/cgroup_debts.c */
 void test_owed_is_paid(void);
 void test_cpu_time(void);
 
