@@ -27,8 +27,8 @@ void migrate_offload_trace_unreg(void)
 }
 
 /*
- * The engine's time for a part begins at submit.  If the engine was still busy
- * with earlier parts, the time begins when those are copied.
+ * The engine's time for a part begins at submit.  If the engine is still busy
+ * with earlier parts, the time begins when the engine has copied those parts.
  */
 void migrate_part_note_engine(struct migrate_part *part)
 {
@@ -107,14 +107,20 @@ void migrate_session_charge(struct migrate_session *s)
 	migrate_offload_count(s->engine_stats, MO_HELPER_NS, ns);
 }
 
-/* The engine has completed all batches, so helpers add no more time. */
+/*
+ * Charge the last CPU time of helpers, and count the list in memory.stat.  The
+ * engine has completed all batches, so helpers add no more time.
+ */
 void migrate_session_settle(struct migrate_session *s)
 {
 	migrate_session_charge(s);
 	migrate_payers_settle(&s->payers);
 }
 
-/* Count folios that the CPU gets before the core has checked them. */
+/*
+ * Count folios that the CPU will copy without a part.  migrate_part_count()
+ * counts the folios of parts.
+ */
 void migrate_session_count_cpu(const struct migrate_session *s,
 			       enum migrate_verdict why,
 			       unsigned int nr_folios, u64 bytes)
@@ -143,7 +149,7 @@ void migrate_session_count_unasked(struct migrate_session *s,
 	migrate_payers_settle(&s->payers);
 }
 
-/* Count folios whose window would exceed the limit even if it were smaller. */
+/* Count folios of a window that would exceed the time limit at any size. */
 void migrate_session_count_over(const struct migrate_session *s,
 				unsigned int nr_folios)
 {
