@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Batch copy of migrating folios: all that other files of mm/ call, and what it
- * calls there.  They include no other header of mm/migrate_offload/ or
- * mm/migrate_run/.
+ * Batch copy of migrating folios: the functions that other files of mm/ call,
+ * and the functions of these files that the batch copy calls.  Other files of
+ * mm/ include no other header of mm/migrate_offload/ or mm/migrate_run/.
  */
 #ifndef _MM_MIGRATE_OFFLOAD_HOOKS_H
 #define _MM_MIGRATE_OFFLOAD_HOOKS_H
@@ -21,10 +21,13 @@
 
 struct pglist_data;
 
-/* A list that is on its way: who copies it, and since when. */
+/*
+ * The list that migrate_pages() migrates now: which side copies it, and since
+ * when the core times it.
+ */
 struct migrate_offload_section {
-	bool by_cpu;			/* though an engine is active */
-	int nr_before;			/* pages that the call had moved */
+	bool by_cpu;			/* the CPU copies, despite an engine */
+	int nr_before;			/* pages that moved before this list */
 	struct migrate_attempt attempt;
 };
 
@@ -36,7 +39,7 @@ struct migrate_wait {
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD
 
-/* On while an engine is active, or the batch copy is measured or traced. */
+/* On while an engine is active, or while migration is measured or traced. */
 DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 
 unsigned int __migrate_offload_begin(struct migrate_windows **w,
@@ -146,9 +149,11 @@ static inline void __migrate_wait_end(const struct migrate_wait *wait)
 #endif /* CONFIG_MIGRATION_COPY_OFFLOAD */
 
 /*
- * How many pages may the next call of migrate_pages_batch() get, of those in @from?
- * @w is what it is to be given with them, and migrate_offload_end() in the end.  So
- * far @nr_succeeded were moved.
+ * Begin a list.  Returns how many pages of @from migrate_pages_batch() may get.
+ * @nr_succeeded pages of earlier lists have moved.
+ *
+ * The function may allocate @w.  The caller gives @w to migrate_pages_batch(),
+ * and to migrate_offload_end() after the last list.
  */
 static inline unsigned int
 migrate_offload_begin(struct migrate_windows **w,
@@ -164,7 +169,10 @@ migrate_offload_begin(struct migrate_windows **w,
 	return __migrate_offload_begin(w, section, from, reason);
 }
 
-/* The list is through, and what could not be moved at once is left. */
+/*
+ * Stop timing the list.  migrate_pages_batch() has moved the folios that need
+ * no wait for a lock or a disk.  A second call does nothing.
+ */
 static inline void migrate_offload_note(struct migrate_offload_section *section,
 					int nr_succeeded)
 {
@@ -173,7 +181,10 @@ static inline void migrate_offload_note(struct migrate_offload_section *section,
 				    nr_succeeded - section->nr_before);
 }
 
-/* How many pages is compaction to isolate before it migrates them? */
+/*
+ * Returns how many pages of node @nid compaction isolates before it migrates
+ * them, for a block of @order.
+ */
 static inline unsigned int migrate_offload_cluster(int nid, int order)
 {
 	if (migrate_offload_on())
@@ -182,21 +193,25 @@ static inline unsigned int migrate_offload_cluster(int nid, int order)
 }
 
 /*
- * Whether a batch is worked through in windows is decided when it begins, and
- * stays so, whatever becomes of the static key meanwhile: else @w is NULL.
+ * Does the list have windows?  Without windows, @w is NULL.  The core decides
+ * this when a list begins, and a later change of migrate_offload_key has no
+ * effect.
  */
 static inline bool migrate_windows_on(const struct migrate_windows *w)
 {
 	return IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) && unlikely(w);
 }
 
-/* Did migrate_pages_batch() get more than it ever gets without windows? */
+/* Was the last list longer than any list without windows? */
 static inline bool migrate_windows_is_long(const struct migrate_windows *w)
 {
 	return migrate_windows_on(w) && w->is_long;
 }
 
-/* A destination for a folio that is not locked yet. */
+/*
+ * Allocate a destination for @src, which is not locked yet.  With windows, the
+ * core moves all unmapped folios before it waits for memory.
+ */
 static inline struct folio *
 migrate_windows_new_folio(struct migrate_windows *w, new_folio_t get_new_folio,
 			  struct folio *src, unsigned long private)
@@ -208,8 +223,8 @@ migrate_windows_new_folio(struct migrate_windows *w, new_folio_t get_new_folio,
 }
 
 /*
- * Both folios are locked, and @folio is about to be unmapped.  May move others, and
- * wait until it is time.
+ * Called before the core unmaps @folio.  @folio and its destination are locked.
+ * May move other folios, and wait until the next window may begin.
  */
 static inline void migrate_windows_admit(struct migrate_windows *w,
 					 struct folio *folio)
@@ -218,7 +233,10 @@ static inline void migrate_windows_admit(struct migrate_windows *w,
 		__migrate_windows_admit(w, folio);
 }
 
-/* As above, and says how many small folios may be unmapped with that one. */
+/*
+ * Called before the core locks the folios of a run that begins with @folio.
+ * Admits @folio.  Returns the most folios that the run may have.
+ */
 static inline unsigned int migrate_windows_room(struct migrate_windows *w,
 						struct folio *folio)
 {
@@ -227,7 +245,10 @@ static inline unsigned int migrate_windows_room(struct migrate_windows *w,
 	return MIGRATE_RUN_MAX;
 }
 
-/* It is unmapped.  False: it belongs on the lists of the batch, as ever. */
+/*
+ * Called after the core has unmapped @src.  Returns false without windows: the
+ * caller adds both folios to the lists of the batch, as stock Linux does.
+ */
 static inline bool migrate_windows_add(struct migrate_windows *w,
 				       struct folio *src, struct folio *dst)
 {
@@ -237,13 +258,19 @@ static inline bool migrate_windows_add(struct migrate_windows *w,
 	return true;
 }
 
-/* Nothing more will be unmapped.  Returns how many could not be moved. */
+/*
+ * Called after the core has unmapped the last folio of the list.  Moves all
+ * unmapped folios.  Returns how many folios did not move.
+ */
 static inline int migrate_windows_finish(struct migrate_windows *w)
 {
 	return migrate_windows_on(w) ? __migrate_windows_finish(w) : 0;
 }
 
-/* A thread is about to wait for a folio that migrates, and has waited. */
+/*
+ * Time a thread that waits for a migrating folio.  The thread calls these
+ * functions before and after its wait.
+ */
 static inline void migrate_wait_begin(struct migrate_wait *wait,
 				      const struct folio *folio)
 {
@@ -298,14 +325,20 @@ static inline void __migrate_huge_finish(struct migrate_huge *huge,
 }
 #endif
 
-/* As for windows, this is decided once, and holds whatever becomes of the key. */
+/*
+ * Do the hugetlb folios of the list have a session?  __migrate_huge_begin()
+ * decides this, and a later change of migrate_offload_key has no effect.
+ */
 static inline bool migrate_huge_on(const struct migrate_huge *huge)
 {
 	return IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) &&
 		unlikely(huge) && huge->session.on;
 }
 
-/* @from has a hugetlb folio.  What is before it in the list is not one. */
+/*
+ * Called before each hugetlb folio of @from.  If migrate_offload_key is on and
+ * @huge is NULL, allocates @huge for the hugetlb folios of @from.
+ */
 static inline void migrate_huge_begin(struct migrate_huge **huge,
 				      struct list_head *from,
 				      enum migrate_mode mode, int reason)
@@ -315,7 +348,7 @@ static inline void migrate_huge_begin(struct migrate_huge **huge,
 		*huge = __migrate_huge_begin(from, mode, reason);
 }
 
-/* Both folios are locked, and @src is about to be unmapped. */
+/* Called before the core unmaps @src.  @src and its destination are locked. */
 static inline void migrate_huge_admit(struct migrate_huge *huge,
 				      struct folio *src)
 {
@@ -323,7 +356,10 @@ static inline void migrate_huge_admit(struct migrate_huge *huge,
 		__migrate_huge_admit(huge, src);
 }
 
-/* @src is unmapped, and no TLB has it.  Returns where the content is afterwards. */
+/*
+ * Let the engine copy @src, which is unmapped.  The TLBs are flushed.  Returns
+ * where the content is afterwards.
+ */
 static inline enum migrate_content migrate_huge_copy(struct migrate_huge *huge,
 						     struct folio *src,
 						     struct folio *dst)
@@ -333,7 +369,10 @@ static inline enum migrate_content migrate_huge_copy(struct migrate_huge *huge,
 	return MIGRATE_CONTENT_SRC;
 }
 
-/* @src is mapped again, or its destination is. */
+/*
+ * Called after @src or its destination is mapped again.  @rc is the result of
+ * the move.
+ */
 static inline void migrate_huge_end(struct migrate_huge *huge,
 				    struct folio *src, int rc)
 {
@@ -341,7 +380,9 @@ static inline void migrate_huge_end(struct migrate_huge *huge,
 		__migrate_huge_end(huge, src, rc);
 }
 
-/* Nothing more will be unmapped.  @nr_moved: base pages. */
+/*
+ * The core migrates no more hugetlb folios of the list.  @nr_moved: base pages.
+ */
 static inline void migrate_huge_finish(struct migrate_huge *huge,
 				       unsigned int nr_moved)
 {
@@ -349,7 +390,7 @@ static inline void migrate_huge_finish(struct migrate_huge *huge,
 		__migrate_huge_finish(huge, nr_moved);
 }
 
-/* Promotions gather into batches. */
+/* mm/migrate_offload/promote.c: queue folios, to promote them in batches. */
 #ifdef CONFIG_MIGRATE_PROMOTE
 bool __migrate_promote_defer(struct folio *folio, int nid);
 bool __migrate_promote_waits(const struct folio *folio, int *nid);
@@ -371,9 +412,10 @@ static inline void __migrate_promote_flush(void)
 #endif /* CONFIG_MIGRATE_PROMOTE */
 
 /*
- * A folio is misplaced, and isolated.  True: it is migrated to node @nid later,
- * with others, or put back; it is not the caller's any more.  Called with the
- * lock of its page table held.
+ * Queue a misplaced folio, which the caller has isolated, for promotion to node
+ * @nid.  Returns true if the folio is queued: a worker migrates it later, or
+ * puts it back, and the caller must not use it.  The caller holds the page
+ * table lock.
  */
 static inline bool migrate_promote_defer(struct folio *folio, int nid)
 {
@@ -381,30 +423,34 @@ static inline bool migrate_promote_defer(struct folio *folio, int nid)
 }
 
 /*
- * A folio could not be isolated.  True: the reason is that it waits to be
- * migrated to node @nid.  The scheduler must not take this for a failure: it would
- * look at the memory of this task half as often.  Takes a spinlock.
+ * Called if the caller could not isolate @folio.  Returns true, and sets @nid,
+ * if @folio is queued for promotion to this node.  Do not report that to the
+ * scheduler as a failure: it would scan the task's memory half as often.  Takes
+ * a spinlock.
  */
 static inline bool migrate_promote_waits(const struct folio *folio, int *nid)
 {
 	return migrate_offload_on() && __migrate_promote_waits(folio, nid);
 }
 
-/* Have all that wait moved or put back.  Sleeps. */
+/*
+ * Wait until the worker has migrated all queued folios.  After a timeout, put
+ * those back that the worker has not taken.  Sleeps.
+ */
 static inline void migrate_promote_flush(void)
 {
 	if (migrate_offload_on())
 		__migrate_promote_flush();
 }
 
-/* mm/migrate.c: what windows do with one folio. */
+/* mm/migrate.c: windows move a folio, or undo its unmapping. */
 int migrate_windows_move_folio(struct migrate_windows *w, struct folio *src,
 			       struct folio *dst,
 			       enum migrate_content content);
 void migrate_windows_undo_folio(struct migrate_windows *w, struct folio *src,
 				struct folio *dst);
 
-/* mm/migrate.c: what promotion calls. */
+/* mm/migrate.c: mm/migrate_offload/promote.c calls these. */
 struct folio *alloc_misplaced_dst_folio(struct folio *src, unsigned long data);
 bool migrate_balanced_pgdat(struct pglist_data *pgdat,
 			    unsigned long nr_migrate_pages);
