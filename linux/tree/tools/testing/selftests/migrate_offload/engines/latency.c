@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Copying must yield the CPU. A real-time thread sleeps for short times and
- * measures how late it wakes up.  Another thread on the same CPU moves large
- * folios with an engine that copies on the CPU. A delay of a large part of one
- * folio's move means that the copy did not yield.
+ * Copying must yield the CPU.  A real-time thread sleeps for short times and
+ * measures how late it wakes up.  The main thread, on the same CPU, moves a 2M
+ * folio with an engine that copies on the CPU.  If the copy does not yield, the
+ * real-time thread wakes up late by more than half the time of a move.
  *
- * This is reliable only where time counts instructions: in a virtual machine
- * with one CPU, run by QEMU with -icount.
+ * The test is reliable only where time counts instructions: in a virtual
+ * machine with one CPU, run by QEMU with -icount.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -141,7 +141,9 @@ int main(void)
 		mo_die("cannot lock memory: %m");
 
 	ksft_set_plan(4);
-	/* The first uses folio_mc_copy(), the second migrate_copy_range(). */
+	/*
+	 * Engine "cpu" uses folio_mc_copy(), "test" uses migrate_copy_range().
+	 */
 	check(&area, "cpu");
 	check(&area, "test");
 	mo_unmap(&area);
