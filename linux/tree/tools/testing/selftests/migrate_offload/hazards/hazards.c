@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The hazards of copying before the move, one by one.
+ * The hazards of copying a folio before its move, one by one.
  *
- * Each case runs twice.  With all rules the data must be right.  With its own
- * rule off the damage must show, or the first result would prove nothing.
- * Needs a kernel with CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG and the module
- * migrate_offload_test, which describes its own part.
+ * With all rules on, the data of each case must be right.  A case that names a
+ * rule runs again with this rule off.  Then the damage must show, or the first
+ * result would prove nothing.
  *
- * For options see mo_hazard.c.
+ * The program needs CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG, and the module
+ * migrate_offload_test.  drivers/migrate_offload/test_engine/main.c describes
+ * the engine and the files of the module.  lib/mo_hazard.c describes the
+ * options.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,7 +35,10 @@
 
 #define BLOCK_DEVICE "/dev/ram0"
 
-/* A pin writes after the copy, and ends before the core moves the page. */
+/*
+ * The holder of a pin writes after the engine's copy, and drops the pin before
+ * the core moves the page.
+ */
 static int run_pin(void)
 {
 	struct mo_area area;
@@ -50,7 +55,10 @@ static int run_pin(void)
 	return mo_verdict(&area);
 }
 
-/* A reference fails the first attempt.  Its holder writes before the second. */
+/*
+ * A reference makes the first attempt to move a page fail.  The holder of the
+ * reference writes before the second attempt.
+ */
 static int run_retry(void)
 {
 	long long retried = mo_counter("retried_folios");
@@ -59,7 +67,10 @@ static int run_retry(void)
 
 	mo_map_anon(&area, SZ_2M, SZ_4K);
 	mo_expect_byte(&area, 0, 0x5a);
-	/* With more windows, the next folio could be one of another window. */
+	/*
+	 * The module drops its reference when another folio moves.  With more
+	 * windows, that could come before the first attempt.
+	 */
 	mo_set_limit("max_windows", 1);
 	mo_select("test");
 	fd = mo_hold(PATH_TEST "grab", "0x5a");
@@ -75,7 +86,7 @@ static int run_retry(void)
 #define NR_BLOCKS 16
 #define HELD_BLOCK 3
 
-/* Compare the content of the device with ours. */
+/* Write the mapped blocks to the device, and compare them with @expected. */
 static bool device_ok(int fd, const void *expected)
 {
 	void *read_back = aligned_alloc(SZ_4K, NR_BLOCKS * SZ_4K);
@@ -125,13 +136,18 @@ static int run_buffers(void)
 	mo_map_anon(&area, SZ_1M, SZ_4K);
 	mem = map_blocks(fd, &area);
 
-	/* The page cache of the device may be on either node. */
+	/*
+	 * The page cache of the device may be on either node: move @area there.
+	 */
 	pages[0] = mem;
 	mo_query(pages, 1, &node);
 	mo_move(&area, node);
 	node = mo_nodes[node == mo_nodes[0]];
 
-	/* The engine gets no blocks here, so give it other folios. */
+	/*
+	 * With all rules, the core offers no block to the engine.  The module
+	 * writes only after a batch, so add folios that the engine copies.
+	 */
 	for (i = 0; i < NR_BLOCKS; i++) {
 		pages[i] = mem + i * SZ_4K;
 		pages[NR_BLOCKS + i] = area.mem + i * SZ_4K;
@@ -155,7 +171,7 @@ static int run_buffers(void)
 
 #define NR_SECRETS 8
 
-/* The kernel has no mapping of this memory. */
+/* The kernel has no mapping of secret memory, so an engine must not read it. */
 static int run_mapping(void)
 {
 	long long seen = mo_read_number(PATH_TEST "seen_secret");
@@ -192,7 +208,10 @@ static int run_mapping(void)
 
 #define BAD_PAGE 7
 
-/* Move memory while a read of one page raises a machine check. */
+/*
+ * Move memory while each copy of one page ends as after a machine check.
+ * @nr_reads gets the number of these copies.
+ */
 static int move_bad_page(const char *engine, long *ret, long long *nr_reads)
 {
 	long long nr_before = mo_read_number(PATH_DEBUG "bad_reads");
@@ -220,8 +239,8 @@ static int move_bad_page(const char *engine, long *ret, long long *nr_reads)
 }
 
 /*
- * Every engine must end as the ordinary path does: one folio does not move,
- * with no further machine checks.
+ * Every engine must end as the ordinary path does: only the bad page stays.  No
+ * engine may cause more machine checks than the ordinary path.
  */
 static int run_bad_page(void)
 {
@@ -245,7 +264,10 @@ static int run_bad_page(void)
 	return result;
 }
 
-/* A THP with a poisoned page.  The kernel could not split it. */
+/*
+ * A reference of a pipe keeps the kernel from splitting a THP with a poisoned
+ * page.  The engine must not get this THP.
+ */
 static int run_poisoned_thp(void)
 {
 	long long copied, seen = mo_read_number(PATH_TEST "seen_poisoned");
@@ -288,7 +310,7 @@ static int run_poisoned_page(void)
 
 	if (!mo_raises_sigbus(area.mem + BAD_PAGE * SZ_4K))
 		return DAMAGED;
-	/* Replace the poisoned page, then check all others. */
+	/* Replace the poisoned page, so that the check can read all pages. */
 	if (mmap(area.mem + BAD_PAGE * SZ_4K, SZ_4K, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		mo_die("cannot map memory: %m");
