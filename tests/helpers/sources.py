@@ -27,9 +27,10 @@ def found(top: Path, *patterns: str) -> list[Path]:
 
 
 def compiled(tree: Path = TREE) -> list[str]:
-    """Name our C files that have their own object.
+    """List our C files that kbuild compiles to an object of their own.
 
-    Files in tests/ have none: the files under test include them.
+    Files in tests/ have no object: the files under test include them. The programs
+    in tools/ are not part of the kernel.
     """
     names = [path.relative_to(tree) for path in found(tree, "**/*.c")]
     return [
@@ -50,6 +51,6 @@ def outside(names: Iterable[str], directories: Iterable[str]) -> list[str]:
 
 
 def unchecked(log: str, names: Iterable[str]) -> list[str]:
-    """List the files that sparse did not read, by the log of make."""
+    """List the files that sparse did not read, according to the log of make."""
     checked = set(_CHECKED.findall(log))
     return [name for name in names if name not in checked]
