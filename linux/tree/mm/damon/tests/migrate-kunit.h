@@ -245,10 +245,8 @@ static void damos_test_commit(struct kunit *test)
 static void damos_test_charge_windows(struct kunit *test)
 {
 	unsigned long interval = msecs_to_jiffies(1000);
-	/*
-	 * Jiffies, read as signed, turn negative in the middle of the window.
-	 */
-	unsigned long from = -interval / 2, next = from + interval;
+	/* Jiffies wrap in the middle of the window. */
+	unsigned long from = -(interval / 2), next = from + interval;
 	struct damos_quota quota = {
 		.reset_interval = 1000, .esz = 1, .charged_from = from,
 	};
