@@ -159,7 +159,7 @@ def test_stalls_are_known_or_null() -> None:
     assert row.demotion.stall_some_us.median == 2
 
 
-def test_what_was_tried_in_vain_is_not_demotion() -> None:
+def test_failed_tries_are_no_demotion() -> None:
     tried = [
         demotion("stock", 150, moving_ns=100),
         demotion("mtcopy", 100, moving_ns=50),

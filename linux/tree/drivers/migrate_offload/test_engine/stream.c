@@ -20,7 +20,7 @@
  *			as in the other modes; folios count at submission,
  *			whatever the order of their copies
  *   report_now		in submit(), also wait for the new batch
- *   waits_in_vain	how often the core wanted to wait without reading early
+ *   unneeded_waits	how often the core wanted to wait without reading early
  *			reports first, or with nothing in flight
  *   helper_ms		report this much CPU time of helpers with the next batch
  *   streams		number of streams so far
@@ -96,7 +96,7 @@ static u32 submit_delay_us;
 static u32 pair_delay_us;
 static bool report_early;
 static bool report_now;
-static atomic_t nr_waits_in_vain;
+static atomic_t nr_unneeded_waits;
 static atomic_t helper_ms;
 static atomic_t nr_streams;
 static atomic_t max_in_flight;
@@ -313,7 +313,7 @@ static void test_stream_reap(struct migrate_copy_stream *copy_stream,
 	struct test_stream *stream = copy_stream->private;
 
 	if (wait_ns && (stream->reported_early || !stream->nr_in_flight))
-		atomic_inc(&nr_waits_in_vain);
+		atomic_inc(&nr_unneeded_waits);
 	stream->reported_early = false;
 	if (wait_ns && stream->nr_in_flight)
 		wait_event_hrtimeout(stream->wait, !llist_empty(&stream->done),
@@ -384,7 +384,7 @@ void test_stream_create_files(struct dentry *dir)
 	debugfs_create_u32("pair_delay_us", 0600, dir, &pair_delay_us);
 	debugfs_create_bool("report_early", 0600, dir, &report_early);
 	debugfs_create_bool("report_now", 0600, dir, &report_now);
-	debugfs_create_atomic_t("waits_in_vain", 0400, dir, &nr_waits_in_vain);
+	debugfs_create_atomic_t("unneeded_waits", 0400, dir, &nr_unneeded_waits);
 	debugfs_create_file("order", 0600, dir, NULL, &order_fops);
 	debugfs_create_atomic_t("helper_ms", 0600, dir, &helper_ms);
 	debugfs_create_atomic_t("streams", 0400, dir, &nr_streams);

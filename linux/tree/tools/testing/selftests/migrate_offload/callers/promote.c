@@ -393,7 +393,7 @@ TEST_F_TIMEOUT(promote, is_drained, TIMEOUT)
 }
 
 /* The engine declines all batches: no folio may wait for one. */
-TEST_F_TIMEOUT(promote, does_not_gather_in_vain, TIMEOUT)
+TEST_F_TIMEOUT(promote, gathers_only_what_the_engine_wants, TIMEOUT)
 {
 	long long queued = promotion("queued_folios");
 

@@ -327,7 +327,7 @@ TEST_F_TIMEOUT(streams, hold_in_one_window, TIMEOUT)
 /* A batch reported during submit does not wait for other batches. */
 TEST_F_TIMEOUT(streams, report_while_given_more, TIMEOUT)
 {
-	long long waits = mo_read_number(PATH_TEST "waits_in_vain");
+	long long waits = mo_read_number(PATH_TEST "unneeded_waits");
 	long long copied = mo_counter("engine_folios");
 
 	set_windows(32, 2);
@@ -335,7 +335,7 @@ TEST_F_TIMEOUT(streams, report_while_given_more, TIMEOUT)
 	mo_write(PATH_TEST "report_early", "1");
 	EXPECT_MOVES(mo_nodes[1]);
 	EXPECT_GE(mo_counter("engine_folios") - copied, 500);
-	EXPECT_EQ(mo_read_number(PATH_TEST "waits_in_vain"), waits);
+	EXPECT_EQ(mo_read_number(PATH_TEST "unneeded_waits"), waits);
 }
 
 /*
@@ -344,7 +344,7 @@ TEST_F_TIMEOUT(streams, report_while_given_more, TIMEOUT)
  */
 TEST_F_TIMEOUT(streams, are_not_waited_for_with_nothing_in_flight, TIMEOUT)
 {
-	long long waits = mo_read_number(PATH_TEST "waits_in_vain");
+	long long waits = mo_read_number(PATH_TEST "unneeded_waits");
 	long long copied = mo_counter("engine_folios");
 	int i;
 
@@ -355,7 +355,7 @@ TEST_F_TIMEOUT(streams, are_not_waited_for_with_nothing_in_flight, TIMEOUT)
 		EXPECT_MOVES(mo_nodes[!i]);
 	}
 	EXPECT_GE(mo_counter("engine_folios") - copied, 1000);
-	EXPECT_EQ(mo_read_number(PATH_TEST "waits_in_vain"), waits);
+	EXPECT_EQ(mo_read_number(PATH_TEST "unneeded_waits"), waits);
 }
 
 /* Two pages, of which one arrives first. */
