@@ -2,7 +2,8 @@
 """Print docs/reference/commands.md, made from the parser.
 
 A test compares the page with this output, so the page cannot fall behind:
-    PYTHONPATH=src python3 scripts/command_reference.py > docs/reference/commands.md
+    PY=$(python3 scripts/bootstrap.py python)
+    PYTHONPATH=src $PY scripts/command_reference.py > docs/reference/commands.md
 """
 
 from __future__ import annotations

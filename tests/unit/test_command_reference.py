@@ -23,8 +23,8 @@ def test_the_page_is_current() -> None:
     )
     assert made.returncode == 0, made.stderr
     assert PAGE.read_text() == made.stdout, (
-        "make it again: PYTHONPATH=src python3 scripts/command_reference.py"
-        " > docs/reference/commands.md"
+        "make it again: PYTHONPATH=src $(python3 scripts/bootstrap.py python)"
+        " scripts/command_reference.py > docs/reference/commands.md"
     )
 
 
