@@ -149,7 +149,10 @@ void migrate_session_count_unasked(struct migrate_session *s,
 	migrate_payers_settle(&s->payers);
 }
 
-/* Count folios of a window that would exceed the time limit at any size. */
+/*
+ * Count folios of a window that would exceed the time limit at any size, or a
+ * hugetlb folio that would.
+ */
 void migrate_session_count_over(const struct migrate_session *s,
 				unsigned int nr_folios)
 {

@@ -24,8 +24,9 @@ extern atomic_t test_in_copy;
  */
 int test_look_at(struct folio *src);
 /*
- * Called once for each folio, to count hold_nth down.  Returns true if the
- * engine must hold this folio, as for a device that cannot be stopped.
+ * Called once for each folio in the modes that can hold, to count hold_nth down.
+ * Returns true if the engine must hold this folio, as for a device that cannot
+ * be stopped.
  */
 bool test_wants_hold(void);
 void test_hold(struct migrate_copy_pair *pair);
