@@ -479,7 +479,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 }
 
 /* After this many moved folios, check whether a task waits for one. */
-#define MIGRATE_RUN_LOOK 4
+#define MIGRATE_RUN_LOOK 8
 
 /*
  * Returns true if the run has to be mapped now.  Its folios are ready, so a

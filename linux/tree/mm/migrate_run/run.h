@@ -71,7 +71,8 @@ static inline void migrate_run_init(struct migrate_run *run,
 
 /*
  * Returns true if the folio is a small anonymous page that seems to have one
- * user.  Called first without any lock, and again with the lock of the folio.
+ * user: an exclusive page has one mapping.  Called first without any lock, and
+ * again with the lock of the folio.
  */
 static inline bool migrate_run_wants(struct folio *folio)
 {
@@ -91,8 +92,7 @@ static inline bool migrate_run_wants(struct folio *folio)
 	return (READ_ONCE(folio->flags) & (not | needed)) == needed &&
 		((unsigned long)READ_ONCE(folio->mapping) &
 		 PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
-		(!hints ||
-		 (folio_ref_count(folio) == 2 && folio_mapcount(folio) == 1));
+		(!hints || folio_ref_count(folio) == 2);
 #else
 	/* Without an MMU, some of these flags do not exist. */
 	return false;
