@@ -141,30 +141,15 @@ void migrate_part_judge(struct migrate_session *s, struct migrate_part *part,
 	}
 }
 
-/* Does a thread sleep until the folio is mapped again? */
-static bool migrate_pair_is_awaited(const struct migrate_copy_pair *pair)
-{
-	return folio_test_waiters(pair->src);
-}
-
-/*
- * Move pairs for the first time.  In parts of the engine, pairs that a thread
- * waits for come first.  Other parts keep their order, as in stock Linux.
- */
+/* Move pairs for the first time. */
 void migrate_part_move_range(struct migrate_windows *w,
 			     struct migrate_part *part,
 			     unsigned int from, unsigned int to)
 {
-	struct migrate_copy_pair *pairs = part->copy.pairs;
 	unsigned int i;
 
-	for (i = from; i < to && part->by_engine; i++)
-		if (migrate_pair_is_awaited(&pairs[i]))
-			migrate_part_move(w, part, &pairs[i]);
-	migrate_part_land(w, part);
 	for (i = from; i < to; i++)
-		if (pairs[i].src && !pairs[i].tried)
-			migrate_part_move(w, part, &pairs[i]);
+		migrate_part_move(w, part, &part->copy.pairs[i]);
 	migrate_part_land(w, part);
 }
 
@@ -173,7 +158,6 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
 	unsigned int i, from = part->nr_collected, to = copy->nr_done;
-	bool again = false;
 
 	for (i = from; i < to; i++) {
 		struct migrate_copy_pair *pair =
@@ -181,7 +165,6 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 
 		w->session.flying_bytes -= folio_size(pair->src);
 		migrate_part_judge(&w->session, part, pair, VERDICT_ENGINE);
-		again |= migrate_pair_is_awaited(pair);
 	}
 	part->nr_collected = to;
 	if (from != to)
@@ -197,21 +180,9 @@ void migrate_part_collect(struct migrate_windows *w, struct migrate_part *part)
 		w->copied_ns = w->session.task_ns;
 	}
 
-	for (i = from; i < to && again; i++) {
-		struct migrate_copy_pair *pair =
-			&copy->pairs[copy->pairs[i].nth_done];
-
-		if (migrate_pair_is_awaited(pair))
-			migrate_part_move(w, part, pair);
-	}
-	migrate_part_land(w, part);
-	for (i = from; i < to; i++) {
-		struct migrate_copy_pair *pair =
-			&copy->pairs[copy->pairs[i].nth_done];
-
-		if (pair->src && !pair->tried)
-			migrate_part_move(w, part, pair);
-	}
+	for (i = from; i < to; i++)
+		migrate_part_move(w, part,
+				  &copy->pairs[copy->pairs[i].nth_done]);
 	migrate_part_land(w, part);
 }
 

@@ -118,32 +118,14 @@ void migrate_part_add(struct migrate_part *part, struct folio *src,
 }
 
 /*
- * Pairs for the engine come first, and of these, pairs that a thread waits for.
- * All folios are unmapped meanwhile, so the sort takes linear time.
- */
-enum migrate_pair_class {
-	MIGRATE_PAIR_AWAITED,
-	MIGRATE_PAIR_ELIGIBLE,
-	MIGRATE_PAIR_REST,
-};
-
-static enum migrate_pair_class
-migrate_pair_class(const struct migrate_copy_pair *pair)
-{
-	if (!migrate_offload_eligible(pair->src, pair->dst))
-		return MIGRATE_PAIR_REST;
-	return folio_test_waiters(pair->src) ? MIGRATE_PAIR_AWAITED :
-					       MIGRATE_PAIR_ELIGIBLE;
-}
-
-/*
- * Sort the pairs, and fill the lists for the engine.  Call this only after the
- * TLB flush: see migrate_offload_eligible().
+ * Sort the pairs: those for the engine come first.  Fill the lists for the
+ * engine.  All folios are unmapped meanwhile, so this takes linear time.  Call
+ * it only after the TLB flush: see migrate_offload_eligible().
  */
 void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 {
 	struct migrate_copy_batch *copy = &part->copy;
-	unsigned int i, nr_awaited = 0;
+	unsigned int i;
 
 	copy->nr_pairs = 0;
 	copy->bytes = 0;
@@ -151,24 +133,15 @@ void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 		struct migrate_copy_pair *pair = &copy->pairs[i];
 		size_t bytes = folio_size(pair->src);
 
-		switch (migrate_pair_class(pair)) {
-		case MIGRATE_PAIR_REST:
-			part->outcome.folios[VERDICT_NOT_ELIGIBLE]++;
-			part->outcome.cpu_bytes += bytes;
-			migrate_payers_add(&s->payers, pair->src, false);
+		if (migrate_offload_eligible(pair->src, pair->dst)) {
+			swap(*pair, copy->pairs[copy->nr_pairs]);
+			copy->nr_pairs++;
+			copy->bytes += bytes;
 			continue;
-		case MIGRATE_PAIR_AWAITED:
-			swap(*pair, copy->pairs[copy->nr_pairs]);
-			swap(copy->pairs[copy->nr_pairs],
-			     copy->pairs[nr_awaited]);
-			nr_awaited++;
-			break;
-		case MIGRATE_PAIR_ELIGIBLE:
-			swap(*pair, copy->pairs[copy->nr_pairs]);
-			break;
 		}
-		copy->nr_pairs++;
-		copy->bytes += bytes;
+		part->outcome.folios[VERDICT_NOT_ELIGIBLE]++;
+		part->outcome.cpu_bytes += bytes;
+		migrate_payers_add(&s->payers, pair->src, false);
 	}
 
 	for (i = 0; i < copy->nr_pairs; i++) {

@@ -128,27 +128,6 @@ static void mo_test_partition(struct kunit *test)
 	mo_pairs_exit(pairs);
 }
 
-/* Folios with waiters come first, in the array and on the lists. */
-static void mo_test_partition_awaited(struct kunit *test)
-{
-	static const int eligible[] = { 5, 8, 4, 1, 7, 2, -1 };
-	static const int all[] = { 5, 8, 4, 1, 7, 2, 6, 0, 3, 9, -1 };
-	struct mo_pairs *pairs = mo_pairs_init(test);
-	struct migrate_part *part = pairs->part;
-
-	folio_set_waiters(pairs->src[5]);
-	folio_set_waiters(pairs->src[6]);
-	folio_set_waiters(pairs->src[8]);
-	migrate_part_sort(&mo_session, part);
-	mo_expect_lists(test, &part->copy.src_list, &part->copy.dst_list,
-			eligible);
-	mo_expect_pairs(test, part, all);
-	folio_clear_waiters(pairs->src[5]);
-	folio_clear_waiters(pairs->src[6]);
-	folio_clear_waiters(pairs->src[8]);
-	mo_pairs_exit(pairs);
-}
-
 /*
  * The core must not trust the copies of pairs 2 and 7.  The engine forgets the
  * former, and reports a failure for the latter.
@@ -413,7 +392,6 @@ static void mo_test_task_clock(struct kunit *test)
 
 static struct kunit_case migrate_offload_test_cases[] = {
 	KUNIT_CASE(mo_test_partition),
-	KUNIT_CASE(mo_test_partition_awaited),
 	KUNIT_CASE(mo_test_judge),
 	KUNIT_CASE(mo_test_held),
 	KUNIT_CASE(mo_test_done_order),
