@@ -81,7 +81,7 @@ static const struct option_row rows[] = {
 	ROW_SIZES(&opts.run, "4K to 2M (default 4K,2M)"),
 	{ "pages", "LIST",
 	  "what base pages are: runs, random, shared, shmem,\n"
-	  "mlocked, ksm, inherited, watched (default runs)", set_words,
+	  "mlocked, ksm, inherited, mixed, watched (default runs)", set_words,
 	  &opts.kinds, 0, 0, pages_names },
 	{ "scatter", "SEED",
 	  "leave holes of this pattern in both nodes' free memory\n"

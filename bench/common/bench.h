@@ -137,6 +137,7 @@ enum pages_kind {
 	PAGES_MLOCKED,
 	PAGES_KSM,	/* merged by KSM, and mapped once */
 	PAGES_INHERITED, /* anonymous, shared with a former child */
+	PAGES_MIXED,	/* anonymous, one in 16 is inherited */
 	PAGES_WATCHED,	/* anonymous, watched by a userfaultfd */
 	NR_PAGES_KINDS,
 };

@@ -21,7 +21,8 @@ const char *const pages_names[NR_PAGES_KINDS + 1] = {
 	[PAGES_RUNS] = "runs",		 [PAGES_RANDOM] = "random",
 	[PAGES_SHARED] = "shared",	 [PAGES_SHMEM] = "shmem",
 	[PAGES_MLOCKED] = "mlocked",	 [PAGES_KSM] = "ksm",
-	[PAGES_INHERITED] = "inherited", [PAGES_WATCHED] = "watched",
+	[PAGES_INHERITED] = "inherited", [PAGES_MIXED] = "mixed",
+	[PAGES_WATCHED] = "watched",
 };
 
 /* Start a child that maps all pages of its parent, and sleeps. */
@@ -50,6 +51,19 @@ static void leave_to_child(void)
 		_exit(0);
 	if (waitpid(pid, &status, 0) != pid || status)
 		bench_die(BENCH_FAILED, "a child that does nothing failed");
+}
+
+/* Only one page in 16 stays as the child left it: see leave_to_child(). */
+static void write_most(const struct region *r)
+{
+	size_t nr = r->bytes / page_bytes();
+
+	for (size_t i = 0; i < nr; i++) {
+		volatile char *page = (char *)r->base + i * page_bytes();
+
+		if (i % 16)
+			*page = *page;
+	}
 }
 
 /* A task that touches an absent page of @r would wait for this process. */
@@ -125,8 +139,10 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		bench_die(BENCH_LACKING, "mlock: %s", strerror(errno));
 	if (kind == PAGES_KSM)
 		merge(r, seed);
-	if (kind == PAGES_INHERITED)
+	if (kind == PAGES_INHERITED || kind == PAGES_MIXED)
 		leave_to_child();
+	if (kind == PAGES_MIXED)
+		write_most(r);
 	if (kind == PAGES_WATCHED)
 		pages->watch_fd = watch(r);
 	if (kind == PAGES_SHARED) {

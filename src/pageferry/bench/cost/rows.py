@@ -29,7 +29,7 @@ ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
 # Kinds of 4K pages, in the order of the table. The default is runs.
 PAGES = (
     *("runs", "random", "shared", "shmem", "mlocked", "ksm"),
-    *("inherited", "watched"),
+    *("inherited", "mixed", "watched"),
 )
 DEFAULT_PAGES = ("runs",)
 # Callers, in the order of the table. The default is move_pages(2).

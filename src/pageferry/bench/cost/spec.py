@@ -51,9 +51,9 @@ OPTIONS = (
     option("--sizes", "folio sizes, or all", "LIST", "4K,2M"),
     option(
         "--pages",
-        f"kinds of 4K pages: {', '.join(cost.PAGES)}, or all; shared is by two "
-        "processes, ksm is merged, inherited is older than a child that has ended, "
-        "watched is by a userfaultfd",
+        f"kinds of 4K pages: {', '.join(cost.PAGES)}, or all; shared: by two "
+        "processes, ksm: merged, inherited: older than a child that has ended, "
+        "mixed: one in 16 inherited, watched: by a userfaultfd",
         *("LIST", ",".join(cost.DEFAULT_PAGES)),
     ),
     option(
