@@ -23,12 +23,12 @@
 
 /* Counters, for each reason and for each engine. */
 enum migrate_offload_counter {
-	MO_BATCHES,		/* parts offered to the engine, or too slow */
+	MO_BATCHES,		/* offered parts, and too slow ones */
 	MO_OFFERED_FOLIOS,	/* given to the engine */
 	MO_OFFERED_BYTES,
 	MO_ENGINE_FOLIOS,	/* the core accepted the engine's copy */
 	MO_ENGINE_BYTES,
-	MO_ENGINE_NS,		/* the engine worked on offered folios */
+	MO_ENGINE_NS,		/* the engine's work on offered folios */
 	MO_HELPER_NS,		/* CPU time of helpers */
 	MO_CPU_FOLIOS,		/* copied by the CPU, for any cause below */
 	MO_CPU_BYTES,
@@ -47,7 +47,7 @@ struct migrate_offload_counts {
 	u64 nr[NR_MO_COUNTERS];
 };
 
-/* Does the engine's copy of a folio count?  If not, for which reason? */
+/* Whether the engine's copy of a folio counts, or why it does not. */
 enum migrate_verdict {
 	VERDICT_ENGINE,		/* the engine's copy counts */
 	VERDICT_NOT_ELIGIBLE,	/* the content could have changed */
@@ -61,8 +61,8 @@ enum migrate_verdict {
 
 /* Histograms of times, kept for each reason. */
 enum migrate_hist_kind {
-	MIGRATE_HIST_UNMAPPED,	/* a folio was unmapped */
-	MIGRATE_HIST_WAITED,	/* a thread waited for a folio */
+	MIGRATE_HIST_UNMAPPED,	/* how long a folio was unmapped */
+	MIGRATE_HIST_WAITED,	/* how long a thread waited for a folio */
 	NR_MIGRATE_HISTS,
 };
 
@@ -84,16 +84,16 @@ struct migrate_hists {
 };
 
 /*
- * The counters of one reason or one engine.  They are never freed: an engine
- * that registers again continues its counters, so no counter ever shrinks.
- * They are per CPU, as NUMA balancing may migrate a list in each page fault.
+ * The counters of one reason or one engine.  The core never frees a counter: an
+ * engine that registers again continues to count.  Counters are per CPU,
+ * because NUMA balancing may migrate a list in each page fault.
  */
 struct migrate_offload_stats {
 	struct kobject kobj;
 	struct list_head list;
 	struct migrate_offload_counts __percpu *counts;
 	struct migrate_hists __percpu *hists;	/* reasons only */
-	struct migrate_pace *paces;		/* engines only, by order */
+	struct migrate_pace *paces;		/* engines only, by size */
 	struct migrate_choice *choices;		/* engines only */
 	char name[MIGRATOR_NAME_LEN];
 };
@@ -116,7 +116,7 @@ struct migrate_stats_attribute {
 
 #define MIGRATE_MAX_WINDOWS 16
 
-/* One more than windows in flight, so that an ID is always free. */
+/* One ID more than windows in flight, so that the next window finds one. */
 #define MIGRATE_NR_WINDOW_IDS (MIGRATE_MAX_WINDOWS + 1)
 
 /* The most pairs of a part.  On x86, a default window is one part. */
@@ -142,20 +142,20 @@ struct migrate_part {
 	struct migrate_times before;	/* finished parts of the window */
 	size_t bytes;
 	u64 start_ns;			/* before the first folio is unmapped */
-	u64 start_task_ns;		/* the same by the task's clock */
-	u64 full_ns;			/* the window was unmapped */
+	u64 start_task_ns;		/* start_ns by the task's clock */
+	u64 full_ns;			/* when the window was unmapped */
 	u64 flushed_ns;
-	u64 begun_ns;			/* offered, by the task's clock */
-	u64 launched_stood_ns;		/* stood time until the launch */
+	u64 begun_ns;			/* when offered, by the task's clock */
+	u64 launched_stood_ns;		/* how long the clock stood at launch */
 	u64 copied_ns;
 	bool by_engine;
 	unsigned int nr_all;		/* folios of the part */
 	unsigned int nr_open;		/* folios that are still unmapped */
-	unsigned int nr_retry;		/* of these, a move has failed */
-	unsigned int nr_collected;	/* pairs that the core has seen done */
+	unsigned int nr_retry;		/* open folios whose move failed */
+	unsigned int nr_collected;	/* pairs judged after their report */
 	unsigned int order;		/* of the first folio */
 	unsigned int window;		/* the ID of the part's window */
-	int pass;			/* retries of all failed moves */
+	int pass;			/* retries of failed moves */
 	/* The first nr_pairs pairs are the engine's, the others the CPU's. */
 	struct migrate_copy_batch copy;
 };
@@ -188,21 +188,21 @@ struct migrate_session {
 
 	u64 now_ns;			/* these three: ktime_get_ns() */
 	u64 start_ns;
-	u64 last_ns;			/* the last folio was moved */
+	u64 last_ns;			/* when the last folio moved */
 
 	u64 task_ns;			/* now, by the task's clock */
-	u64 progress_ns;		/* last collect, or first submit */
+	u64 progress_ns;		/* last collect, or submit while idle */
 };
 
 /*
- * The windows of one list.  They are not on the stack: reclaim and compaction
- * may nest, and have little stack left.
+ * The windows of one list.  The core allocates them from a pool: reclaim and
+ * compaction may nest, and leave little stack.
  */
 struct migrate_windows {
 	struct migrate_session session;
 	bool is_long;			/* longer than any stock list */
 	bool declined;			/* the engine declined the last part */
-	bool held_back;			/* that window began later */
+	bool held_back;			/* the core delayed this window */
 
 	/* The arguments of the call. */
 	int nr_pass;
@@ -212,7 +212,7 @@ struct migrate_windows {
 	struct migrate_pages_stats *stats;
 	struct migrate_run *run;
 
-	/* Indices of pairs that the run has moved, but not mapped yet. */
+	/* Indices of moved pairs that the run has not mapped yet. */
 	unsigned short moved[MIGRATE_RUN_MAX];
 	unsigned int nr_moved;
 
@@ -230,8 +230,8 @@ struct migrate_windows {
 	unsigned int nr_windows;	/* windows that have parts */
 	unsigned int nr_parts_of[MIGRATE_NR_WINDOW_IDS];
 	u64 submit_ns;			/* time to submit the last window */
-	u64 unmap_ns;			/* the last folio was admitted */
-	u64 copied_ns;			/* last part copied, by task_ns */
+	u64 unmap_ns;			/* when the last unmapping began */
+	u64 copied_ns;			/* last copy of a part, by task_ns */
 };
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD

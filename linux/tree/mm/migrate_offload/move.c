@@ -2,7 +2,7 @@
 /*
  * Move the folios of a window: in which order, how often, and with whose copy.
  *
- * window.c decides when.  No function here waits for the engine.
+ * window.c decides when folios move.  No function here waits for the engine.
  */
 
 #include <linux/minmax.h>

@@ -12,8 +12,8 @@
  * The data is safe for three reasons:
  *
  * - The engine copies only content that cannot change: see eligible.c.
- * - No flag of a folio says that it was copied, so no flag can leak.  The pair
- *   says it in an array of the core, for one attempt to move the folio.
+ * - No flag of a folio records the copy, so no flag can leak.  The core records
+ *   the copy in its array of pairs, for one attempt to move the folio.
  * - The move freezes the reference count, as in stock Linux.  An engine's copy
  *   replaces no check of the move.
  */
@@ -51,11 +51,11 @@ static mempool_t * __init migrate_pool_create(const char *name, size_t bytes)
 
 /*
  * Parts need a cache: they are so large that kmalloc() and kfree() would call
- * the page allocator.  To free a part could drain this CPU's lists of free
+ * the page allocator.  Freeing a part could then drain this CPU's lists of free
  * pages, which takes as long as to copy 2 MiB.
  *
- * Create the pool of windows last, because no other code checks the pool of
- * parts.
+ * Create the pool of windows last: migrate_windows_alloc() checks only this
+ * pool, and only windows use the pool of parts.
  */
 int __init migrate_pools_init(void)
 {
@@ -118,9 +118,9 @@ void migrate_part_add(struct migrate_part *part, struct folio *src,
 }
 
 /*
- * Sort the pairs: those for the engine come first.  Fill the lists for the
- * engine.  All folios are unmapped meanwhile, so this takes linear time.  Call
- * it only after the TLB flush: see migrate_offload_eligible().
+ * Put the eligible pairs first, and their folios on the engine's lists.  All
+ * folios are unmapped meanwhile, so this takes linear time.  Call it only after
+ * the TLB flush: see migrate_offload_eligible().
  */
 void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 {
@@ -187,7 +187,8 @@ void __migrate_windows_begin(struct migrate_windows *w, struct list_head *from)
 	INIT_LIST_HEAD(&w->flying);
 	/*
 	 * A list that is longer than any of stock Linux needs windows, even if
-	 * the CPU copies.  The last folio of a stock list may exceed the batch.
+	 * the CPU copies.  The last folio of a stock list may exceed the batch,
+	 * so compare with twice the pages of a batch.
 	 */
 	w->is_long = w->session.total_bytes > 2 * MIGRATE_STOCK_BATCH_PAGES * PAGE_SIZE;
 	migrate_session_begin(&w->session, from, false, nr_folios, w->is_long);

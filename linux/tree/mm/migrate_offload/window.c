@@ -15,9 +15,10 @@
  * windows in flight, and limit.c decides when the next one may begin.
  *
  * Each window keeps the rules of a stock batch.  The TLBs are flushed before
- * any folio is copied.  A move that fails with -EAGAIN is retried as often, and
- * then undone.  Folios of several windows are locked at the same time, like
- * those of one batch: only with MIGRATE_ASYNC, which does not wait for locks.
+ * any folio is copied.  The core retries a move that fails with -EAGAIN as
+ * often as stock Linux, and then undoes the unmapping.  Only MIGRATE_ASYNC,
+ * which does not wait for locks, locks folios of several windows at the same
+ * time.
  *
  * Only the task that migrates uses its windows: there is no lock.
  */
@@ -88,7 +89,9 @@ static void migrate_part_retire(struct migrate_windows *w,
 	migrate_part_free(part);
 }
 
-/* Are all windows in flight copied?  Without streaming, none moves before. */
+/*
+ * Are all windows in flight copied?  Without streaming, no folio moves before.
+ */
 static bool migrate_windows_all_copied(const struct migrate_windows *w)
 {
 	struct migrate_part *part;
@@ -136,7 +139,7 @@ static bool migrate_windows_must_wait(const struct migrate_windows *w)
 {
 	struct migrate_part *part;
 
-	/* Failed moves are not retried before that, either. */
+	/* Without streaming, the core retries moves only after all copies. */
 	if (!w->plan.streaming && !migrate_windows_all_copied(w))
 		return true;
 	list_for_each_entry(part, &w->flying, node) {
@@ -258,7 +261,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 	migrate_windows_handed(w, nr, flush_ns, w->submit_ns);
 }
 
-/* If the engine was deactivated, a task waits for this list: stop using it. */
+/* Stop using an engine that is no longer active: a task waits for that. */
 static void migrate_windows_check_engine(struct migrate_windows *w)
 {
 	struct migrate_session *s = &w->session;
@@ -292,7 +295,10 @@ static u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
 	const struct migrate_session *s = &w->session;
 	u64 expected_ns, elapsed_ns;
 
-	/* The time is not known: assume the limit, so that it is learned. */
+	/*
+	 * The copy time is not known yet.  Assume the limit, so that the window
+	 * waits until a copy shows the time.
+	 */
 	if (s->flying_bytes && !w->plan.copy_ns)
 		return w->plan.limit_ns;
 	if (!s->flying_bytes)
@@ -300,7 +306,7 @@ static u64 migrate_windows_backlog_ns(const struct migrate_windows *w)
 	expected_ns = mul_u64_u64_div_u64(w->plan.copy_ns, s->flying_bytes,
 					  PAGE_SIZE << w->order);
 	elapsed_ns = s->task_ns - s->progress_ns;
-	/* The engine is slower than expected: assume as long again. */
+	/* The engine is late: assume that it needs the elapsed time again. */
 	return elapsed_ns < expected_ns ? expected_ns - elapsed_ns :
 					  elapsed_ns;
 }
@@ -319,7 +325,9 @@ static void migrate_windows_start(struct migrate_windows *w,
 		migrate_windows_plan(w);
 		if (list_empty(&w->flying))
 			break;
-		/* Leave out an empty part: its folio could not be unmapped. */
+		/*
+		 * Do not count an empty part: its folio could not be unmapped.
+		 */
 		if (w->nr_windows - !list_empty(&w->filling) >=
 		    plan->max_windows) {
 			migrate_windows_wait(w, U64_MAX);
@@ -336,7 +344,7 @@ static void migrate_windows_start(struct migrate_windows *w,
 		migrate_session_release(&w->session);
 	migrate_windows_divide(w);
 
-	/* An ID is free: there is one more than windows in flight. */
+	/* An ID is free: there is one ID more than windows in flight. */
 	while (list_empty(&w->filling) && w->nr_parts_of[w->window])
 		w->window = (w->window + 1) % MIGRATE_NR_WINDOW_IDS;
 }
@@ -387,7 +395,10 @@ static bool migrate_windows_is_full(const struct migrate_windows *w)
 		w->session.now_ns - first->start_ns > plan->limit_ns / 2;
 }
 
-/* The admitted folio was not unmapped.  It may be freed: do not access it. */
+/*
+ * The core did not unmap the admitted folio.  Do not access the folio, which
+ * may have been freed.
+ */
 static void migrate_windows_forget_admitted(struct migrate_windows *w)
 {
 	if (w->admitted)
@@ -395,7 +406,10 @@ static void migrate_windows_forget_admitted(struct migrate_windows *w)
 	w->admitted = NULL;
 }
 
-/* Move all unmapped folios, release the engine, and charge its helpers. */
+/*
+ * Move all unmapped folios, release the engine, and charge the CPU time of
+ * helpers.
+ */
 static void migrate_windows_drain(struct migrate_windows *w)
 {
 	migrate_windows_launch(w);
@@ -405,7 +419,10 @@ static void migrate_windows_drain(struct migrate_windows *w)
 	migrate_session_charge(&w->session);
 }
 
-/* Allocate a destination.  Waits for memory only while no folio is unmapped. */
+/*
+ * Allocate a destination.  Wait for memory only while no folio is unmapped and
+ * no engine is held.
+ */
 struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
 					  new_folio_t get_new_folio,
 					  struct folio *src,
@@ -422,7 +439,7 @@ struct folio *__migrate_windows_new_folio(struct migrate_windows *w,
 	return get_new_folio(src, private);
 }
 
-/* Called before each folio is unmapped. */
+/* Called before the core unmaps @folio, or a run that begins with @folio. */
 void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 {
 	migrate_session_clock(&w->session);
@@ -435,7 +452,9 @@ void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 
 	w->part = migrate_windows_part(w);
 	while (!w->part && (w->fill_folios || !list_empty(&w->flying))) {
-		/* There is no memory for a part: reuse one in flight. */
+		/*
+		 * Without memory for a part, finish one in flight and reuse it.
+		 */
 		migrate_windows_launch(w);
 		if (!list_empty(&w->flying))
 			migrate_windows_wait(w, U64_MAX);
@@ -458,14 +477,20 @@ unsigned int __migrate_windows_room(struct migrate_windows *w,
 		   MIGRATE_PART_MAX_PAIRS - w->part->nr_all);
 }
 
-/* A run is unmapped now: its allocations do not count as unmapped time. */
+/*
+ * Called before the core unmaps a run.  The run has its destinations by now, so
+ * their allocation does not count as unmapped time.
+ */
 void migrate_windows_unmapping(struct migrate_windows *w)
 {
 	migrate_session_clock(&w->session);
 	w->unmap_ns = w->session.now_ns;
 }
 
-/* Called after the admitted folio, or another one of its run, is unmapped. */
+/*
+ * Called after the core has unmapped the admitted folio, or another one of its
+ * run.
+ */
 void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 			   struct folio *dst)
 {
@@ -479,7 +504,10 @@ void __migrate_windows_add(struct migrate_windows *w, struct folio *src,
 	w->fill_pages += folio_nr_pages(src);
 }
 
-/* The batch unmaps no more folios.  Returns how many could not be moved. */
+/*
+ * Called after the core has unmapped the last folio of the list.  Returns how
+ * many folios did not move.
+ */
 int __migrate_windows_finish(struct migrate_windows *w)
 {
 	struct migrate_part *part, *next;
