@@ -74,9 +74,10 @@ static inline u64 migrate_part_task_ns(const struct migrate_session *s,
 }
 
 /*
- * The same for any folio of a flushed part.  A wait of the task before the
- * folio was unmapped is wrongly subtracted.  But the folio was unmapped before
- * the engine got the part, so use at least the time since then.
+ * Converts the unmapped time of any folio of a flushed part to the task's
+ * clock.  migrate_part_task_ns() also subtracts waits before this folio was
+ * unmapped.  But the folio was unmapped before the engine got the part, so use
+ * at least the time since then.
  */
 static inline u64 migrate_pair_task_ns(const struct migrate_session *s,
 				       const struct migrate_part *part,

@@ -147,7 +147,7 @@ void migrate_plan_stock(struct migrate_plan *plan, unsigned int order)
 	plan->streaming = true;
 }
 
-/* Times for the window that is being filled: the engine's, or NULL for the CPU's. */
+/* Returns the engine's times for the window being filled; NULL: the CPU's. */
 static struct migrate_pace *migrate_windows_paces(const struct migrate_windows *w)
 {
 	return w->session.by_cpu || w->declined ? NULL : w->session.paces;
@@ -186,7 +186,9 @@ void migrate_windows_plan(struct migrate_windows *w)
 		migrate_plan_init(&w->plan, migrate_windows_paces(w), w->order);
 }
 
-/* Time the default limit when the first engine becomes active.  May sleep. */
+/*
+ * Measure the default limit when the first engine becomes active.  May sleep.
+ */
 void migrate_limit_prepare(void)
 {
 	mutex_lock(&limit_lock);

@@ -21,8 +21,9 @@
 
 /*
  * A held-back window begins when the engine's remaining work is this multiple,
- * in 1/256, of the time to prepare a window.  The multiple grows by a half if
- * the window came too late, else it falls by 1/24: one in ten comes late.
+ * in 1/256, of the time to prepare a window.  The multiple grows by a half
+ * after a window that came too late.  Otherwise it falls by 1/24, so that one
+ * window in ten comes late.
  *
  * Both rules are needed.  If windows begin as soon as the limit allows, 2M
  * folios are unmapped for 30% longer ("bench latency --check throughput" on the
@@ -124,9 +125,10 @@ void migrate_pace_reset(struct migrate_pace *pace)
 }
 
 /*
- * Returns how many folios take as long as the fixed part of a window.  Each is
- * unmapped, copied and mapped, and mapping takes as long as unmapping.  If a
- * copy takes longer than by the CPU, @cpu_ns, the folios are not the cause.
+ * Returns how many folios take as long as the fixed part of a window.  Each
+ * folio is unmapped, copied and mapped, and mapping takes as long as unmapping.
+ * A copy counts at most as @cpu_ns, the CPU's time: if the engine takes longer,
+ * the folio is not the cause.
  */
 unsigned int migrate_pace_least(const struct migrate_pace *pace, u64 cpu_ns)
 {
@@ -151,7 +153,10 @@ static unsigned int migrate_pace_next(const struct migrate_plan *plan,
 	return clamp_t(u64, next, min(max(plan->least, 1U), 2 * nr), 2 * nr);
 }
 
-/* Scale expected times to @next folios; larger windows take at most this. */
+/*
+ * Scale expected times from @was to @next folios.  A part of the time is fixed,
+ * so a larger window takes at most the scaled time.
+ */
 static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
 				unsigned int next)
 {
@@ -168,9 +173,9 @@ static void migrate_pace_resize(struct migrate_pace *pace, unsigned int was,
 /*
  * After a late window of @nr folios, keep the next windows smaller: another one
  * of this size would be late again.  Plans scale times with folios and with
- * windows in flight, but DMA channels do not, above all with few folios for
- * each channel.  A time of more than twice the limit is a slowdown, which
- * migrate_pace_note_window() handles.
+ * windows in flight.  The times of DMA channels do not scale so, above all with
+ * few folios for each channel.  A time of more than twice the limit is a
+ * slowdown, which migrate_pace_note_window() handles.
  */
 static void migrate_pace_beware(struct migrate_pace *pace,
 				const struct migrate_plan *plan,
@@ -188,8 +193,8 @@ static void migrate_pace_beware(struct migrate_pace *pace,
 }
 
 /*
- * Learn from a window of @nr folios.  See limit.c for @own_ns and @copy_ns.  @plan
- * is the plan of this window or a newer one.
+ * Learn from a window of @nr folios.  See limit.c for @own_ns and @copy_ns.
+ * @plan is the plan of this window or a newer one.
  */
 void migrate_pace_note_window(struct migrate_pace *pace,
 			      const struct migrate_plan *plan,
@@ -231,7 +236,11 @@ void migrate_pace_learn(struct migrate_pace *pace,
 				 all->worst_ns - all->backlog_ns, copy_ns);
 }
 
-/* Begin with this work left: some channels become idle long before others. */
+/*
+ * Returns how much work the engine has left when the next window begins.  Some
+ * channels become idle long before others, so this is at least a part of a
+ * window's copy.
+ */
 static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
 				 const struct migrate_plan *plan)
 {
@@ -243,8 +252,8 @@ static u64 migrate_pace_early_ns(const struct migrate_pace *pace,
 }
 
 /*
- * Plan a window within the limits that the caller has set in @plan.  @cpu_ns: the
- * CPU's time to copy a folio.  @by_engine: the engine must not become idle.
+ * Plan a window within the limits that the caller has set in @plan.  @cpu_ns:
+ * the CPU's time to copy a folio.  @by_engine: the engine must not become idle.
  */
 void migrate_plan_fill(struct migrate_plan *plan,
 		       const struct migrate_pace *pace, unsigned int max_folios,
@@ -281,8 +290,8 @@ bool migrate_plan_is_over(const struct migrate_plan *plan)
 }
 
 /*
- * How long should the core hold a window back?  Until the window is not late,
- * if that can be, and until its folios need not wait for the engine.
+ * How long should the core hold a window back?  Until the window meets the
+ * limit, if one can, and until the engine's work left falls to early_ns.
  */
 u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
 {
@@ -295,8 +304,8 @@ u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns)
 }
 
 /*
- * Note the time to unmap a window of @nr folios.  @held_back: the window began later
- * than it could.  @idle: the engine has no work.
+ * Note the time to unmap a window of @nr folios.  @held_back: the window began
+ * later than it could.  @idle: the engine has no work.
  */
 void migrate_pace_prepared(struct migrate_pace *pace, unsigned int nr,
 			   u64 prep_ns, bool held_back, bool idle)

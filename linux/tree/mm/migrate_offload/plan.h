@@ -6,11 +6,13 @@
 #include <linux/types.h>
 
 /*
- * After a late window this many are smaller, so that the 99th percentile is in
- * time.  Without this rule that percentile is 44% longer for 4K folios with a
- * limit of two folios.  If windows use 75% of the limit instead of 90%, it is still
- * 38% longer, and the rate falls by up to 13% ("bench latency --check limit" on the
- * machine "counted").
+ * After a late window, this many windows are smaller, so that the 99th
+ * percentile of unmapped times is within the limit.  Without this rule, that
+ * percentile is 44% longer for 4K folios with a limit of two folios.
+ *
+ * Windows for 75% of the limit instead of 90% do not replace this rule.  The
+ * percentile is then still 38% longer, and the rate falls by up to 13% ("bench
+ * latency --check limit" on the machine "counted").
  */
 #define MIGRATE_CAREFUL_WINDOWS 256
 
@@ -30,18 +32,18 @@ struct migrate_pace {
 	unsigned int early;		/* see plan.c; 0: not known */
 	unsigned int most;		/* folios, after a late window */
 	unsigned int nr_careful;	/* windows for which @most holds */
-	unsigned int since;		/* nr_limits_set at that time */
+	unsigned int since;		/* nr_limits_set at the last reset */
 };
 
-/* Times of a part of a window, or of all of it, by the clock of the task. */
+/* Times of a part or of a whole window, by the task's clock. */
 struct migrate_times {
 	unsigned int nr;		/* folios */
 	unsigned int nr_by_engine;
 	u64 launched_ns;		/* the engine got the first part */
 	u64 copied_ns;			/* the engine had copied all */
-	u64 backlog_ns;			/* between them, for earlier windows */
+	u64 backlog_ns;			/* in between, for earlier windows */
 	u64 worst_ns;			/* longest unmapped time of a folio */
-	u64 stood_ns;			/* the clock stood during the copy */
+	u64 stood_ns;			/* how long the clock stood meanwhile */
 };
 
 /* The plan of a window. */
@@ -49,7 +51,7 @@ struct migrate_plan {
 	u64 limit_ns;			/* 0: none */
 	u64 own_ns;
 	u64 copy_ns;			/* of one folio; 0: not known */
-	u64 early_ns;			/* begin with this work left */
+	u64 early_ns;			/* begin when this much work is left */
 	unsigned int folios;
 	unsigned int least;		/* with fewer, most time is fixed */
 	unsigned int max_windows;
