@@ -2,24 +2,27 @@
 /*
  * An engine copies hugetlb folios, one at a time.
  *
- * unmap_and_move_huge_page() unmaps a folio, copies, moves and maps it, before it
- * looks at the next one.  Each is as large as a batch of small folios, or larger,
- * and engines split it.  So the core offers each folio as a part with one pair.
+ * unmap_and_move_huge_page() unmaps a folio, copies, moves and maps it, before
+ * migrate_hugetlbs() takes the next one.  A 2M folio is as large as a batch of
+ * small folios, and engines split folios.  So the core offers each folio as a
+ * part with one pair.
  *
  * The rules for windows hold here, too, and the same functions keep them:
  *
  * - eligible.c says which content the engine may copy before the move.
- *   try_to_migrate() has flushed the TLBs by then, because the flush is not
- *   deferred here.
- * - A copy is good for one attempt.  After a failed move the source is mapped again,
- *   and the next attempt begins with another destination.
- * - A held destination has one more reference, and stays out of hugetlb's pools.
+ *   try_to_migrate() has flushed the TLBs by then, because
+ *   unmap_and_move_huge_page() does not defer the flush.
+ * - A copy is good for one attempt.  After a failed move the source is mapped
+ *   again, and the next attempt begins with another destination.
+ * - A held destination has one more reference, and stays out of hugetlb's
+ *   pools.
  *
- * The session holds the engine from the offer until the folio has moved.  So the
- * engine can unregister while a folio waits for a lock or for a destination.
+ * The session holds the engine from the offer until the folio has moved.  So
+ * the engine can unregister while a folio waits for a lock or for a
+ * destination.
  *
- * A smaller window cannot keep the time limit for one folio.  choice.c leaves the
- * engine out where the CPU is faster.
+ * A hugetlb folio may exceed the time limit, because no smaller window is
+ * possible.  choice.c leaves the engine out where the CPU is faster.
  *
  * Only the task that migrates uses these data: there is no lock.
  */
@@ -40,10 +43,10 @@
 #include "hugetlb.h"
 #include "internal.h"
 
-/* The size up to which engines are told of folios; there are some of 16 GiB. */
+/* Engines get folios of up to this size.  Some hugetlb folios have 16 GiB. */
 #define MIGRATE_HUGE_MAX_BYTES SZ_1G
 
-/* Where the times of folios of this size are kept. */
+/* Returns the index of the times of folios of this size. */
 static unsigned int migrate_huge_kind(struct folio *folio)
 {
 	return NR_PAGE_ORDERS + hstate_index(folio_hstate(folio));
@@ -76,9 +79,9 @@ static void migrate_huge_choose(struct migrate_huge *huge, unsigned int order)
 }
 
 /*
- * The list has a hugetlb folio.  The allocation neither reclaims nor uses reserves;
- * if it fails, the CPU copies as in stock Linux.  The stack has no room: reclaim and
- * compaction may run below, to get a destination.
+ * Begin the hugetlb folios of a list.  The allocation neither reclaims nor uses
+ * reserves; if it fails, the CPU copies as in stock Linux.  The stack has no
+ * room, because reclaim and compaction may run below to get a destination.
  */
 struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 					  enum migrate_mode mode, int reason)
@@ -114,7 +117,9 @@ void __migrate_huge_admit(struct migrate_huge *huge, struct folio *src)
 	struct migrate_part *part = &huge->part.part;
 	struct migrate_session *s = &huge->session;
 
-	/* A task waits to change the engine, and this list may be long. */
+	/*
+	 * The engine is no longer active: the CPU copies the rest of the list.
+	 */
 	if (s->engine && !migrate_engine_stays(s->engine, s->reason))
 		migrate_huge_leave(s);
 	migrate_part_init(part);
@@ -139,7 +144,7 @@ static void migrate_huge_check_limit(const struct migrate_session *s,
 		migrate_session_count_over(s, 1);
 }
 
-/* The engine has completed the part, or did not take it. */
+/* Called after the engine has completed the part, or has not taken it. */
 static void migrate_huge_judge(struct migrate_session *s,
 			       struct migrate_part *part,
 			       enum migrate_verdict why)
@@ -150,7 +155,10 @@ static void migrate_huge_judge(struct migrate_session *s,
 	migrate_part_judge(s, part, &part->copy.pairs[0], why);
 }
 
-/* Wait until the engine has reported the pair.  Without a stream it has by now. */
+/*
+ * Wait until the engine has reported the pair.  Without a stream, the engine
+ * has copied in submit().
+ */
 static void migrate_huge_wait(struct migrate_session *s,
 			      const struct migrate_copy_batch *copy)
 {
@@ -191,12 +199,13 @@ static void migrate_huge_offer(struct migrate_session *s,
 }
 
 /*
- * The folio is unmapped, and no TLB has it.  Let the engine copy it, and return where
- * its content is.
+ * Let the engine copy @src, which is unmapped.  The TLBs are flushed.  Returns
+ * where the content is afterwards.
  *
- * The engine may use the lists of the batch only until it has completed, so @src
- * returns to its place in the caller's list.  @dst may be on hugetlb's list of active
- * folios, and need not be: hugetlb removes a folio from any list that it is on.
+ * The engine may use the lists of the batch only until it has completed, so
+ * @src returns to its place in the caller's list.  @dst leaves hugetlb's list
+ * of active folios, and need not return: hugetlb removes a folio from any list
+ * that it is on.
  */
 enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
 					 struct folio *src, struct folio *dst)
@@ -221,7 +230,7 @@ enum migrate_content __migrate_huge_copy(struct migrate_huge *huge,
 	return part->copy.pairs[0].content;
 }
 
-/* The next folio of this size is expected to take as long. */
+/* Expect the next folio of this size to take as long. */
 static void migrate_huge_learn(struct migrate_session *s,
 			       struct migrate_part *part, struct folio *src,
 			       u64 unmapped_ns)
@@ -252,14 +261,14 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	migrate_offload_note_unmapped(s->reason, ns);
 	if (unlikely(s->traced))
 		migrate_trace_folio(s, part->bytes, ns, copied, rc);
-	/* A folio that did not move may not have been copied. */
+	/* Learn only from moves: after a failure, a copy may be missing. */
 	if (s->engine && rc == MIGRATEPAGE_SUCCESS)
 		migrate_huge_learn(s, part, src,
 				   migrate_part_task_ns(s, part, ns));
 	migrate_part_note_engine(part);
 	migrate_part_count(s, part);
 	migrate_trace_part(s, part);
-	/* The next folio may wait for memory or a lock. */
+	/* Release the engine: the next folio may wait for memory or a lock. */
 	if (s->engine) {
 		migrate_session_release(s);
 		migrate_session_charge(s);

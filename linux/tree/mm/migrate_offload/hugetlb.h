@@ -17,8 +17,9 @@
 #endif
 
 /*
- * The core keeps times for each order of the page allocator, and then for each size
- * of hugetlb folios.  hugetlb folios have times of their own: no window has them.
+ * The core keeps times for each order of the page allocator, and then for each
+ * size of hugetlb folios.  hugetlb folios have their own times, because no
+ * window contains them.
  */
 #define MIGRATE_NR_PACES (NR_PAGE_ORDERS + MIGRATE_NR_HUGE_PACES)
 
@@ -29,7 +30,8 @@ union migrate_huge_part {
 };
 
 /*
- * One call of migrate_hugetlbs(), from the first folio for which an engine is active.
+ * One call of migrate_hugetlbs(), from the first hugetlb folio at which
+ * migrate_offload_key is on.
  */
 struct migrate_huge {
 	struct migrate_session session;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A session: the use that one list of migrating folios makes of an engine.
+ * An engine session: the use that one list of migrating folios makes of an
+ * engine.
  *
- * Lists of small folios are divided into windows, and hugetlb folios migrate one by
- * one.  Both need the same from an engine: it must stay while it may copy for the
- * list, its stream is opened once, and its time and its payers are counted.
+ * The core divides lists of small folios into windows, and migrates hugetlb
+ * folios one by one.  For both, the core must keep the engine while it may
+ * copy, open its stream, and count its time for the owning cgroups.
  *
- * The session holds its engine under SRCU while the engine may copy for the list.  A
- * task that changes the engine waits for as long.  So a list must release the engine
- * before it waits for memory, a lock or a disk.
+ * The session holds its engine under SRCU while the engine may copy for the
+ * list.  A task that changes the engine waits for the release.  So the core
+ * must release the engine before it waits for memory, a lock or a disk.
  *
  * Only the task that migrates uses its session: there is no lock.
  */
@@ -24,11 +25,12 @@
 #include "internal.h"
 
 /*
- * Begin a list of @nr_folios folios; the caller has set @total_bytes.  The session
- * is on if the engine wants the list, if the list is measured or traced, or if the
- * caller says that it is @needed.
+ * Begin a list of @nr_folios folios; the caller has set @total_bytes in @s.
+ * The session is on if the engine wants the list, if the list is measured or
+ * traced, or if the caller sets @needed.  If the CPU copies, a limit that an
+ * administrator has set also needs a session.
  *
- * This does not hold the engine: the first folio may wait for memory or a disk.
+ * Do not hold the engine yet: the first folio may wait for memory or a disk.
  */
 void migrate_session_begin(struct migrate_session *s,
 			   const struct list_head *from, bool hugetlb,
@@ -59,8 +61,8 @@ void migrate_session_begin(struct migrate_session *s,
 
 /*
  * Does the session want its engine for folios that go to @dst_nid?  Returns
- * VERDICT_ENGINE if so, else the reason why the CPU copies.  Callers ask this first,
- * because to look at each folio costs more.
+ * VERDICT_ENGINE if so, else the reason why the CPU copies.  Callers ask before
+ * they check each folio, which costs more.
  */
 enum migrate_verdict
 migrate_session_why_not(const struct migrate_session *s, int dst_nid)
@@ -78,9 +80,9 @@ migrate_session_why_not(const struct migrate_session *s, int dst_nid)
 }
 
 /*
- * Hold the engine, if it is still the one that the list began with.  A write to
- * sysfs that changes the engine waits until the release.  So wait for nothing but
- * the engine's copies while it is held.
+ * Hold the engine, if the list began with this engine and it is still active.
+ * A write to sysfs that changes the engine waits until the release.  So wait
+ * for nothing but the engine's copies while the session holds the engine.
  */
 bool migrate_session_hold(struct migrate_session *s)
 {
@@ -94,7 +96,10 @@ bool migrate_session_hold(struct migrate_session *s)
 	return s->held;
 }
 
-/* The engine has nothing in flight for this list, and may unregister. */
+/*
+ * Called when the engine has nothing in flight for this list.  Afterwards the
+ * engine may unregister.
+ */
 void migrate_session_release(struct migrate_session *s)
 {
 	if (!s->held)
@@ -107,8 +112,8 @@ void migrate_session_release(struct migrate_session *s)
 }
 
 /*
- * Offer a part to the engine.  Returns VERDICT_ENGINE if the engine took the part,
- * else the reason why the CPU copies it.
+ * Offer a part to the engine.  Returns VERDICT_ENGINE if the engine took the
+ * part, else the reason why the CPU copies it.
  */
 enum migrate_verdict
 migrate_part_submit(struct migrate_session *s, struct migrate_part *part)
@@ -129,7 +134,7 @@ migrate_part_submit(struct migrate_session *s, struct migrate_part *part)
 	}
 	if (rc)
 		return migrate_copy_why(rc);
-	/* The engine's time begins here: without a stream, it copies in submit(). */
+	/* The engine's time begins here: without a stream, submit() copies. */
 	migrate_session_clock(s);
 	part->begun_ns = s->task_ns;
 	rc = migrate_engine_submit(s->engine, &s->stream, copy);
