@@ -51,7 +51,10 @@
 #include "internal.h"
 #include "promote.h"
 
-/* Enough for an engine.  The fault migrates a folio of this size itself. */
+/*
+ * A batch of this size is enough for an engine.  The faulting task migrates a
+ * folio of this size itself.
+ */
 #define MIGRATE_PROMOTE_BATCH_PAGES (SZ_2M >> PAGE_SHIFT)
 
 /* Limit for one node: a batch gathers while the worker migrates another. */
@@ -60,7 +63,7 @@
 /* The worker starts after this time, even if there is no full batch. */
 #define MIGRATE_PROMOTE_WAIT_MS 5
 
-/* A flush waits no longer for the worker, which may wait for a device. */
+/* The longest wait of a flush for the worker, which may wait for a device. */
 #define MIGRATE_PROMOTE_FLUSH_MS 2000
 
 /* A destination that the worker allocated, and the cgroup of its source. */
@@ -77,9 +80,9 @@ struct migrate_promote_queue {
 	spinlock_t lock;		/* protects all up to met_folios */
 	struct list_head waiting;	/* isolated, each with a reference */
 	unsigned int nr_waiting;	/* pages on @waiting */
-	unsigned int nr_pages;		/* these plus the worker's pages */
+	unsigned int nr_pages;		/* @waiting plus the worker's pages */
 	unsigned int nr_folios;		/* entries of @folios */
-	unsigned int nr_moving;		/* of these, the worker's, in front */
+	unsigned int nr_moving;		/* the worker's, first in @folios */
 	struct folio *folios[MIGRATE_PROMOTE_MAX_PAGES];
 	u64 nr_begun;			/* takes of @waiting that began */
 	u64 nr_ended;			/* takes that are done */
@@ -91,7 +94,7 @@ struct migrate_promote_queue {
 	u64 met_folios;
 
 	/* Only the worker uses these. */
-	int short_order;		/* that found no memory; -1: none */
+	int short_order;		/* order without memory; -1: none */
 	unsigned int nr_promotions;
 	struct migrate_promotion promotions[MIGRATE_PROMOTE_MAX_PAGES];
 };
@@ -128,9 +131,10 @@ static bool migrate_promote_may_defer(const struct folio *folio, int nid)
 }
 
 /*
- * Returns false if there is no room.  A caller of lru_cache_disable() sets a
- * flag, waits for this RCU section, and then flushes.  So the flag is seen
- * here, or the flush finds the folio.
+ * Queue a folio.  Returns false if the queue is full, or after
+ * lru_cache_disable().  lru_cache_disable() sets a flag, waits for RCU sections
+ * like this one, and then flushes.  So this section sees the flag, or the flush
+ * finds the folio.
  */
 static bool migrate_promote_add(struct migrate_promote_queue *q,
 				struct folio *folio)
@@ -160,7 +164,9 @@ static bool migrate_promote_add(struct migrate_promote_queue *q,
 	if (full)
 		migrate_promote_kick(q);
 	else if (first)
-		/* This does not delay a kick that came in between. */
+		/*
+		 * queue_delayed_work() keeps an earlier kick of another task.
+		 */
 		queue_delayed_work(promote_wq, &q->work,
 				   msecs_to_jiffies(MIGRATE_PROMOTE_WAIT_MS));
 	return room;
@@ -180,8 +186,9 @@ static bool migrate_promote_pays(const struct migrate_promote_queue *q,
 }
 
 /*
- * See migrate_promote_defer().  Folios are queued inside the SRCU section: a
- * flush after synchronize_srcu() finds all folios of a deactivated engine.
+ * See migrate_promote_defer().  Queue folios only inside the SRCU section, so
+ * that a flush after synchronize_srcu() finds all folios of a deactivated
+ * engine.
  */
 bool __migrate_promote_defer(struct folio *folio, int nid)
 {
@@ -227,7 +234,8 @@ bool __migrate_promote_waits(const struct folio *folio, int *nid)
 
 /*
  * Allocate a destination for migrate_pages(), and note it.  The node had room
- * when the folio was isolated, but other folios may have used it since.
+ * when the task isolated the folio, but other folios may have taken the room
+ * since.
  */
 static struct folio *migrate_promote_alloc(struct folio *src,
 					   unsigned long private)
@@ -319,8 +327,8 @@ static unsigned int migrate_promote_return(struct list_head *folios, int order)
  * Migrate a list, and put back the folios that did not move.  migrate_pages()
  * stops at the first folio that finds no memory.  In stock Linux each fault
  * promotes its own folio, so a large folio must not hold up smaller ones.  Each
- * round leaves out the orders that found no memory.  Returns how many went
- * back.
+ * round leaves out the order that found no memory, and larger ones.  Returns
+ * how many folios went back.
  */
 static unsigned int migrate_promote_list(struct migrate_promote_queue *q,
 					 struct list_head *folios)
@@ -389,7 +397,7 @@ static void migrate_promote_work(struct work_struct *work)
 	LIST_HEAD(folios);
 
 	nr_pages = migrate_promote_take(q, true, &folios);
-	/* An earlier run took all: the batch was full or flushed. */
+	/* The queue is empty: an earlier run took a full or flushed batch. */
 	if (!nr_pages)
 		return;
 	nr_returned = migrate_promote_list(q, &folios);
@@ -420,7 +428,10 @@ static bool migrate_promote_ended(struct migrate_promote_queue *q, u64 nr)
 	return ended;
 }
 
-/* Wait for the worker to empty the queue.  At @until, put back what waits. */
+/*
+ * Wait until the worker has migrated the folios that are queued now.  At
+ * @until, put the folios back that still wait.
+ */
 static void migrate_promote_settle(struct migrate_promote_queue *q,
 				   unsigned long until)
 {
