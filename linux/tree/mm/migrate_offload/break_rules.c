@@ -95,7 +95,7 @@ bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 	return pte_accessible(mm, sample);
 }
 
-/* As folio_mc_copy(), but without cond_resched(). */
+/* Like folio_mc_copy(), but without cond_resched(). */
 static int migrate_copy_at_once(struct folio *dst, struct folio *src)
 {
 	long i;
@@ -106,7 +106,7 @@ static int migrate_copy_at_once(struct folio *dst, struct folio *src)
 	return 0;
 }
 
-/* As folio_mc_copy(), but also fails for bad_pfn. */
+/* Like folio_mc_copy(), but also fails for bad_pfn. */
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 {
 	u64 pfn = READ_ONCE(bad_pfn);

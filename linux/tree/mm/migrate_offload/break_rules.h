@@ -34,8 +34,8 @@ enum migrate_offload_rule {
 	MO_RULE_RUN_SHARED,	/* the entry must be marked as exclusive */
 	MO_RULE_RUN_LOCKED,	/* the VMA must not be mlocked */
 	MO_RULE_RUN_REST,	/* an rmap walk maps all other entries */
-	MO_RULE_RUN_NOTIFY,	/* mmu_notifiers are called before */
-	MO_RULE_RUN_NOTIFY_END,	/* mmu_notifiers are called after */
+	MO_RULE_RUN_NOTIFY,	/* mmu_notifiers run before unmapping */
+	MO_RULE_RUN_NOTIFY_END,	/* mmu_notifiers run after unmapping */
 	/* Rules for large folios in one step: see mm/migrate_run/ptes.c. */
 	MO_RULE_PTES_PIN,	/* the pages of a pinned folio stay exclusive */
 	MO_RULE_PTES_POISON,	/* a poisoned page gets no migration entry */
@@ -53,7 +53,7 @@ enum migrate_offload_rule {
 bool migrate_offload_broken(enum migrate_offload_rule rule);
 bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 				unsigned int nr);
-/* These simulate machine checks, and moves with a broken rule. */
+/* Simulated machine checks, and moves with a broken rule. */
 bool migrate_offload_bad_page(struct page *page);
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src);
 bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);

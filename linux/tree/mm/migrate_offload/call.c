@@ -139,7 +139,7 @@ bool migrate_engine_stays(const struct migrate_engine *engine, int reason)
 	return engine == (own ?: rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]));
 }
 
-/* Returns the name in a slot, or NULL.  Needs the SRCU section. */
+/* Returns the name in a slot, or NULL.  The caller is in an SRCU section. */
 const char *migrate_engine_name_in(unsigned int slot)
 {
 	struct migrate_engine *engine = srcu_dereference(slots[slot],

@@ -148,7 +148,10 @@ static void migrate_choice_note(struct migrate_choice *choice,
 	u64 noted_ns = min(ns, MIGRATE_CHOICE_MOST_NS);
 
 	ns = min(ns, (u64)S64_MAX / 2);
-	/* The pages of that time, or all slow sides would look alike. */
+	/*
+	 * Count only the pages of @noted_ns, or all slow sides would look
+	 * alike.
+	 */
 	if (noted_ns < ns && pages)
 		pages = max(mul_u64_u64_div_u64(pages, noted_ns, ns), 1ULL);
 	migrate_cost_add(attempt->by_cpu ? &choice->cpu : &choice->engine,
@@ -177,8 +180,9 @@ void migrate_attempt_end(struct migrate_attempt *attempt, unsigned int pages)
 
 /*
  * Would the engine get this list?  Compaction and demotion ask before they make
- * a list longer than usual.  If not, there will be no list to time.  So credit
- * the time that the CPU would need, or the engine would never get its next try.
+ * a list longer than usual.  If the answer is no, the core times no such list.
+ * So credit the time that the CPU would need, or the engine would never get its
+ * next try.
  */
 bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
 			 unsigned int order, size_t bytes)
@@ -198,7 +202,10 @@ bool migrate_engine_pays(const struct migrate_engine *engine, int reason,
 	return false;
 }
 
-/* Returns the bytes of a list, counted up to @most, and its first order. */
+/*
+ * Returns the bytes of a list, counted up to @most.  @order gets the order of
+ * the first folio.
+ */
 static size_t migrate_list_bytes(const struct list_head *from, size_t most,
 				 unsigned int *order)
 {
@@ -206,7 +213,7 @@ static size_t migrate_list_bytes(const struct list_head *from, size_t most,
 	size_t bytes = 0;
 
 	list_for_each_entry(folio, from, lru) {
-		/* migrate_hugetlbs() has handled these. */
+		/* migrate_hugetlbs() has handled hugetlb folios. */
 		if (folio_test_hugetlb(folio))
 			continue;
 		if (!bytes)

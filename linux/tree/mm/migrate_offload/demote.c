@@ -39,7 +39,7 @@ unsigned long __migrate_offload_demote_pages(int dst_nid, unsigned long most)
 	struct migrate_engine *engine;
 	int idx;
 
-	/* Stock Linux isolates one huge page, too. */
+	/* Stock Linux isolates enough for one huge page. */
 	if (bytes < 2 * PMD_SIZE)
 		return 0;
 	engine = migrate_engine_enter(MR_DEMOTION, &idx);

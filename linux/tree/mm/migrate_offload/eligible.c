@@ -13,7 +13,7 @@
 
 /*
  * Does the mapping move folios through __migrate_folio(), and does the folio
- * lock protect their content?  Both is true of these callbacks:
+ * lock protect their content?  Both are true for these callbacks:
  *
  * - migrate_folio: shmem and the swap cache.
  * - filemap_migrate_folio: file systems that move only folio->private.
@@ -21,8 +21,8 @@
  *   when both act like migrate_folio.  The holder of a buffer head may change
  *   the block without the folio lock.  Buffers are attached under the folio
  *   lock, so none can appear now.
- * - hugetlbfs_migrate_folio: of hugetlb folios with a mapping only.  Writes to
- *   these files go through mappings only.
+ * - hugetlbfs_migrate_folio: hugetlb folios of files.  Programs write to these
+ *   files only through page tables, and the folio is unmapped.
  *
  * Other mappings copy by themselves (aio), forbid reading (secretmem,
  * guest_memfd), or edit content under their own locks (btrfs metadata).

@@ -46,7 +46,7 @@ unsigned int migrate_hist_bucket(u64 ns)
 	return min(nr + 1, MIGRATE_HIST_BUCKETS - 1U);
 }
 
-/* The smallest time that belongs to this bucket. */
+/* Returns the smallest time that belongs to this bucket. */
 u64 migrate_hist_lower_ns(unsigned int bucket)
 {
 	unsigned int octave, sub;

@@ -107,7 +107,7 @@ static bool cpu_can_help(int cpu)
 		available_idle_cpu(cpu);
 }
 
-/* Of the CPUs in @near, pick idle ones until @max_cpus are in @picked. */
+/* Pick idle CPUs of @near, until @max_cpus CPUs are in @picked. */
 static void pick_idle(const struct cpumask *near, const struct cpumask *allowed,
 		      int this_cpu, unsigned int max_cpus,
 		      struct cpumask *picked)
@@ -137,10 +137,11 @@ void migrate_allowed_cpus(struct cpumask *allowed)
 EXPORT_SYMBOL_GPL(migrate_allowed_cpus);
 
 /*
- * May a worker on any CPU that is not isolated work for the current task?  Not
- * if the task's cpuset lacks one of these CPUs, nor without memory for a mask.
- * The task's affinity, from sched_setaffinity(), does not bind the worker.  But
- * if the affinity has all CPUs, so has the cpuset, and no lock is needed.
+ * May a worker on any CPU that is not isolated work for the current task?
+ * Returns false if the task's cpuset lacks one of these CPUs, or without memory
+ * for a mask.  The task's affinity, from sched_setaffinity(), does not bind the
+ * worker.  But if the affinity has all CPUs, so has the cpuset, and no lock is
+ * needed.
  *
  * Context: task; takes a spinlock of cpusets.  The result is a hint.
  */
@@ -179,8 +180,8 @@ EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
  * migrate_copy_may_help - may helpers continue to copy for a task?
  * @stream: the stream of the task.
  *
- * Helpers ask after each piece of work, and the task asks before it starts
- * helpers.
+ * Helpers ask after each share of their work, and the task asks before it
+ * starts helpers.
  *
  * Context: any but NMI; the result is a hint.
  * Return: true if cpu.max leaves more CPU time for the task's cgroup than

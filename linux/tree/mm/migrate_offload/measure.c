@@ -12,7 +12,7 @@
 
 #include "internal.h"
 
-/* Copies of each kind that are timed. */
+/* The number of copies to time, for each size of folio. */
 #define MIGRATE_NR_TIMED 3
 
 /* Assume 2 MiB at 2 GB/s if there is no memory to time a copy. */
@@ -29,8 +29,9 @@ static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
 }
 
 /*
- * The least time of a few copies: an interrupt or another task may delay a copy.
- * Each has other folios, because folios that migrate are rarely in a cache.
+ * Returns the shortest time of a few copies, because an interrupt or another
+ * task may delay a copy.  Each copy has other folios, because folios that
+ * migrate are rarely in a cache.
  */
 static u64 migrate_measure_order_ns(unsigned int order, int src_nid,
 				    int dst_nid)
@@ -56,8 +57,8 @@ static u64 migrate_measure_order_ns(unsigned int order, int src_nid,
 }
 
 /*
- * Time copies of 2M folios by the CPU.  Without memory for 2M folios, scale up the
- * time of smaller ones.  Returns 0 without any memory.
+ * Time copies of 2M folios by the CPU.  Without memory for 2M folios, scale up
+ * the time of smaller ones.  Returns 0 without any memory.
  */
 static u64 migrate_measure_2m_ns(int src_nid, int dst_nid)
 {

@@ -118,7 +118,9 @@ void migrate_payers_settle(struct migrate_payers *payers)
 		mem_cgroup_count_migration(payer->memcg, nr);
 		css_put(&payer->memcg->css);
 	}
-	/* The rest is of cgroups without an entry, and of rounding. */
+	/*
+	 * The rest belongs to cgroups without an entry, or comes from rounding.
+	 */
 	if (engine_ns || helper_ns) {
 		memset(nr, 0, sizeof(nr));
 		nr[MIGRATE_MEMCG_ENGINE_NS] = engine_ns;

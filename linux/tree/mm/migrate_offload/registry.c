@@ -178,9 +178,9 @@ static int migrator_submit(struct migrate_copy_stream *stream,
  * @m: the migrator.  Must stay until migrate_offload_unregister().
  *
  * Context: may sleep.
- * Return: 0, -EINVAL when @m lacks a name or a function, -EBUSY when an engine
- * is active already, -EEXIST when an engine of this name is there, -ENODEV when
- * the module is going away or the core could not start, or -ENOMEM.
+ * Return: 0, -EINVAL when @m lacks a valid name or a function, -EBUSY when an
+ * engine is active, -EEXIST when an engine of this name is registered, -ENODEV
+ * when the module is going away or the core could not start, or -ENOMEM.
  */
 int migrate_offload_register(struct migrator *m)
 {
@@ -238,8 +238,9 @@ static bool engine_ops_ok(const struct migrate_engine_ops *ops)
  * /sys/kernel/mm/migrate_offload/engine.
  *
  * Context: may sleep.
- * Return: 0, -EINVAL when @ops lacks something, -EEXIST when an engine of this
- * name is there, -ENODEV when the core could not start, or -ENOMEM.
+ * Return: 0, -EINVAL when @ops lacks a valid name or a function, -EEXIST when
+ * an engine of this name is registered, -ENODEV when the core could not start,
+ * or -ENOMEM.
  */
 int migrate_engine_register(const struct migrate_engine_ops *ops)
 {
@@ -284,8 +285,8 @@ EXPORT_SYMBOL_GPL(migrate_engine_unregister);
  *
  * Context: may sleep.
  * Return: 0, also when the engine is active already.  -EBUSY when another
- * engine is, -EINVAL when @ops is not registered, or -ENODEV when the module is
- * going away.
+ * engine is active, -EINVAL when @ops is not registered, or -ENODEV when the
+ * module is going away.
  */
 int migrate_engine_activate(const struct migrate_engine_ops *ops)
 {
@@ -395,7 +396,10 @@ unlock:
 	return ret;
 }
 
-/* SRCU, because migrate_engines_lock may be held until copies have ended. */
+/*
+ * Read under SRCU: a task may hold migrate_engines_lock until copies have
+ * ended.
+ */
 static int engine_emit_name(char *buf, unsigned int slot, const char *nothing)
 {
 	int idx, len;

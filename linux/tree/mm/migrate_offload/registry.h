@@ -16,7 +16,7 @@ struct migrate_engine {
 	struct migrate_engine_ops migrator_ops;	/* wraps the migrator */
 };
 
-/* Readers of slots and of the list of engines hold this. */
+/* Protects readers of slots and of the list of engines. */
 extern struct srcu_struct migrate_engines_srcu;
 
 /* The engine "cpu": the migrating task copies all folios of a batch. */

@@ -19,14 +19,17 @@
 #include "hugetlb.h"
 #include "internal.h"
 
-/* On while an engine is active, or the batch copy is measured or traced. */
+/* On while an engine is active, or while migration is measured or traced. */
 DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 
 struct migrate_offload_stats *migrate_offload_reason_stats[MR_TYPES];
 
 static struct kobject *engines_kobj;
 
-/* Statistics of engines.  An engine that comes back finds them by its name. */
+/*
+ * Statistics of engines.  An engine that registers again finds them by its
+ * name.
+ */
 static DEFINE_MUTEX(engine_stats_lock);
 static LIST_HEAD(engine_stats);
 

@@ -64,7 +64,7 @@ static bool migrate_pair_is_held(struct migrate_copy_pair *pair)
 
 /*
  * May the move use the engine's copy of this pair?  @why is the verdict on the
- * batch.  Only with VERDICT_ENGINE the result of the pair counts.  Check for
+ * batch.  The result of the pair counts only with VERDICT_ENGINE.  Check for
  * poison again: memory may have failed since, and the CPU's copy handles that.
  */
 enum migrate_verdict
