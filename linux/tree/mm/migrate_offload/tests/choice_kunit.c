@@ -7,7 +7,7 @@
 
 #include <kunit/test.h>
 
-/* The time of each side for a page, and the time that it has used. */
+/* The time of each side for a page, and the time that the lists have taken. */
 struct mo_trade {
 	unsigned int engine_ns;
 	unsigned int cpu_ns;
@@ -15,7 +15,7 @@ struct mo_trade {
 	u64 total_ns;
 };
 
-/* One list of 512 pages.  Whose was it? */
+/* Migrate one list of 512 pages.  Returns true if the engine got the list. */
 static bool mo_list(struct migrate_choice *choice, struct mo_trade *trade)
 {
 	struct migrate_attempt attempt = {};
@@ -70,7 +70,7 @@ static void mo_test_loser_is_left_out(struct kunit *test)
 		trade.engine_ns = engine_ns[i];
 		mo_lists(&choice, &trade, 2000);
 		KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000), 2);
-		/* But it is tried. */
+		/* The core still tries the engine. */
 		KUNIT_EXPECT_GT(test, trade.engine_total_ns, 0);
 	}
 }
@@ -91,7 +91,9 @@ static void mo_test_winner_is_used(struct kunit *test)
 	}
 }
 
-/* What was slow becomes fast, and the other way round: the tries tell. */
+/*
+ * Tries show when the slower side becomes the faster one, in both directions.
+ */
 static void mo_test_changes(struct kunit *test)
 {
 	struct mo_trade trade = { .engine_ns = 4000, .cpu_ns = 1000 };
@@ -104,13 +106,13 @@ static void mo_test_changes(struct kunit *test)
 	trade.engine_ns = 4000;
 	mo_lists(&choice, &trade, 5000);
 	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 3);
-	/* All has become slower: nothing to choose anew. */
+	/* Both sides become ten times slower, so the CPU stays faster. */
 	trade.engine_ns = 40000;
 	trade.cpu_ns = 10000;
 	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 5);
 }
 
-/* Times of hours, lists that moved no page, and no list at all. */
+/* The choice copes with times of hours, and with lists that moved no page. */
 static void mo_test_choice_extremes(struct kunit *test)
 {
 	struct migrate_attempt attempt = {};
@@ -171,14 +173,17 @@ static void mo_test_kinds(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 0, SIZE_MAX),
 			migrate_choice_index(0, 0, SZ_4M));
-	/* A full block for compaction, and one that lacks a page. */
+	/*
+	 * A full block of compaction is of the same kind as a block that lacks
+	 * a page.
+	 */
 	KUNIT_EXPECT_EQ(test, migrate_choice_index(MR_COMPACTION, 0, SZ_2M),
 			migrate_choice_index(MR_COMPACTION, 0, SZ_2M - SZ_4K));
 	KUNIT_EXPECT_EQ(test, migrate_choice_index(0, 10, SZ_2M),
 			migrate_choice_index(0, 30, SZ_2M));
 }
 
-/* The kind of a list follows from its folios, also of a list that is very long. */
+/* The kind of a list follows from its folios, however long the list is. */
 static void mo_test_list_kinds(struct kunit *test)
 {
 	static const unsigned int nrs[] = { 31, 511, 512, 513, 600 };

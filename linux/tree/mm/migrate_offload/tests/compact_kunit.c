@@ -6,7 +6,10 @@
 
 #include <kunit/test.h>
 
-/* At most the requested block, and at least the cluster of stock Linux. */
+/*
+ * Compaction isolates at most the requested block, and at least the cluster of
+ * stock Linux.
+ */
 static void mo_test_cluster_most(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, migrate_cluster_most(0), COMPACT_CLUSTER_MAX);
@@ -19,7 +22,7 @@ static void mo_test_cluster_most(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_cluster_most(-1), pageblock_nr_pages);
 }
 
-/* As much as all windows hold, within bounds. */
+/* Compaction isolates as many pages as all windows hold, within bounds. */
 static void mo_test_cluster_pages(struct kunit *test)
 {
 	struct migrate_plan plan = { .folios = 1, .max_windows = 2 };

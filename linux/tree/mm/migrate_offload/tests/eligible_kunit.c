@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of which folios may be copied before the move.
+ * KUnit tests of which folios an engine may copy before the move.
  * mm/migrate_offload/eligible.c includes this file.
  */
 
@@ -9,9 +9,8 @@
 #include "kunit.h"
 
 /*
- * Eligibility.  A page from the allocator looks like an unmapped anonymous
- * page: it has one reference and no mapping.  Each test changes one property,
- * and restores it.
+ * A page from the allocator looks like an unmapped anonymous page: it has one
+ * reference and no mapping.  Each test changes one property, and restores it.
  */
 struct mo_pair {
 	struct folio *src, *dst;
@@ -76,7 +75,7 @@ static void mo_test_eligible_flags(struct kunit *test)
 	ClearPageHWPoison(&pair.src->page);
 #endif
 
-	/* One mapping. */
+	/* Simulate one mapping. */
 	atomic_set(&pair.src->_mapcount, 0);
 	folio_get(pair.src);
 	mo_expect_not_eligible(test, &pair);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A KUnit test of lists of hugetlb folios: mm/migrate_offload/hugetlb.c includes this file. */
+/*
+ * A KUnit test of lists of hugetlb folios.  mm/migrate_offload/hugetlb.c
+ * includes this file.
+ */
 
 #include <kunit/test.h>
 

@@ -12,7 +12,7 @@ static const struct migrate_plan mo_plan = {
 	.streaming = true,
 };
 
-/* A window of small folios is over. */
+/* Note the times of a window of small folios. */
 static void mo_note_window(struct migrate_pace *paces,
 			   const struct migrate_plan *plan, unsigned int nr,
 			   u64 own_ns, u64 copy_ns)
@@ -23,7 +23,7 @@ static void mo_note_window(struct migrate_pace *paces,
 
 /*
  * Run @nr_windows windows.  A copy takes @fixed_ns, and @folio_ns for each
- * folio.
+ * folio.  Returns the folios of the next window.
  */
 static unsigned int mo_run_windows(struct kunit *test,
 				   struct migrate_pace *paces,
@@ -160,7 +160,7 @@ static void mo_test_pace_extremes(struct kunit *test)
 	}
 }
 
-/* Windows of an engine without known times. */
+/* Make windows of an engine whose times are not known. */
 static struct migrate_windows *mo_windows(struct kunit *test)
 {
 	struct migrate_windows *w;
@@ -184,7 +184,7 @@ static u64 mo_set_limit(u64 limit_ns)
 	return was_ns;
 }
 
-/* Of small folios: to unmap, copy and map one takes 2.5 us. */
+/* Make a pace of small folios: to unmap, copy and map one takes 2.5 us. */
 static struct migrate_pace mo_small_pace(u64 fixed_ns)
 {
 	return (struct migrate_pace) {
@@ -219,7 +219,8 @@ static void mo_test_least(struct kunit *test)
 
 /*
  * A flush takes ten times the limit.  Windows must not shrink to one folio.
- * They count as over the limit, and overlap, as waiting does not help.
+ * The core counts them as over the limit, and lets them overlap, as waiting
+ * does not help.
  */
 static void mo_test_limit_cannot_be_met(struct kunit *test)
 {
@@ -247,7 +248,10 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, migrate_plan_is_over(&w->plan));
 	KUNIT_EXPECT_EQ(test, migrate_plan_hold_ns(&w->plan,
 						   w->plan.early_ns), 0);
-	/* The flush becomes short: windows keep the limit, and none counts. */
+	/*
+	 * The flush becomes short: windows keep the limit, and none counts as
+	 * over it.
+	 */
 	for (i = 0; i < 200; i++) {
 		migrate_plan_init(&w->plan, w->session.paces, 0);
 		nr = w->plan.folios;
@@ -302,7 +306,7 @@ static void mo_test_early(struct kunit *test)
 	/* In a larger window, each folio adds to the lead time. */
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 8, 80000, false, true), 160000);
 
-	/* The engine was idle. */
+	/* The engine became idle, so the lead time grows. */
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 30000);
 	KUNIT_EXPECT_EQ(test, mo_early_ns(w, 1, 10000, true, true), 45000);
 	for (i = 0; i < 20; i++)
@@ -374,16 +378,17 @@ static void mo_test_pace_careful(struct kunit *test)
 		migrate_times_learn(w, 0, &took);
 	}
 	KUNIT_EXPECT_GE(test, nr_late, 1);
-	/* Two late windows each time, as an eighth less is still too many. */
+	/* Each time two windows are late: an eighth less is still too many. */
 	KUNIT_EXPECT_LE(test, nr_late, 2 * (1 + 1000 / MIGRATE_CAREFUL_WINDOWS));
-	/* But windows are as large as possible. */
+	/* Windows are nevertheless as large as possible. */
 	most = (plan.limit_ns - 250000) / 2500;
 	KUNIT_EXPECT_GE(test, nr, most * 3 / 4);
 }
 
 /*
- * While the task waits the engine goes on, so that its copies seem to take less than
- * they do: that they take more is believed, and that they take less is not.
+ * The engine continues while the task waits for a CPU, so its copies seem to
+ * take less time than they do.  After long waits, the core believes longer
+ * times, and no shorter ones.
  */
 static void mo_test_pace_stood(struct kunit *test)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A KUnit test of the time of a copy. mm/migrate_offload/measure.c includes this
- * file.
+ * A KUnit test of the time of a copy.  mm/migrate_offload/measure.c includes
+ * this file.
  */
 
 #include <kunit/test.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the batch copy. mm/migrate_offload/part.c includes this file,
- * which gives access to static functions.
+ * KUnit tests of parts: which pairs the engine gets, and whose copy counts.
+ * mm/migrate_offload/part.c includes this file, which gives access to static
+ * functions.
  */
 
 #include <kunit/test.h>
@@ -9,9 +10,8 @@
 #include "kunit.h"
 
 /*
- * Partition.  Of ten pairs, each third cannot be copied early.  Source i and
- * destination i must keep the same place in the lists and in the array. ->index
- * identifies both.
+ * Of ten pairs, every third is not eligible.  Source i and destination i must
+ * keep the same place in the lists and in the array.  ->index identifies both.
  */
 #define MO_NR_PAIRS 10
 
@@ -95,13 +95,13 @@ static void mo_expect_pairs(struct kunit *test, const struct migrate_part *part,
 		KUNIT_EXPECT_EQ(test, want[i], (int)pair->src->index);
 		KUNIT_EXPECT_EQ(test, want[i], (int)pair->dst->index);
 		KUNIT_EXPECT_EQ(test, pair->result, -EINPROGRESS);
-		/* The folio must not carry a mark. */
+		/* The destination must not carry a mark. */
 		KUNIT_EXPECT_NULL(test, pair->dst->private);
 	}
 	KUNIT_EXPECT_EQ(test, want[i], -1);
 }
 
-/* Windows without an owner. */
+/* A session without an engine. */
 static struct migrate_session mo_session;
 
 static void mo_test_partition(struct kunit *test)
@@ -146,15 +146,18 @@ static void mo_test_judge(struct kunit *test)
 				migrate_pair_judge(&pair[i], VERDICT_ENGINE),
 				i == 2 || i == 7 ? VERDICT_FAILED :
 						   VERDICT_ENGINE);
-	/* A batch that was not copied at all believes no result. */
+	/*
+	 * If the engine declined the batch, the results of pairs do not count.
+	 */
 	KUNIT_EXPECT_EQ(test, migrate_pair_judge(&pair[0], VERDICT_DECLINED),
 			VERDICT_DECLINED);
 	mo_pairs_exit(pairs);
 }
 
 /*
- * The engine gave up on pair 4.  The core copies this pair in no case, and
- * holds references until the device is done.
+ * The engine holds pair 4.  The core must not copy this pair, nor use the
+ * engine's copy.  Both folios keep a reference until the engine releases the
+ * pair.
  */
 static void mo_test_held(struct kunit *test)
 {
@@ -169,7 +172,7 @@ static void mo_test_held(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, folio_ref_count(pair->dst), 2);
 	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, VERDICT_ENGINE),
 			VERDICT_HELD);
-	/* A batch that failed as a whole does not make it free again. */
+	/* The pair stays held if the engine reports an error for the batch. */
 	KUNIT_EXPECT_EQ(test, migrate_pair_judge(pair, VERDICT_FAILED),
 			VERDICT_HELD);
 
@@ -201,8 +204,8 @@ static void mo_test_done_order(struct kunit *test)
 }
 
 /*
- * Splitting.  For all folio sizes, the chunks must cover the batch without gap
- * or overlap, and start at whole pages.  All chunks but the last have one size.
+ * For all folio sizes, the chunks must cover the batch without gap or overlap,
+ * and start at whole pages.  All chunks but the last have one size.
  */
 struct mo_split_case {
 	const char *name;
@@ -339,7 +342,9 @@ static void mo_test_no_pool(struct kunit *test)
 		KUNIT_EXPECT_NULL(test, w);
 		migrate_windows_pool = pool;
 	}
-	/* No engine gets these, whichever is active. */
+	/*
+	 * No engine gets folios of failing memory, whichever engine is active.
+	 */
 	KUNIT_EXPECT_EQ(test,
 			__migrate_offload_begin(&w, &section, &none,
 						MR_MEMORY_FAILURE),
@@ -371,7 +376,9 @@ static void mo_test_task_clock(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s->now_ns, 9600);
 	KUNIT_EXPECT_EQ(test, s->task_ns, 4600);
 	KUNIT_EXPECT_EQ(test, migrate_part_task_ns(s, part, 4600), 600);
-	/* What was unmapped after that, and offered to the engine. */
+	/*
+	 * The core unmaps a folio after the wait, and offers it to the engine.
+	 */
 	part->begun_ns = s->task_ns;
 	migrate_session_clock_is(s, 9700, 5010);
 	KUNIT_EXPECT_EQ(test, s->task_ns, 4690);

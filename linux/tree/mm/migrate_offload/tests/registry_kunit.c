@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of the copy engines' registry.  Included by
- * mm/migrate_offload/registry.c, so that static functions are within reach.
+ * KUnit tests of the registry of copy engines.  mm/migrate_offload/registry.c
+ * includes this file, which gives access to static functions.
  */
 
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/kthread.h>
 
-/* Registration. */
+/*
+ * One thread copies with an engine, while another one stops the use of the
+ * engine.
+ */
 static DECLARE_COMPLETION(mo_copy_entered);
 static DECLARE_COMPLETION(mo_copy_may_leave);
 static DECLARE_COMPLETION(mo_leave_started);
@@ -47,7 +50,7 @@ static struct migrator mo_test_migrator_2 = {
 	.offload_copy = mo_test_offload_copy,
 };
 
-/* The engine for folios that migrate for this reason. */
+/* Returns the name of the engine for this reason. */
 static const char *mo_engine_for(int reason)
 {
 	struct migrate_engine *engine;
@@ -60,7 +63,7 @@ static const char *mo_engine_for(int reason)
 	return name;
 }
 
-/* These tests need all places for active engines. */
+/* Skip a test if an engine is active: these tests use all engine slots. */
 static void mo_require_no_engine(struct kunit *test)
 {
 	int reason;
@@ -167,7 +170,7 @@ static bool mo_named(int reason, const char *name)
 
 	if (!buf)
 		return false;
-	/* As in sysfs: the name and a newline in a page. */
+	/* sysfs, too, passes a page for the name and a newline. */
 	migrate_engine_name_for(reason, buf);
 	same = sysfs_streq(buf, name);
 	kfree(buf);
@@ -230,7 +233,8 @@ static void mo_test_engine_for_reason(struct kunit *test)
 }
 
 /*
- * A list holds its engine while it has folios for it, and takes no other one.
+ * A list holds its engine while the engine has folios of the list, and takes no
+ * other engine.
  */
 static void mo_test_hold_engine(struct kunit *test)
 {
@@ -250,8 +254,8 @@ static void mo_test_hold_engine(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, s->held);
 	migrate_session_release(s);
 	/*
-	 * The change need not wait, and the list notices that its engine is
-	 * gone.
+	 * The change of the engine does not wait, and the list notices the
+	 * change.
 	 */
 	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
 	KUNIT_EXPECT_FALSE(test, migrate_session_hold(s));
@@ -324,7 +328,7 @@ static bool mo_test_wants_large(int dst_nid, size_t bytes)
 	return bytes >= PMD_SIZE;
 }
 
-/* An engine need not have a function to ask. */
+/* An engine without wants() gets every batch. */
 static void mo_test_wants(struct kunit *test)
 {
 	struct migrate_engine_ops ops = { .wants = mo_test_wants_large };
@@ -337,8 +341,8 @@ static void mo_test_wants(struct kunit *test)
 }
 
 /*
- * A change of the engine waits for the copy in flight.  It must not return
- * while the engine still copies, and must return when the copy ends.
+ * A task that changes the engine waits for the copy in flight.  The change must
+ * not return while the engine still copies, and must return when the copy ends.
  */
 static void mo_test_leave_while_copying(struct kunit *test, int (*leave)(void))
 {
@@ -402,7 +406,6 @@ static void mo_test_engine_for_reason_while_copying(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, migrate_offload_unregister(&mo_test_migrator));
 }
 
-/* Streaming engines. */
 #define MO_STREAM_PAIRS 5
 
 /* The engine is registered, but never active: nothing calls these functions. */

@@ -29,7 +29,10 @@ static struct migrate_engine mo_test_stream_engine = {
 	.ops = &mo_test_stream_ops,
 };
 
-/* A list of compaction with 2 MiB, which fits into one window. */
+/*
+ * Make the windows of a list of compaction with 2 MiB, which fits into one
+ * window.
+ */
 static struct migrate_windows *mo_test_windows(struct kunit *test)
 {
 	struct migrate_windows *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
@@ -84,9 +87,7 @@ static void mo_test_divide(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, w->plan.folios, param->folios);
 }
 
-/*
- * Dividing must not happen where windows do not overlap, or the list is long.
- */
+/* The core divides only lists of compaction, and only where windows overlap. */
 static void mo_test_divide_not(struct kunit *test)
 {
 	struct migrate_windows *w;
@@ -124,7 +125,7 @@ static u64 mo_test_count(const struct migrate_offload_stats *stats,
 	return nr;
 }
 
-/* A folio for which no window has memory must count as other folios do. */
+/* A folio that moves alone, without memory for a window, counts like others. */
 static void mo_test_move_now(struct kunit *test)
 {
 	struct migrate_windows *w = mo_test_windows(test);
@@ -170,7 +171,10 @@ static struct folio *mo_test_new_folio(struct folio *src, unsigned long private)
 	return NULL;
 }
 
-/* One call must not wait for memory, though its mask allows that. */
+/*
+ * migrate_new_folio_nowait() must not wait for memory, even if the mask of the
+ * caller allows that.
+ */
 static void mo_test_nowait(struct kunit *test)
 {
 	struct migration_target_control mtc = {
@@ -227,9 +231,9 @@ static void mo_test_free_blocks(struct list_head *blocks)
 #define MO_TEST_MOST_PAGES (SZ_4G >> PAGE_SHIFT)
 
 /*
- * Demotion allocates on its target, then on lower tiers.  Before it does so, a
- * target without a free huge page must be compacted, for which the caller has
- * to wait.
+ * Demotion allocates on its target, then on lower tiers.  A target without a
+ * free huge page must first be compacted, which may wait.  So an allocation
+ * that must not wait fails, and does not use another node.
  */
 static void mo_test_demote_spills(struct kunit *test)
 {
@@ -270,7 +274,10 @@ static void mo_test_demote_spills(struct kunit *test)
 }
 #endif
 
-/* A folio has to be retried.  Must the core wait for all copies first? */
+/*
+ * The core has to retry a move.  Without streaming, it first waits for all
+ * copies.
+ */
 static void mo_test_must_wait(struct kunit *test)
 {
 	struct migrate_windows *w = mo_test_windows(test);
