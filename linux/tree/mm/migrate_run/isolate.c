@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Looks up and isolates pages for move_pages(2) in runs.
+ * Look up and isolate pages for move_pages(2) in runs.
  *
  * For each address, do_pages_move() takes the mmap_lock, looks up the VMA,
  * walks the page table and takes the lock of an LRU list.  After one page, the
- * next pages are mostly like it.  This file reads, looks up and isolates many
- * at a time, up to the first that is not a small page for the same node.
- * do_pages_move() handles that page, so results and their order stay the same.
+ * next pages are mostly like it.  This file handles many pages at a time, up to
+ * the first that is not a small page for the same node.  do_pages_move()
+ * handles that page, so results and their order stay the same.
  */
 
 #include <linux/compat.h>
@@ -25,7 +25,9 @@
 /* Without NUMA, move_pages(2) does nothing. */
 #ifdef CONFIG_NUMA
 
-/* A position in the page tables of a process.  Its mmap_lock is held. */
+/*
+ * A position in the page tables of a process.  The caller holds the mmap_lock.
+ */
 struct migrate_lookup {
 	struct mm_struct *mm;
 	struct vm_area_struct *vma;	/* of the last address */
@@ -38,7 +40,7 @@ static void migrate_lookup_unlock(struct migrate_lookup *look)
 {
 	if (!look->table)
 		return;
-	/* For sparse: another function took the lock. */
+	/* For sparse: migrate_lookup_find_table() took the lock. */
 	__acquire(look->ptl);
 	pte_unmap_unlock(look->table, look->ptl);
 	look->table = NULL;
@@ -79,8 +81,9 @@ static bool migrate_lookup_find_table(struct migrate_lookup *look,
 }
 
 /*
- * Returns the folio at an address if it is small and may move.  Until @look is
- * unlocked, it stays mapped.  Returns NULL to leave it to do_pages_move().
+ * Returns the folio at an address if it is small and may move.  The folio stays
+ * mapped until the caller unlocks @look.  Returns NULL if do_pages_move() has
+ * to handle the address.
  */
 static struct folio *migrate_lookup(struct migrate_lookup *look,
 				    unsigned long addr, int node, bool all)
@@ -105,7 +108,10 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	return folio;
 }
 
-/* Look up to @nr addresses up.  Returns how many have a folio to move. */
+/*
+ * Look up addresses, up to @nr or the first that has no folio to move.  Returns
+ * the number of folios, each with a reference.
+ */
 static unsigned int migrate_lookup_all(struct mm_struct *mm, const void **pages,
 				       unsigned int nr, int node, bool all,
 				       struct folio **folios)
@@ -185,7 +191,10 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 			list_add_tail(&folios[i]->lru, pagelist);
 			migrate_isolated_mod(&isolated, folios[i], 1);
 		}
-		/* Tasks that wait while too many are isolated need this now. */
+		/*
+		 * Update the counter now: too_many_isolated() makes tasks wait
+		 * by it.
+		 */
 		migrate_isolated_mod(&isolated, NULL, 0);
 		for (i = nr; i < nr_found; i++)
 			folio_put(folios[i]);

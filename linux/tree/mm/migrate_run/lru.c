@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Takes many small folios from LRU lists, or adds them, at a time.  Folios of
- * one list need one lock and one update of its size.
+ * Take small folios from LRU lists, or add them, many at a time.  Consecutive
+ * folios of one list share one lock and one update of its size.
  */
 
 #include <linux/memcontrol.h>
@@ -15,7 +15,7 @@
 #include "../internal.h"
 #include "run.h"
 
-/* A pending change of a list's size.  The lock of the lruvec is held. */
+/* A pending change of a list's size.  The caller holds the lock of @lruvec. */
 struct migrate_lru_size {
 	struct lruvec *lruvec;		/* NULL: none is locked */
 	enum lru_list lru;
@@ -48,7 +48,7 @@ static void migrate_lru_unlock(struct migrate_lru_size *size)
 	if (!size->lruvec)
 		return;
 	migrate_lru_size_flush(size);
-	/* For sparse: another function took the lock. */
+	/* For sparse: migrate_lru_lock() took the lock. */
 	__acquire(&size->lruvec->lru_lock);
 	unlock_page_lruvec_irq(size->lruvec);
 	size->lruvec = NULL;

@@ -3,19 +3,19 @@
  * Large folios that are mapped by single page table entries: migration unmaps
  * and maps them in one step.
  *
- * Entry by entry, updates of the reverse mapping and of statistics, flushes
- * and references are repeated.  After the first entry, the folio also looks
- * partially mapped, and would be queued for splitting.  So take all adjacent
- * entries that a folio has in a page table and a VMA at once.  Do not call a
- * folio partially mapped because it migrates.  __migrate_queue_if_partial()
- * decides that when the folio is mapped again.
+ * For each entry, the ordinary path updates the reverse mapping and statistics,
+ * flushes, and drops a reference.  After the first entry, the folio also looks
+ * partially mapped, and the ordinary path would queue it for splitting.  So
+ * take all adjacent entries that a folio has in a page table and a VMA at once.
+ * Do not call a folio partially mapped because it migrates.
+ * __migrate_queue_if_partial() decides that when the folio is mapped again.
  *
  * Locks are those of the ordinary path.  The folio is locked, and the lock of
  * the page table is held from the first cleared entry to the last written one.
- * GUP-fast takes neither.  It may pin a page through an entry.  Then it checks
- * the entry again, and gives up if the entry has changed.  So for exclusive
- * anonymous pages, clear the entries, issue a barrier, and then check for
- * pins.  If the folio is pinned, restore the entries.
+ * GUP-fast takes neither lock.  It may pin a page through an entry.  Then it
+ * checks the entry again, and gives up if the entry has changed.  So for
+ * exclusive anonymous pages, clear the entries, issue a barrier, and then check
+ * for pins.  If the folio is pinned, restore the entries.
  * folio_try_share_anon_rmap_pte() requires this order.
  */
 
@@ -64,7 +64,10 @@ struct migrate_ptes_chunk {
 	pte_t old[MIGRATE_PTES_CHUNK];
 };
 
-/* Returns how many entries there are from the walk's to the folio's last. */
+/*
+ * Returns the number of entries from the position of the walk to the last entry
+ * that the folio has in this page table and VMA.
+ */
 static inline unsigned int migrate_ptes_max(struct page_vma_mapped_walk *pvmw)
 {
 	unsigned long end = pmd_addr_end(pvmw->address, vma_address_end(pvmw));
@@ -72,7 +75,9 @@ static inline unsigned int migrate_ptes_max(struct page_vma_mapped_walk *pvmw)
 	return (end - pvmw->address) >> PAGE_SHIFT;
 }
 
-/* The walk continues behind the last entry. */
+/*
+ * Move the walk to the last of @nr entries, so that it continues behind them.
+ */
 static void migrate_ptes_skip(struct page_vma_mapped_walk *pvmw, unsigned int nr)
 {
 	pvmw->address += (unsigned long)(nr - 1) * PAGE_SIZE;
@@ -109,7 +114,10 @@ static bool migrate_page_exclusive(const struct page *page)
 	return test_bit(PG_anon_exclusive, &page->flags);
 }
 
-/* Returns false if the folio may be pinned.  Its entries are cleared. */
+/*
+ * Returns false if the folio may be pinned.  The caller has cleared the
+ * entries.
+ */
 static bool migrate_ptes_may_share(struct folio *folio)
 {
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
@@ -165,7 +173,10 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 		(!exclusive || exclusive == GENMASK(i - 1, 0));
 }
 
-/* The pages are no longer exclusive, and have no entry to pin them by. */
+/*
+ * The pages of a cleared chunk are no longer exclusive.  GUP-fast finds no
+ * entry to pin them by.
+ */
 static void migrate_ptes_share(const struct migrate_ptes *run,
 			       const struct migrate_ptes_chunk *chunk)
 {
@@ -189,7 +200,9 @@ static void migrate_ptes_trace(const struct migrate_ptes *run)
 					folio_order(run->folio));
 }
 
-/* Write @nr entries of a cleared chunk that differ in the page only. */
+/*
+ * Write @nr migration entries for cleared entries that differ in the page only.
+ */
 static void migrate_ptes_write(struct migrate_ptes *run,
 			       const struct migrate_ptes_chunk *chunk,
 			       unsigned int nth, unsigned int nr)
@@ -235,7 +248,7 @@ static bool migrate_ptes_replace(struct migrate_ptes *run)
 	for (i = 0; i < chunk.nr && !chunk.alike; i++)
 		migrate_ptes_write(run, &chunk, i, 1);
 	run->nr += chunk.nr;
-	/* The next entry cannot be replaced. */
+	/* Stop at an entry that cannot become a migration entry. */
 	if (chunk.nr < MIGRATE_PTES_CHUNK)
 		run->max_nr = run->nr;
 	return true;
@@ -344,7 +357,7 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 			trace_remove_migration_pte(addr + i * PAGE_SIZE,
 						   pte_val(ptep_get(pvmw->pte + i)),
 						   compound_order(page + i));
-	/* No need to invalidate: they were not present before. */
+	/* No TLB has these entries, because they were not present before. */
 	update_mmu_cache_range(NULL, vma, addr, pvmw->pte, nr);
 	migrate_ptes_skip(pvmw, nr);
 	return nr;
@@ -352,7 +365,8 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 
 /*
  * A thread that unmapped migration entries did not see the folio, and could not
- * queue it.  A thread that unmaps a part from here on will.
+ * queue it.  Now the folio is mapped: a thread that unmaps a part queues the
+ * folio.
  */
 void __migrate_queue_if_partial(struct folio *folio)
 {

@@ -93,8 +93,8 @@ static inline bool migrate_is_whole(struct folio *folio)
 }
 
 /*
- * A folio is mapped again.  If a part of it was unmapped before or meanwhile,
- * queue the folio for splitting.
+ * Called after the core has mapped a folio again.  Queue the folio for
+ * splitting if a part of it was unmapped before or meanwhile.
  */
 static inline void migrate_queue_if_partial(struct folio *folio)
 {
@@ -104,11 +104,13 @@ static inline void migrate_queue_if_partial(struct folio *folio)
 }
 
 /*
- * @dst is about to be mapped.  @queued: the source was on the queue of folios
- * to split, whole or partially mapped.  Queue a whole folio again now.  Once
- * it is mapped, another CPU may unmap a part and mark it.  To queue a marked
- * folio as a whole one is an error.  migrate_queue_if_partial() finds the
- * others.  Returns false if the caller has to queue the folio.
+ * Called before the core maps @dst.  @queued: the source was on the queue of
+ * folios to split, whole or partially mapped.
+ *
+ * Queue a whole folio now: once @dst is mapped, another CPU may unmap a part
+ * and mark the folio as partially mapped.  To queue a marked folio as a whole
+ * one is an error.  migrate_queue_if_partial() queues partially mapped folios
+ * later.  Returns false if the caller has to queue the folio.
  */
 static inline bool migrate_requeue(struct folio *dst, bool queued,
 				   bool partially_mapped)

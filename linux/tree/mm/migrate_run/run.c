@@ -36,14 +36,14 @@
  *   They are notified again when they may read the page table.  notify.c breaks
  *   these two rules [run_notify, run_notify_end].
  *
- * - Mapping.  Between the two, programs may fork, move, unmap or protect
- *   memory.  An entry for the source [run_entry] that is still exclusive
- *   [run_shared] is the only one.  fork() marks both entries as shared, and a
- *   move leaves no entry behind.  In a VMA that was locked meanwhile
- *   [run_locked], the ordinary path counts the pages.  If no entry is mapped,
- *   remove_migration_ptes() looks for all entries [run_rest].  This finds an
- *   entry that mremap() moves meanwhile, from a VMA that was not searched yet
- *   to a VMA that was.
+ * - Mapping.  Since the unmapping, programs may have forked, moved, unmapped or
+ *   protected memory.  An entry for the source [run_entry] that is still
+ *   exclusive [run_shared] is the only one.  fork() marks both entries as
+ *   shared, and a move leaves no entry behind.  In a VMA that was locked
+ *   meanwhile [run_locked], the ordinary path counts the pages.  If no entry is
+ *   mapped, remove_migration_ptes() looks for all entries [run_rest].  The walk
+ *   finds an entry that mremap() moves meanwhile, from a VMA that was not
+ *   searched yet to a VMA that was.
  *
  * - The anon_vma.  Its lock keeps the VMAs that it leads to, and their page
  *   tables.  Between unmapping and mapping, each page has a reference to it.
@@ -77,7 +77,10 @@
 #include "pte.h"
 #include "run.h"
 
-/* For entries whose page table lock is held, the answer stays true. */
+/*
+ * Does the VMA allow runs?  The answer stays true for entries whose page table
+ * lock the caller holds.
+ */
 static bool migrate_run_vma_fits(struct vm_area_struct *vma)
 {
 	const vm_flags_t not = VM_LOCKED | VM_HUGETLB | VM_PFNMAP | VM_SHARED;
@@ -135,7 +138,10 @@ static void migrate_row_init(struct migrate_row *row, struct folio **folios,
 	for (row->nr = 1; row->nr < max_nr; row->nr++) {
 		long at = migrate_row_offset(row, row->nr);
 
-		/* In pages, because a folio of another VMA may be anywhere. */
+		/*
+		 * Compare pages, not bytes: a folio of another VMA may be so
+		 * far away that bytes would overflow.
+		 */
 		if (at < min_at || at > max_at ||
 		    max(end, at) - min(start, at) >= MIGRATE_ROW_SPAN)
 			break;
@@ -200,8 +206,9 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /*
- * Find the entries that one flush covers from the nth on: @addr and the number.
- * A row that was cut short keeps its span, which may start at an entry cut off.
+ * Returns how many entries from the nth on one flush covers.  @addr gets the
+ * lowest address.  A row that was cut short keeps its span, which may start at
+ * an entry that was cut off.
  */
 static unsigned int migrate_row_piece(const struct migrate_row *row,
 				      unsigned int nth, unsigned long *addr)
@@ -270,7 +277,7 @@ static void migrate_row_replace(struct migrate_row *row,
 		migrate_row_flush(row, vma, cleared.dirty);
 	update_hiwater_rss(mm);
 	for (i = 0; i < row->nr; i++) {
-		/* As folio_mark_dirty().  No CPU can set the bit any more. */
+		/* Like folio_mark_dirty().  No CPU can set the bit any more. */
 		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
 			folio_set_dirty(src[i]);
 		folio_remove_exclusive_rmap(src[i], stat);
@@ -365,7 +372,9 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 	row.ptep = pmd ? pte_offset_map_lock(mm, pmd, addr, &ptl) : NULL;
 	if (!row.ptep)
 		return 0;
-	/* mlock() has set the flag, or finds the pages that are mapped here. */
+	/*
+	 * mlock() has set VM_LOCKED, or finds the pages that are mapped here.
+	 */
 	if (migrate_rule(RUN_LOCKED, !migrate_run_vma_fits(vma)))
 		row.nr = 0;
 	for (i = 0; i < row.nr; i++) {
@@ -380,7 +389,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 		set_pte_at(mm, addr, ptep, pte);
 		if (trace_remove_migration_pte_enabled())
 			trace_remove_migration_pte(addr, pte_val(pte), 0);
-		/* No need to invalidate: it was not present before. */
+		/* No TLB has this entry, because it was not present before. */
 		update_mmu_cache(vma, addr, ptep);
 	}
 	pte_unmap_unlock(row.ptep, ptl);
@@ -389,7 +398,8 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 
 /*
  * Unmap or map a row, from the nth folio on.  Try the VMA of the previous row
- * first.  The lock of the anon_vma is held.  Returns like the functions above.
+ * first.  The caller holds the lock of the anon_vma.  Returns like
+ * migrate_run_unmap_row() or migrate_run_map_row().
  */
 static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 			   struct vm_area_struct **vma,
@@ -482,9 +492,9 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 #define MIGRATE_RUN_LOOK 8
 
 /*
- * Returns true if the run has to be mapped now.  Its folios are ready, so a
- * task that needs one must not wait until others are copied.  A task that
- * waits for a migration entry marks the source of the entry.
+ * Returns true if the core has to map the run now.  Its folios are ready, so a
+ * task that needs one must not wait until others are copied.  A task that waits
+ * for a migration entry sets PG_waiters of the source.
  */
 static bool migrate_run_is_due_to_map(const struct migrate_run *run)
 {

@@ -23,7 +23,7 @@ enum migrate_content {
 	MIGRATE_CONTENT_SRC,	/* in the source: copy it */
 	MIGRATE_CONTENT_DST,	/* in the destination already */
 	MIGRATE_CONTENT_HELD,	/* a device may write to the destination */
-	MIGRATE_CONTENT_POISON,	/* lost: reading it was a machine check */
+	MIGRATE_CONTENT_POISON,	/* lost: a read raised a machine check */
 };
 
 /* Like migrate_batch_ptes_on(), but keeps the code for runs out of line. */
@@ -33,12 +33,16 @@ enum migrate_content {
 #define migrate_runs_on() false
 #endif
 
-/* This many folios are unmapped until the first of them is mapped again. */
+/*
+ * The most folios of a run.  A moved folio stays unmapped until its run is
+ * mapped.
+ */
 #define MIGRATE_RUN_MAX 32U
 
 /*
- * On the stack of migrate_pages_batch(): folios of one anon_vma that it unmaps
- * together, or that it has moved and will map together.
+ * The current run, on the stack of migrate_pages_batch(): folios of one
+ * anon_vma.  The core unmaps them together, or has moved them and will map them
+ * together.
  */
 struct migrate_run {
 	bool on;
@@ -54,7 +58,10 @@ struct migrate_run {
 	struct folio **dst;
 };
 
-/* There are no runs if migration may wait for locks or memory in between. */
+/*
+ * Prepare for a list.  Only MIGRATE_ASYNC has runs: the other modes may wait
+ * for locks or memory while a run is unmapped.
+ */
 static inline void migrate_run_init(struct migrate_run *run,
 				    enum migrate_mode mode, int reason)
 {
@@ -71,7 +78,7 @@ static inline void migrate_run_init(struct migrate_run *run,
 
 /*
  * Returns true if the folio is a small anonymous page that seems to have one
- * user: an exclusive page has one mapping.  Called first without any lock, and
+ * user: an exclusive page has one mapping.  Callers ask without any lock, and
  * again with the lock of the folio.
  */
 static inline bool migrate_run_wants(struct folio *folio)
@@ -182,7 +189,10 @@ migrate_isolate_run(struct mm_struct *mm, const void __user *pages,
 }
 #endif /* CONFIG_MIGRATE_BATCH_PTES */
 
-/* Not after a large folio, because the next folio is probably large, too. */
+/*
+ * Returns true if migrate_isolate_run() is worth a try.  After a large folio,
+ * the next folio is probably large, too.
+ */
 static inline bool migrate_isolate_more(const struct list_head *pagelist)
 {
 	return !folio_test_large(list_last_entry(pagelist, struct folio, lru));
@@ -195,7 +205,7 @@ static inline bool migrate_run_has(const struct migrate_run *run,
 	return run->nr && run->src[run->nr - 1] == src;
 }
 
-/* There will be no more runs. */
+/* Called after the last run.  One allocation holds both arrays. */
 static inline void migrate_run_exit(struct migrate_run *run)
 {
 	kfree(run->src);

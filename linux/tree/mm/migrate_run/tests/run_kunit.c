@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of which entries form a run. mm/migrate_run/run.c includes this
- * file, which gives access to static functions.
+ * KUnit tests of rows and of runs.  mm/migrate_run/run.c includes this file,
+ * which gives access to static functions.
  */
 
 #include <kunit/test.h>
@@ -47,7 +47,7 @@ static void mo_expect_row(struct kunit *test, const struct migrate_row *row,
 	KUNIT_EXPECT_EQ(test, row->end, row->addr + (last + 1) * (long)PAGE_SIZE);
 }
 
-/* The list may have any order, and gaps. */
+/* The folios of a row may have any order, and gaps. */
 static void mo_test_row_order(struct kunit *test)
 {
 	const long forth[] = { 0, 1, 2, 3, 4 }, back[] = { 0, -1, -2, -3, -4 };
@@ -182,7 +182,9 @@ static void mo_test_cleared(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, cleared.flush);
 	KUNIT_EXPECT_TRUE(test, cleared.dirty);
 
-	/* The flush does not check again whether it is due. */
+	/*
+	 * migrate_flush_ptes() does not check again whether the flush is due.
+	 */
 	cpumask_copy(mm_cpumask(mm), cpu_online_mask);
 	try_to_unmap_flush();
 	if (IS_ENABLED(CONFIG_X86) && num_online_cpus() > 1) {
@@ -196,7 +198,9 @@ static void mo_test_cleared(struct kunit *test)
 	mmput(mm);
 }
 
-/* A task that waits for one folio of a run gets the folio soon. */
+/*
+ * The core maps a full run, and maps a run early if a task waits for a folio.
+ */
 static void mo_test_awaited(struct kunit *test)
 {
 	struct migrate_run *run;
@@ -254,7 +258,7 @@ static unsigned int mo_gather(struct migrate_run *run, struct list_head *from)
 	return nr;
 }
 
-/* The first run of a list locks and allocates one folio at most. */
+/* The first run of a list, or after a failed run, has at most one folio. */
 static void mo_test_probe(struct kunit *test)
 {
 	struct migrate_run *run;
