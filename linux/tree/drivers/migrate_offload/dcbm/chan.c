@@ -9,8 +9,9 @@
  * dcbm_admin_lock serialises administrators.  dcbm_chans_lock protects the list
  * of channels, for tasks that may sleep.  Changes also take dcbm_lock, under
  * which streams search the list.  A notifier releases the channels of a device
- * before its driver is unbound.  It takes only dcbm_chans_lock, because a task
- * that registers a notifier waits for it under dcbm_admin_lock.
+ * before its driver is unbound.  The notifier takes only dcbm_chans_lock.  A
+ * task that registers a notifier waits under dcbm_admin_lock for running
+ * notifiers.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -36,10 +37,13 @@
 DEFINE_MUTEX(dcbm_admin_lock);
 static DEFINE_MUTEX(dcbm_chans_lock);
 
-/* Stuck channels, which pin the module.  Protected by dcbm_chans_lock. */
+/* Stuck channels: each pins the module.  dcbm_chans_lock protects the list. */
 static LIST_HEAD(dcbm_stuck_chans);
 
-/* Under dcbm_admin_lock; dcbm_nr_chans changes under dcbm_chans_lock. */
+/*
+ * dcbm_admin_lock protects the first two.  dcbm_nr_chans changes under
+ * dcbm_chans_lock.
+ */
 unsigned int dcbm_wanted_chans = 16;
 static bool dcbm_on;
 static unsigned int dcbm_nr_chans;
@@ -124,7 +128,7 @@ static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
 	if (!chan)
 		return NULL;
 	chan->dma = dma;
-	/* If the device goes away first, only the reference is used. */
+	/* A stuck channel may outlive both devices, so keep their structs. */
 	chan->dev = get_device(dmaengine_get_dma_device(dma));
 	chan->provider = get_device(dma->device->dev);
 	chan->nid = dev_to_node(chan->provider);
@@ -246,7 +250,7 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 	if (dcbm_chan_quiesce(chan)) {
 		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them\n",
 			kobject_name(&chan->kobj));
-		/* The driver may call back at any time. */
+		/* The driver may call back at any time, so keep the code. */
 		__module_get(THIS_MODULE);
 		list_add(&chan->node, &dcbm_stuck_chans);
 		return;
@@ -303,7 +307,7 @@ void dcbm_wait_for_stuck(void)
 		pr_warn_once("waiting for transfers that never ended\n");
 		msleep(DCBM_STUCK_RETRY_MS);
 	}
-	/* No channel is left that could queue it. */
+	/* No channel is left that could queue the work again. */
 	cancel_work_sync(&dcbm_stuck_work);
 }
 

@@ -103,7 +103,7 @@ static ssize_t terminate_stops_store(struct kobject *kobj,
 
 static struct kobj_attribute terminate_stops_attr = __ATTR_RW(terminate_stops);
 
-/* Not dcbm_admin_lock: a task that holds it may wait for these files. */
+/* Not dcbm_admin_lock: its holder may wait for the users of these files. */
 static DEFINE_MUTEX(dcbm_reset_lock);
 
 static ssize_t reset_store(struct kobject *kobj, struct kobj_attribute *attr,

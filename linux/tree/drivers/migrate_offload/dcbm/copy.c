@@ -135,8 +135,8 @@ static void dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 
 /*
  * Submit a mapped piece.  The callback may come before dmaengine_submit()
- * returns, so the slot is ready before.  Some drivers hold a lock from prep to
- * submit, so do nothing in between that could sleep or call the driver.
+ * returns, so fill the slot first.  Some drivers hold a lock from prep to
+ * submit, so do not sleep or call the driver in between.
  */
 static int dcbm_slot_fly(struct dcbm_slot *slot)
 {
@@ -159,7 +159,7 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	if (!dma_submit_error(slot->cookie))
 		return 0;
 
-	/* The device never started it, so no callback will come. */
+	/* The device never starts this piece, so no callback will come. */
 	spin_lock_irqsave(&chan->lock, flags);
 	WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	spin_unlock_irqrestore(&chan->lock, flags);
@@ -217,13 +217,13 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 	slot->bytes = min(dcbm_next_bytes(job), chan->max_piece);
 	rc = dcbm_slot_map(slot, pair, job->next.offset);
 	if (rc) {
-		/* The IOMMU or the bounce buffers are full: the core copies. */
+		/* The IOMMU or bounce buffers are full, so the core copies. */
 		dcbm_slot_put(slot);
 		dcbm_pair_fail(job, nr, rc);
 		dcbm_pair_check(job, nr);
 		return;
 	}
-	/* The callback may come at once. */
+	/* Set the time before the submission: the callback may come at once. */
 	if (!chan->nr_flying)
 		chan->progress_ns = ktime_get_ns();
 	atomic_inc(&pair->nr_users);
@@ -253,7 +253,7 @@ static bool dcbm_out_of_time(const struct dcbm_job *job)
 		timeout_ns + dcbm_extra_ns(job->batch->bytes, timeout_ns);
 }
 
-/* Only the time of the first job has begun. */
+/* Cut the first job if its time is over.  Later jobs have not begun theirs. */
 static void dcbm_cut_if_late(struct dcbm_stream *stream)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
@@ -281,7 +281,8 @@ static void dcbm_issue(struct dcbm_stream *stream)
 
 /*
  * Returns true if a channel has completed half of its pieces, and more can be
- * submitted.  Callbacks before ->hungry was set did not count this as an event.
+ * submitted.  A callback that came before ->hungry was set counted no event for
+ * this, so check before the task sleeps.
  */
 bool dcbm_is_hungry(const struct dcbm_stream *stream)
 {
@@ -320,7 +321,7 @@ void dcbm_feed(struct dcbm_stream *stream)
 	/* A callback sees ->hungry, or dcbm_is_hungry() sees its ->nr_done. */
 	smp_mb();
 
-	/* No channel takes a piece, and no callback will come. */
+	/* No channel takes a piece or will call back: the core copies them. */
 	while (!stream->nr_flying && (job = dcbm_next_job(stream)))
 		dcbm_job_cut(job);
 }

@@ -36,8 +36,9 @@ struct dcbm_job;
 struct dcbm_stream;
 
 /*
- * A slot keeps the data of one descriptor until its callback comes.  It belongs
- * to the channel, because the callback may come after the end of the job.
+ * A slot keeps the data of one descriptor until its callback comes.  The slot
+ * belongs to the channel, because the callback may come after the end of the
+ * job.
  */
 enum dcbm_slot_state {
 	DCBM_SLOT_FREE,
@@ -92,7 +93,7 @@ struct dcbm_chan {
 	bool dead;			/* takes nothing more of this batch */
 	bool parting;			/* gets no pieces, and is given back */
 	bool unissued;
-	u64 progress_ns;		/* when the device was last working */
+	u64 progress_ns;		/* last callback, or start of work */
 	unsigned int failures;		/* in a row */
 	unsigned int hungry_at;		/* wants pieces at this ->nr_done */
 
@@ -115,24 +116,25 @@ struct dcbm_chan {
 };
 
 /*
- * One folio of a job.  If a device holds the folio, this outlives the batch.
- * @bytes is a copy, because the core may free a source after its report.  The
- * source may become part of a larger folio before the job ends.
+ * One folio of a job.  While a device holds the folio, this record exists
+ * longer than the batch.  @bytes is a copy of the size, because the core may
+ * free a source after its report.  The source may then become part of a larger
+ * folio before the job ends.
  */
 struct dcbm_pair {
 	struct folio *src;
 	struct folio *dst;
 	size_t bytes;
 	atomic_t nr_users;	/* descriptors that a device may still use */
-	atomic_t bytes_left;	/* neither called back nor given up */
+	atomic_t bytes_left;	/* neither copied nor given up */
 	unsigned int nr_flying;	/* descriptors in flight, not given up */
 	int error;
 	bool held;
 };
 
 /*
- * The record of a batch.  The task of the stream owns it, and each held slot
- * has a reference of its own.
+ * The record of a batch.  The migrating task drops its reference after the last
+ * report, and each held slot has a reference of its own.
  */
 struct dcbm_job {
 	struct kref ref;
@@ -166,10 +168,10 @@ struct dcbm_stream {
 	size_t bytes;			/* decides how many channels it gets */
 	bool sparing;			/* leaves the CPU to other tasks */
 	u64 nr_reported;
-	bool waits;			/* the task is in dcbm_stream_reap() */
+	bool waits;			/* dcbm_stream_reap() waits */
 	u64 waits_since_ns;
-	bool parts;			/* waits to give channels back */
-	unsigned long check_at;		/* jiffies */
+	bool parts;			/* has busy channels to give back */
+	unsigned long check_at;		/* next dcbm_check(), in jiffies */
 
 	/* Callbacks count events, and wake the task when there are @wake_at. */
 	wait_queue_head_t wq;
@@ -181,7 +183,10 @@ struct dcbm_stream {
 /* At least this many streams and jobs can exist when memory is short. */
 #define DCBM_POOL_MIN 4
 
-/* A channel that runs dry counts as this many events: more than all pairs. */
+/*
+ * A channel that is about to run dry counts as this many events.  A job has
+ * fewer pairs, so the task wakes up even if it waits for a whole job.
+ */
 #define DCBM_URGENT	0x10000
 
 /* main.c */

@@ -31,11 +31,11 @@ void dcbm_job_put(struct dcbm_job *job)
 	kref_put(&job->ref, dcbm_job_free);
 }
 
-/* Returns NULL if there is no free memory, as this must not reclaim any. */
+/* Must not reclaim memory, so returns NULL if none is free. */
 struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
 			      struct migrate_copy_batch *batch)
 {
-	/* This excludes reclaim, kswapd and reserves: see mempool_alloc(). */
+	/* These flags exclude reclaim, kswapd and reserves: mempool_alloc(). */
 	struct dcbm_job *job = mempool_alloc(dcbm_jobs, __GFP_NOWARN);
 	unsigned int i;
 
@@ -74,7 +74,7 @@ static void dcbm_job_finish(struct dcbm_job *job)
 	struct dcbm_job *next = list_is_last(&job->node, &stream->jobs) ?
 				NULL : list_next_entry(job, node);
 
-	/* The time of the next job starts now. */
+	/* The time limit of the next job starts now. */
 	if (next && list_is_first(&job->node, &stream->jobs))
 		next->start_ns = ktime_get_ns();
 	list_del(&job->node);
@@ -146,7 +146,7 @@ void dcbm_pair_check(struct dcbm_job *job, unsigned int nr)
 		dcbm_job_finish(job);
 }
 
-/* Submit nothing more of this job. */
+/* Submit nothing more of this job: the core copies the rest. */
 void dcbm_job_cut(struct dcbm_job *job)
 {
 	unsigned int i;

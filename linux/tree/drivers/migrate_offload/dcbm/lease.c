@@ -5,9 +5,10 @@
  * One stream uses a channel at a time.  So an error of a channel concerns one
  * stream, and the driver may terminate all transfers of a channel.  A stream
  * alone gets all channels that its size is worth.  When other streams want
- * some, it keeps its share from its next batch on.  It submits nothing to the
- * others, and gives each back as soon as nothing is in flight there.  When the
- * other streams have ended, it gets more channels.
+ * channels, the stream keeps only its share from its next batch on.  The stream
+ * submits nothing to its other channels, and gives each back as soon as nothing
+ * is in flight there.  When the other streams have ended, the stream takes more
+ * channels.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -39,9 +40,9 @@ static bool dcbm_is_open;
 static unsigned int dcbm_nr_idle;	/* a hint without the lock */
 static unsigned int dcbm_nr_streams;	/* that have channels */
 
-/* This many streams wanted channels when the last stream got too few. */
+/* The number of streams that wanted channels at the last contention. */
 static unsigned int dcbm_recent;
-/* dcbm_share() uses that number until this time, in jiffies. */
+/* dcbm_share() uses dcbm_recent until this time, in jiffies. */
 static unsigned long dcbm_recent_until = INITIAL_JIFFIES;
 
 /* A late callback of the channel has come.  May run in any context. */
@@ -86,7 +87,7 @@ void dcbm_open(bool open)
 	spin_unlock(&dcbm_lock);
 }
 
-/* With less, a task that migrates seldom would never find an idle channel. */
+/* If this were shorter, a task that migrates seldom would find no channel. */
 #define DCBM_RECENT_SPAN (HZ / 5)
 
 /*

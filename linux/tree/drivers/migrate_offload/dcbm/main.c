@@ -2,8 +2,8 @@
 /*
  * dcbm: copy migrating folios with DMAengine channels.
  *
- * dcbm uses any driver that offers DMA_MEMCPY.  It divides a batch into pieces
- * of bytes, so that one large folio and many small folios occupy all channels
+ * dcbm uses any driver that offers DMA_MEMCPY, and divides a batch into pieces
+ * of bytes.  So one large folio and many small folios occupy all channels
  * alike.
  *
  *	main.c	the engine's interface to the core
@@ -83,7 +83,7 @@ static bool dcbm_wants(int dst_nid, size_t bytes)
 		return false;
 	if (dcbm_any_idle())
 		return true;
-	/* So a stream with more than its share gives a channel back. */
+	/* Make a stream with more than its share give channels back. */
 	dcbm_note_missed();
 	return false;
 }
@@ -103,7 +103,7 @@ static int __init dcbm_init(void)
 {
 	int ret = -ENOMEM;
 
-	/* Late callbacks free memory, so this needs a rescuer. */
+	/* dcbm_late_work() frees held folios, so the queue needs a rescuer. */
 	dcbm_wq = alloc_workqueue("dcbm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!dcbm_wq)
 		return ret;

@@ -74,7 +74,7 @@ size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
 		       DCBM_MAX_PIECE);
 }
 
-/* Returns the length of the piece at @offset.  It ends within the folio. */
+/* Returns the length of the piece at @offset, which ends within the folio. */
 size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
 		     size_t max_piece)
 {
@@ -90,7 +90,7 @@ size_t dcbm_cpu_share(size_t bytes, unsigned int nr_chans)
 	return rounddown(bytes / (nr_chans + 1), PAGE_SIZE);
 }
 
-/* A job may take this time beyond the timeouts.  A large job takes longer. */
+/* Returns the time that the size of a job adds to its timeouts. */
 u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 {
 	return min((u64)bytes * DCBM_NS_PER_BYTE,
@@ -98,9 +98,9 @@ u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns)
 }
 
 /*
- * The most bytes that a channel may have in flight.  When the time of a job is
- * over, its pieces in flight have one timeout to come back.  At 10 MB/s these
- * bytes take half of it.
+ * Returns the most bytes that a channel may have in flight.  When the time of a
+ * job is over, its pieces in flight have one timeout to come back.  At 10 MB/s
+ * these bytes take half of that timeout.
  */
 size_t dcbm_max_flying(u64 timeout_ns)
 {

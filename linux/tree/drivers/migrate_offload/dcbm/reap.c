@@ -31,7 +31,7 @@
 /* Ask the driver of a device that was silent for this part of the timeout. */
 #define DCBM_ASK_DIVISOR 8
 
-/* With less, a busy CPU would look like a dead device. */
+/* With a shorter timeout, a busy CPU would look like a dead device. */
 #define DCBM_MIN_TIMEOUT_NS (10ULL * NSEC_PER_MSEC)
 
 unsigned int dcbm_timeout_ms = 1000;
@@ -51,10 +51,11 @@ bool dcbm_can_terminate(const struct dcbm_chan *chan)
 }
 
 /*
- * A callback has come.  It is an event if it was the last of its folio, or if
- * its channel is about to run dry while there is work.  The stream cannot end
- * before: see dcbm_callback().  Both sides use full barriers.  So the task
- * sees the new count, or this function sees ->wake_at.
+ * Count an event if the callback is the last one of its folio, or if its
+ * channel is about to run dry while pieces wait.  The job and the stream still
+ * exist: see dcbm_callback().  The task sets ->wake_at, and then checks the
+ * count when it sleeps.  Both sides have a full barrier, so the task sees the
+ * new count, or this function sees ->wake_at.
  */
 static void dcbm_heard_of(struct dcbm_slot *slot)
 {
@@ -75,9 +76,9 @@ static void dcbm_heard_of(struct dcbm_slot *slot)
 }
 
 /*
- * The driver calls this in any context.  Job and stream exist while one of
- * their slots is in flight.  The task takes the lock, held here, before it
- * ends a slot.
+ * The driver calls this in any context.  A job and its stream exist while one
+ * of their slots is in flight.  The task takes chan->lock before it ends a
+ * slot, so both exist until this function releases the lock.
  */
 void dcbm_callback(void *param, const struct dmaengine_result *result)
 {
@@ -209,7 +210,7 @@ void dcbm_collect(struct dcbm_stream *stream)
 {
 	struct dcbm_chan *chan;
 
-	/* The task collects a later event now, or sees its count later. */
+	/* Reset the count first: events during the collection stay counted. */
 	atomic_xchg(&stream->nr_events, 0);
 	list_for_each_entry(chan, &stream->chans, lease)
 		dcbm_chan_collect(chan);
@@ -279,8 +280,9 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 		    !dcbm_slot_is_complete(chan, slot))
 			continue;
 		/*
-		 * After the claim, a callback may free the slot for others.
-		 * Before, it changes only fields that are not used here.
+		 * Copy the slot before the claim, as its callback may free the
+		 * slot afterwards.  A callback before the claim changes only
+		 * fields that are not used here.
 		 */
 		copy = data_race(*slot);
 		if (!dcbm_can_terminate(chan))
@@ -296,7 +298,7 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 	if (!lost)
 		return;
 	atomic64_inc(&chan->errors);
-	/* dcbm_slot_gone() cleared the number, as the copy is complete. */
+	/* dcbm_slot_gone() cleared ->failures, as the copy is complete. */
 	chan->failures = failures + 1;
 	chan->full = false;
 	chan->progress_ns = ktime_get_ns();
@@ -321,7 +323,7 @@ static void dcbm_chan_stopped(struct dcbm_chan *chan)
 	dcbm_chan_forget(chan, true);
 }
 
-/* Keep both folios from being used again. */
+/* Hold both folios of a pair, because a device may still use them. */
 static void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
 {
 	struct dcbm_pair *pair = &job->pairs[nr];
@@ -336,8 +338,9 @@ static void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
 }
 
 /*
- * Nothing can stop the device, so hold each folio that it may use.  Hold it
- * before the slot is marked: after that, the callback may end the hold.
+ * Nothing can stop the device, so hold each folio that the device may use.
+ * Hold the folio before claiming its slot: after the claim, the callback may
+ * end the hold.  Returns the number of claimed slots.
  */
 static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 {
@@ -433,7 +436,7 @@ void dcbm_check(struct dcbm_stream *stream)
 
 	if (!job)
 		return;
-	/* The job may end here. */
+	/* dcbm_chan_give_up() may end the job. */
 	kref_get(&job->ref);
 	expired = now - job->start_ns > 2 * limit_ns +
 		  dcbm_extra_ns(job->batch->bytes, dcbm_timeout_ns());
@@ -484,7 +487,7 @@ void dcbm_late_work(struct work_struct *work)
 	spin_unlock_irq(&chan->lock);
 	dcbm_chan_heard_of(chan);
 
-	/* Unloading the module waits for this work. */
+	/* The last put is safe here: unloading the module waits for this. */
 	if (!dcbm_can_terminate(chan))
 		while (nr--)
 			module_put(THIS_MODULE);

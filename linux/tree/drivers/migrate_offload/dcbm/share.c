@@ -80,7 +80,8 @@ static void dcbm_share_cede(struct dcbm_job *job, size_t bytes)
 
 /*
  * If the channels have nothing to do, let them take from the CPU's share.
- * While the task waits, and so copies the share itself, they take half of it.
+ * While the task waits, the CPU copies that share, so the channels take half of
+ * the rest.  Returns true if the channels got something.
  */
 bool dcbm_share_take(struct dcbm_stream *stream)
 {

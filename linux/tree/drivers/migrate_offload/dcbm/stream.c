@@ -3,7 +3,7 @@
  * dcbm: streams, and the jobs in them.
  *
  * A stream has channels and a queue of jobs.  A channel that has completed half
- * of its pieces gets more, of the same job or of the next.  So it does not run
+ * of its pieces gets more, of the same job or of the next.  So no channel runs
  * dry between two batches.  dcbm reports a folio as soon as it is done, even if
  * other folios of its batch are not.
  */
@@ -24,8 +24,9 @@
 static mempool_t *dcbm_streams;
 
 /*
- * Channels that refused an earlier batch may take this one.  Returns how many
- * can.  A channel that refuses everything has no callbacks, so judge it here.
+ * Channels that refused an earlier batch may take this one.  Returns the number
+ * of channels that may.  dcbm_collect() judges a channel after a callback.  A
+ * channel that refuses everything has no callbacks, so judge it here.
  */
 static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
 {

@@ -71,7 +71,7 @@ static bool test_done(const struct migrate_copy_batch *batch)
 	return batch->nr_done == batch->nr_pairs;
 }
 
-/* Returns how often something was reported. */
+/* Reap until @batch is done.  Returns how many reaps reported pairs of it. */
 unsigned int test_reap(struct kunit *test, int which,
 		       struct migrate_copy_batch *batch)
 {
@@ -186,7 +186,7 @@ static void dcbm_stream_order(struct kunit *test)
 		KUNIT_EXPECT_LT(test, batch->pairs[i].nth_done, TEST_MANY);
 		overtaken += batch->pairs[i].nth_done != i;
 	}
-	/* Folios on different channels overtake each other. */
+	/* On channels that complete in any order, folios overtake others. */
 	if (!ctx->chans[0]->ordered)
 		KUNIT_EXPECT_GT(test, overtaken, 0);
 	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
@@ -245,9 +245,9 @@ static void dcbm_stream_stall(struct kunit *test)
 
 /*
  * dcbm reports the last folio of the channels' part while other folios are
- * still being copied.  Its owner frees it, and it becomes part of a larger
- * folio.  When the channels take over the CPU's share behind it, its new size
- * must not matter.
+ * still in flight.  The core may then free this folio, and its pages may become
+ * a larger folio, which test_grow() imitates.  Then the channels take over the
+ * CPU's share behind this folio.  dcbm must not use the new size.
  */
 static void dcbm_stream_reported(struct kunit *test)
 {
@@ -328,7 +328,7 @@ static void dcbm_stream_fair(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
 	KUNIT_EXPECT_FALSE(test, dcbm_ops.wants(first_memory_node, SZ_2M));
 	test_reap(test, 0, a);
-	/* Ask again, as dcbm soon forgets it.  The stream gives up half. */
+	/* Ask again, as dcbm forgets the first call.  The stream gives half. */
 	dcbm_ops.wants(first_memory_node, SZ_2M);
 	test_copy_again(test, a);
 	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS / 2);

@@ -11,7 +11,7 @@
 /* Folios of a window of compaction, for each channel. */
 #define TEST_WINDOW 128
 
-/* Compaction gives the CPU no share, other migrations do. */
+/* The CPU gets no share of compaction's batches, but a share of others. */
 void dcbm_stream_sparing(struct kunit *test)
 {
 	static const struct {
