@@ -55,7 +55,7 @@ static void mtcopy_account(struct mtcopy_stream *stream,
 		wake_up(&stream->wait);
 }
 
-/* Several CPUs do this at once, each with its own share. */
+/* The task and its helpers call this at once, each with its own share. */
 void mtcopy_copy_share(struct mtcopy_stream *stream,
 		       const struct mtcopy_share *share)
 {
@@ -95,7 +95,8 @@ static bool mtcopy_linger(struct mtcopy_stream *stream)
 
 /*
  * Leave, unless a job is ready: the task that submitted it may have counted on
- * this helper.  With @must, the helper leaves in any case.
+ * this helper.  With @must, leave in any case.  Returns true if the helper has
+ * left.
  */
 static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 {
@@ -108,7 +109,7 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 	return leaves;
 }
 
-/* A helper's last report: its CPU time then, and when it was. */
+/* The CPU time of a helper at its last report, and the time of that report. */
 struct mtcopy_spent {
 	u64 cpu_ns;
 	u64 noted_ns;
@@ -128,7 +129,7 @@ static void mtcopy_note_spent(struct mtcopy_stream *stream,
 	spent->noted_ns = local_clock();
 }
 
-/* No other task wants this CPU, and cpu.max of the task leaves some time. */
+/* Returns false if another task wants this CPU, or cpu.max is used up. */
 static bool mtcopy_may_go_on(const struct mtcopy_stream *stream)
 {
 	return single_task_running() && migrate_copy_may_help(stream->core);
@@ -188,8 +189,8 @@ static bool mtcopy_is_busy(struct mtcopy_helper *helper)
 }
 
 /*
- * After this the helper does not touch the stream.  A worker does not touch a
- * work item after it has called its function.
+ * Wait until the helper no longer touches the stream.  After the function of a
+ * work item has returned, its worker does not touch the item.
  */
 static void mtcopy_end_helper(struct mtcopy_helper *helper, u64 spin_until)
 {
@@ -216,7 +217,7 @@ void mtcopy_init_helpers(struct mtcopy_stream *stream)
 	}
 }
 
-/* After this no helper touches the stream. */
+/* Make all helpers leave, and wait until none touches the stream. */
 void mtcopy_end_helpers(struct mtcopy_stream *stream)
 {
 	u64 spin_until = local_clock() + MTCOPY_SPIN_NS;
@@ -229,8 +230,9 @@ void mtcopy_end_helpers(struct mtcopy_stream *stream)
 }
 
 /*
- * Find idle CPUs, so that there can be @wanted helpers.  Returns how many there
- * will be, and in @stream->cpus the CPUs on which to start new ones.
+ * Find idle CPUs, so that there can be @wanted helpers.  Returns the number of
+ * helpers that there will be.  Sets @stream->cpus to the CPUs on which
+ * mtcopy_start_helpers() starts new ones.
  */
 unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 			      unsigned int wanted)

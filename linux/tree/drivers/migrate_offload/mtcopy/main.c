@@ -8,10 +8,10 @@
  * Helpers run on CPUs that were idle when the task submitted a batch.
  *
  * Helpers stay with a stream, because waking an idle CPU takes time.  After a
- * batch they continue with the next, or spin for a moment until it comes.  They
- * leave when none comes, when another task wants their CPU, or at close().
+ * batch, helpers spin for a moment until the next one comes.  A helper leaves
+ * when no batch comes, when another task wants its CPU, or at close().
  *
- * The task can copy a batch alone, so it never waits for a helper to start.  It
+ * The task can copy a batch alone, so it never waits for a helper to start, and
  * waits only for helpers that are copying a share: first it spins, then it
  * sleeps.  So a helper may leave after any share.  Helpers also leave when the
  * cgroup of the task has used up its cpu.max quota.  mtcopy declines a batch if
@@ -92,7 +92,7 @@ static int mtcopy_open(struct migrate_copy_stream *copy_stream)
 	if (mtcopy_wanted_threads(copy_stream->bytes) < 2)
 		return -EOPNOTSUPP;
 
-	/* This excludes reclaim, kswapd and reserves: see mempool_alloc(). */
+	/* These flags exclude reclaim, kswapd and reserves: mempool_alloc(). */
 	stream = mempool_alloc(mtcopy_streams, __GFP_NOWARN);
 	if (!stream)
 		return -EBUSY;
@@ -219,7 +219,7 @@ static bool mtcopy_report(struct mtcopy_stream *stream)
 	return true;
 }
 
-/* No chunk is left to take.  Wait until a helper completes a pair. */
+/* No chunk is left to take.  Wait for a helper to complete a pair. */
 static void mtcopy_wait(struct mtcopy_stream *stream, u64 wait_ns)
 {
 	u64 waited, begin = local_clock();
@@ -229,7 +229,7 @@ static void mtcopy_wait(struct mtcopy_stream *stream, u64 wait_ns)
 		if (waited >= wait_ns)
 			return;
 		if (need_resched() || waited > MTCOPY_SPIN_NS) {
-				/* KTIME_MAX means no limit, as U64_MAX did. */
+			/* KTIME_MAX means no limit, as U64_MAX did. */
 			wait_ns = min(wait_ns - waited, (u64)KTIME_MAX);
 			wait_event_hrtimeout(stream->wait,
 					     !llist_empty(&stream->done),

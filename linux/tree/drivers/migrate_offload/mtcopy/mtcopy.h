@@ -72,7 +72,7 @@ struct mtcopy_helper {
 };
 
 struct mtcopy_stream {
-	/* Protects the next three; the task reads the last two without it. */
+	/* Protects the next three.  The task reads the last two unlocked. */
 	spinlock_t lock;
 	struct list_head ready;		/* jobs with chunks to take */
 	size_t ready_bytes;		/* approximate size of @ready */
