@@ -3,8 +3,8 @@
  * A copy engine that misbehaves, and holders of references at the worst moment.
  * Tests of the batch copy need both, and user space cannot provide them.
  *
- * The engine is called "test".  It copies in the caller's context, and follows
- * the switches in /sys/kernel/debug/migrate_offload_test/:
+ * The engine "test" copies in the caller's context, and follows the switches in
+ * /sys/kernel/debug/migrate_offload_test/:
  *
  *   decline	decline every batch
  *   unwilling	tell the core beforehand that no batch is wanted; not with the
@@ -16,9 +16,9 @@
  *		be stopped.  After late_ms, or at a write to late_now, overwrite
  *		the destination and release both folios.  One folio at a time
  *
- * The directory also has counters: batches, seen_folios, seen_poisoned, late_writes,
- * and seen_secret, for folios that the kernel must not read.  in_copy is not zero
- * during a copy.
+ * The directory also has counters: batches, seen_folios, seen_poisoned,
+ * late_writes, and seen_secret, for folios that the kernel must not read.
+ * in_copy is not zero during a copy.
  *
  * With the module parameter posted=1 the engine is a struct migrator, with one
  * result for the whole batch.  With stream=1 the engine copies batches side by
@@ -27,23 +27,24 @@
  * The loaded module uses a tracepoint of the batch copy, so the core traces all
  * migration, also without an active engine.
  *
- * The holders are files, too.  A write takes the reference at once.  It is dropped
- * as described below, or when the file is closed:
+ * The holders are files, too.  Holders take the reference when the file is
+ * written, unless described otherwise.  They drop the reference as described,
+ * or when the file is closed:
  *
- *   pin		"ADDRESS BYTE": hold the page at ADDRESS of the writing process.
- *		After the copy of the next batch, fill the page with BYTE and
- *		drop the reference, as a device does at the end of its I/O.
+ *   pin		"ADDRESS BYTE": hold the page at ADDRESS of the writing
+ *		process.  After the copy of the next batch, fill the page with
+ *		BYTE and drop the reference, as a device does at the end of I/O.
  *   grab	"BYTE": after its copy, hold the first folio of the next batch.
  *		So the first attempt to move this folio fails.  When the next
  *		folio has moved, fill the first page of the held one with BYTE
  *		and drop the reference.  A hugetlb folio is released when it is
  *		mapped again.
- *   hold_bh	"PATH BLOCK BYTE": hold a buffer head of a block device.  After the
- *		copy of the next batch, fill the block with BYTE, mark it dirty
- *		and release it, as a file system does with metadata.
+ *   hold_bh	"PATH BLOCK BYTE": hold a buffer head of a block device.  After
+ *		the copy of the next batch, fill the block with BYTE, mark the
+ *		buffer dirty and release it, as a file system does.
  *
- * contig.c has a file to allocate physical memory in one piece, and writeback.c
- * one for a disk that does not answer.
+ * contig.c describes a file that allocates physical memory in one piece.
+ * writeback.c describes a file that imitates a disk without an answer.
  *
  * BYTE is written without the folio lock on purpose: the lock does not exclude
  * the writers that the tests imitate.
@@ -99,8 +100,8 @@ static atomic_t late_writes;
 atomic_t test_in_copy;
 
 /*
- * The held objects.  A thread that clears a pointer by xchg() owns the reference
- * and drops it.  The byte is set before its pointer.
+ * The held objects.  A thread that clears a pointer by xchg() owns the
+ * reference and drops it.  The byte is set before its pointer.
  */
 static struct page *pinned_page;
 static struct folio *grabbed_folio;
@@ -143,8 +144,9 @@ static void finish_grab(void *data, const char *reason, const char *engine,
 }
 
 /*
- * The move of another folio releases the reference, so the batch needs one more.
- * A hugetlb folio alone suffices, because each attempt counts as a move.
+ * finish_grab() drops the reference when another folio moves, so the batch has
+ * to have a second folio.  A hugetlb folio alone suffices, because each attempt
+ * to move a hugetlb folio counts as a move.
  */
 static void test_grab(struct folio *first, bool of_many)
 {
@@ -163,8 +165,8 @@ void test_batch_copied(void)
 }
 
 /*
- * The core may move this folio before the rest of the batch is copied.  So drop
- * its references now, or it cannot move.
+ * The core may move this folio before the rest of the batch is copied.  Drop
+ * the references of the holders now, or the folio cannot move.
  */
 void test_pair_copied(struct folio *src, bool first, bool of_many)
 {
@@ -219,7 +221,7 @@ int test_look_at(struct folio *src)
 	return atomic_dec_if_positive(&lie_nth) != 0;
 }
 
-/* A slow device writes this to the destination in the end. */
+/* A device that was not stopped writes this byte to the destination later. */
 #define TEST_LATE_BYTE 0xee
 
 static struct folio *late_src, *late_dst;
@@ -311,7 +313,7 @@ static int test_copy_lists(struct list_head *dst_list,
 	list_for_each_entry(src, src_list, lru) {
 		int rc = test_look_at(src);
 
-		/* Stop at lists of different lengths, or the copy runs past their end. */
+		/* Lists that differ would make the copy run past their end. */
 		if (list_entry_is_head(dst, dst_list, lru) ||
 		    folio_order(src) != folio_order(dst))
 			return -EINVAL;
@@ -574,7 +576,7 @@ module_init(test_init);
 
 static void __exit test_exit(void)
 {
-	/* Prevents new holders; an open file keeps the module loaded. */
+	/* From now on, no process can become a holder. */
 	debugfs_remove(test_dir);
 	test_unregister();
 	flush_delayed_work(&late_work);

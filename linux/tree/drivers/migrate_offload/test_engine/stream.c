@@ -48,14 +48,14 @@
 
 #include "test_engine.h"
 
-/* The core does not ask for more pairs at once. */
+/* The core puts at most this many pairs into a batch. */
 #define TEST_MAX_PAIRS 512
 
 /* Memory is reserved for this many streams and batches in flight. */
 #define TEST_MIN_STREAMS 4
 #define TEST_MIN_JOBS 16
 
-/* In addition to the results of test_look_at(). */
+/* A verdict beside the results of test_look_at(): hold the pair. */
 #define TEST_HOLD 2
 
 struct test_pair {
@@ -81,7 +81,7 @@ struct test_stream {
 	spinlock_t lock;		/* protects @jobs */
 	struct list_head jobs;		/* with pairs to copy, oldest first */
 	struct llist_head done;		/* pairs to report, the latest first */
-	wait_queue_head_t wait;		/* the caller, for @done */
+	wait_queue_head_t wait;		/* the caller waits for @done */
 	unsigned int nr_in_flight;	/* batches; used by the caller */
 	bool reported_early;		/* since the last reap */
 };
@@ -115,7 +115,10 @@ static const char * const test_order_names[] = {
 
 static enum test_order test_order;
 
-/* Pick a batch that is ready: the first, the last, or any. */
+/*
+ * Pick a batch that is ready: the first, the last, or any.  Sets @wait_ns to
+ * the time until the next batch gets ready, or to U64_MAX.
+ */
 static struct test_job *test_pick_job(struct test_stream *stream, u64 *wait_ns)
 {
 	enum test_order order = READ_ONCE(test_order);
@@ -235,7 +238,7 @@ static void test_fill_job(struct test_job *job,
 		pair->index = i;
 		pair->verdict = test_wants_hold() ? TEST_HOLD :
 				test_look_at(batch->pairs[i].src);
-		/* The core did not hold this pair, so it fails. */
+		/* If test_hold() holds another pair, this one fails. */
 		batch->pairs[i].result = pair->verdict == TEST_HOLD ? -EIO :
 					 min(pair->verdict, 0);
 	}
@@ -295,7 +298,7 @@ static int test_stream_submit(struct migrate_copy_stream *copy_stream,
 				  (u64)NSEC_PER_MSEC);
 	atomic_inc(&test_in_copy);
 	test_fill_job(job, batch);
-	/* Another stream may race.  At worst it hides a larger number. */
+	/* Another stream may race, and overwrite a larger number at worst. */
 	if (++stream->nr_in_flight > atomic_read(&max_in_flight))
 		atomic_set(&max_in_flight, stream->nr_in_flight);
 	spin_lock(&stream->lock);

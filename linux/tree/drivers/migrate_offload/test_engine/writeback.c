@@ -40,8 +40,8 @@ static ssize_t writeback_write(struct file *file, const char __user *ubuf,
 }
 
 /*
- * Drop our reference first: a task that waits for the writeback cannot move the
- * page with it.
+ * Drop the reference before the writeback ends.  A task that waits for the
+ * writeback could not move the page otherwise.
  */
 static int writeback_release(struct inode *inode, struct file *file)
 {
@@ -53,7 +53,7 @@ static int writeback_release(struct inode *inode, struct file *file)
 		folio_put(folio);
 		folio_end_writeback(folio);
 	} else {
-		/* The process has exited. */
+		/* The process has exited, so the put frees the folio. */
 		folio_end_writeback(folio);
 		folio_put(folio);
 	}
