@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The device is a thread that uses the watched pages through the shadow, round
- * after round.  It faults pages in as GUP users do, and keeps no reference to
- * pages.
+ * after round.  The thread faults pages in as GUP users do, and keeps no
+ * reference to pages.
  *
- * It detects three failures: an access while a range is open, a shadow entry
- * that differs from the page table, and a lost write.  The thread finds a lost
- * write when it fills an entry, and the page lacks the last number.
+ * The thread detects three failures: an access while a range is open, a shadow
+ * entry that differs from the page table, and a lost write.  The thread finds a
+ * lost write when it fills an entry, and the page lacks the last number.
  */
 
 #include <linux/delay.h>
@@ -20,7 +20,7 @@
 
 u32 notifier_rest_us = 100;
 
-/* All TLBs must have been flushed by then. */
+/* A TLB's entry must not be stale in so many checks, at least 0.5 ms apart. */
 #define NOTIFIER_STALE_TRIES	1000
 
 static unsigned int notifier_gup_flags(const struct notifier_watch *w)
@@ -36,7 +36,7 @@ static unsigned long notifier_addr(const struct notifier_watch *w,
 	return w->start + nth * PAGE_SIZE;
 }
 
-/* Does the page have the last number of the device?  Zeroes mean a new page. */
+/* Count a lost write if @page has another number.  A zero means a new page. */
 static void notifier_look(struct notifier_watch *w, unsigned long nth,
 			  struct page *page)
 {
@@ -122,9 +122,10 @@ static bool notifier_access(struct notifier_watch *w, unsigned long nth)
 }
 
 /*
- * Does the page table have the same page as the shadow?  Check under the page
- * table lock, as other code clears entries for a moment under it.  The result
- * is void if the shadow entry was dropped meanwhile.
+ * Returns true if the page table has the same page as the shadow, or if the
+ * shadow entry was dropped meanwhile.  Other code clears entries for a moment
+ * under the page table lock.  If get_user_pages_fast() finds no page without
+ * the lock, it looks again under the lock.
  */
 static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 			    struct page **found)

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Watches the memory of a process as a device does that shares its page table.
- * It has an mmu_notifier and a shadow of the page table, but no reference to
- * pages.  It counts how often the kernel breaks the rules of mmu_notifiers.
+ * This module watches the memory of a process, as a device does that shares the
+ * page table.  The module has an mmu_notifier and a shadow of the page table,
+ * but no reference to pages.  Counters show how often the kernel breaks the
+ * rules of mmu_notifiers.
  *
  * Documentation/ABI/testing/debugfs-migrate-notifier-test describes the files
  * in /sys/kernel/debug/migrate_notifier_test/.
  *
- * Each open of the file watch has a device until that file is closed: device.c.
- * The callbacks of the notifier are in shadow.c.
+ * Each open of the file "watch" can start one device, which lives until that
+ * file is closed.  The device is in device.c, and the callbacks of the notifier
+ * are in shadow.c.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -131,7 +133,7 @@ static int notifier_begin(struct notifier_file *f, const char *text)
 	return 0;
 }
 
-/* After this returns, the device makes no access. */
+/* With @stop, the device makes no access after this returns. */
 static int notifier_stop(struct notifier_file *f, bool stop)
 {
 	struct notifier_watch *w = f->watch;

@@ -20,15 +20,12 @@
 
 #include "test_notifier.h"
 
-/*
- * Ranges of other tasks that are open when the watch ends must be closed by
- * then.
- */
+/* Ticks to wait for the end of each range that is open when the watch ends. */
 #define NOTIFIER_END_TRIES	1000
 
 atomic64_t notifier_counts[NR_NOTIFIER_COUNTS];
 
-/* Break the notifier's rule, to prove that the checks notice it. */
+/* Drop nothing from the shadow, to prove that the checks notice it. */
 bool notifier_deaf;
 
 void notifier_count(enum notifier_count which, unsigned long nr)
@@ -66,7 +63,7 @@ static void notifier_drop(struct notifier_watch *w, unsigned long start,
 	notifier_count(NOTIFIER_DROPPED, nr);
 }
 
-/* Is @addr in an open range? */
+/* Returns true if @addr lies in an open range. */
 bool notifier_is_covered(struct notifier_watch *w, unsigned long addr)
 {
 	unsigned int i;
@@ -79,7 +76,7 @@ bool notifier_is_covered(struct notifier_watch *w, unsigned long addr)
 	return false;
 }
 
-/* The slot of a range that @task has opened, or with NULL, a free slot. */
+/* Returns the slot of a range of @task, or a free slot if @task is NULL. */
 static struct notifier_open *
 notifier_find_open(struct notifier_watch *w, const struct task_struct *task,
 		   unsigned long start, unsigned long end)
@@ -148,7 +145,10 @@ static void notifier_flush(struct mmu_notifier *mn, struct mm_struct *mm,
 	spin_unlock(&w->lock);
 }
 
-/* Also called when the watch ends first.  The shadow is unused then. */
+/*
+ * Called when the memory goes away.  If the watch ends first,
+ * notifier_unregister() has this called after the device has stopped.
+ */
 static void notifier_release(struct mmu_notifier *mn, struct mm_struct *mm)
 {
 	struct notifier_watch *w = notifier_of(mn);
@@ -170,7 +170,7 @@ static const struct mmu_notifier_ops notifier_tlb_ops = {
 	.arch_invalidate_secondary_tlbs = notifier_flush,
 };
 
-/* No range is open here: registering takes all locks under which ranges are. */
+/* Registering takes all locks under which ranges are open: none is open now. */
 int notifier_register(struct notifier_watch *w)
 {
 	w->mn.ops = w->as_tlb ? &notifier_tlb_ops : &notifier_range_ops;
@@ -188,8 +188,8 @@ static unsigned int notifier_nr_open(struct notifier_watch *w)
 }
 
 /*
- * Other tasks may open ranges all the time.  So wait for each range that is
- * open now.
+ * Other tasks may open ranges all the time, so wait only for those ranges that
+ * are open at the beginning.
  */
 void notifier_unregister(struct notifier_watch *w)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the parts of migrate_notifier_test. */
+/* Declarations that the files of migrate_notifier_test share. */
 #ifndef _MIGRATE_OFFLOAD_TEST_NOTIFIER_H
 #define _MIGRATE_OFFLOAD_TEST_NOTIFIER_H
 
@@ -14,10 +14,13 @@
 /* The most pages that one open file can watch. */
 #define NOTIFIER_MAX_PAGES	16384UL
 
-/* A task has one range open, or two when it splits a huge page inside it. */
+/*
+ * The most ranges that may be open at once.  A task has one range open, or two
+ * while it splits a huge page inside the first.
+ */
 #define NOTIFIER_MAX_OPEN	128
 
-/* The device only reads. */
+/* The word of a device that only reads. */
 #define NOTIFIER_NO_WORD	UINT_MAX
 
 enum notifier_count {
@@ -58,12 +61,13 @@ struct notifier_page {
  * @nr_pages: the number of watched pages.
  * @word: the u64 of each page that the device writes, or NOTIFIER_NO_WORD.
  * @as_tlb: the shadow is a TLB that follows the CPU's flushes.
- * @lock: protects all members below.
+ * @lock: protects all members below, except @stale.
  * @stopped: the device makes no access.
  * @dead: the memory is gone.
+ * @stale: an entry stayed stale for too long.  Only @thread uses this.
  * @nr_open: the number of used slots in @open.
  * @open: ranges that have begun and not ended.
- * @number: the next number to write.
+ * @number: the last number that the device wrote.
  * @pages: one entry for each page.
  */
 struct notifier_watch {
@@ -78,7 +82,7 @@ struct notifier_watch {
 	spinlock_t lock;		/* taken by callbacks of the notifier */
 	bool stopped;
 	bool dead;
-	bool stale;			/* an entry stayed stale too long */
+	bool stale;
 	unsigned int nr_open;
 	struct notifier_open open[NOTIFIER_MAX_OPEN];
 	u64 number;
