@@ -7,9 +7,9 @@
  * Documentation/ABI/testing/debugfs-migrate-compact-test describes the files in
  * /sys/kernel/debug/migrate_compact_test/.
  *
- * The module is safe for the machine.  It uses neither reserves nor the OOM
- * killer, and a part of the node stays free.  It stops at a signal, and frees
- * all pages at the latest when it is unloaded.
+ * The module is safe for the machine: it uses neither reserves nor the OOM
+ * killer, and a part of the node stays free.  A signal stops an allocation.
+ * All pages are freed at the latest when the module is unloaded.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -87,7 +87,7 @@ static unsigned long node_free_pages(int nid)
 	return sum;
 }
 
-/* With less free memory than this, kswapd would start soon. */
+/* Returns the free memory to keep: with less, kswapd would start soon. */
 static unsigned long node_reserve_pages(int nid)
 {
 	unsigned long managed = 0, marks = 0;
@@ -104,8 +104,8 @@ static unsigned long node_reserve_pages(int nid)
 
 /*
  * Compaction remembers its position and the blocks to skip, which would
- * influence this run.  Reset both, as compaction does after many failures.  It
- * changes these plain fields without a lock, too.
+ * influence this run.  Reset both, as compaction does after many failures.
+ * Compaction, too, changes these fields without a lock.
  */
 static void test_forget(int nid)
 {
@@ -128,9 +128,9 @@ static void test_forget(int nid)
 
 /*
  * After a reset, compaction searches its start from both ends of a zone towards
- * the middle.  It stays there if one half has nothing to offer.  While
- * compaction believes that it is restarting, it repeats this search, and never
- * begins at the ends.  So end this state.
+ * the middle.  If one half has nothing to offer, compaction starts in the
+ * middle.  While a zone counts as restarting, compaction repeats this search,
+ * and never begins at the ends.  So end the restart of each zone.
  */
 static void test_begin(int nid)
 {
@@ -171,7 +171,7 @@ static struct page *test_compact(int nid, bool *forgot)
 static u64 test_allocate(int nid, bool compact, u64 count)
 {
 	unsigned long reserve = node_reserve_pages(nid);
-	bool forgot = compact;	/* by the caller */
+	bool forgot = compact;	/* run_set() has called test_forget() */
 	struct page *page;
 	u64 nr = 0;
 
