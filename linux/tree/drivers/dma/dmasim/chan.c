@@ -68,8 +68,8 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc)
 }
 
 /*
- * The simulated interrupt handler runs callbacks.  The timer or the worker
- * calls it.  After the device is gone, the tasklet calls it.
+ * Run callbacks, as an interrupt handler does.  The timer or the worker calls
+ * this function, or the tasklet when the device is gone.
  */
 void dmasim_interrupt(struct dmasim_chan *c)
 {
@@ -88,7 +88,7 @@ void dmasim_interrupt(struct dmasim_chan *c)
 						node);
 			dmaengine_desc_get_callback(&desc->tx, &over[nr].cb);
 			over[nr].result = desc->result;
-			/* First, so that the callback can use it again. */
+			/* The callback may need a free descriptor. */
 			dmasim_release(c, desc);
 		}
 		spin_unlock_irqrestore(&c->lock, flags);
@@ -218,7 +218,7 @@ static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 
 /*
  * Terminate all descriptors, so that no callback comes.  With @unheard, the
- * device writes those that were issued nevertheless, when they are due.
+ * device still copies issued descriptors when they are due.
  */
 static void dmasim_take_back(struct dmasim_chan *c, bool unheard)
 {

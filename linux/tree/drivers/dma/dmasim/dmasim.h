@@ -49,9 +49,9 @@ struct dmasim_trigger {
 
 /* Results of a client's attempt to terminate transfers. */
 enum dmasim_terminate {
-	DMASIM_TERMINATE_STOP,	/* they stop */
-	DMASIM_TERMINATE_ERROR,	/* an error is returned, they continue */
-	DMASIM_TERMINATE_LIE,	/* success is returned, they continue */
+	DMASIM_TERMINATE_STOP,	/* the transfers stop */
+	DMASIM_TERMINATE_ERROR,	/* returns an error, the transfers continue */
+	DMASIM_TERMINATE_LIE,	/* returns success, the transfers continue */
 };
 
 struct dmasim_desc {
@@ -112,8 +112,8 @@ struct dmasim_chan {
 	/* A ring, as dmaengine remembers only the last complete cookie. */
 	dma_cookie_t failed[DMASIM_NR_FAILED];
 	unsigned int nr_failed;
-	struct hrtimer timer;		/* until the next one is due */
-	struct kthread_work work;	/* copies it, if dmasim_worker runs */
+	struct hrtimer timer;		/* until the next descriptor is due */
+	struct kthread_work work;	/* copies, if dmasim_worker runs */
 	struct tasklet_struct tasklet;	/* callbacks of a device that is gone */
 };
 
@@ -152,7 +152,10 @@ void dmasim_complete(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc);
 void dmasim_interrupt(struct dmasim_chan *c);
 
-/* Checked first: a channel should take no more CPU time than a real one. */
+/*
+ * Returns true if the fault is in use.  Inline, as a simulated channel should
+ * take no more CPU time than a real one.
+ */
 static inline bool dmasim_asked_for(const struct dmasim_trigger *t)
 {
 	return atomic_read(&t->nth) || READ_ONCE(t->every);

@@ -11,13 +11,14 @@
  * The timer copies in softirq context, because clients poll.  Without
  * preemption of a client, a thread would wait until the client gives up.
  *
- * Unlike a device, this takes time from the task that the CPU runs.  If a CPU
- * is free, the parameter "cpu" names it.  Then one thread there does the work
- * of all timers for all channels, and starts its timers there.
+ * Unlike a device, the timer takes CPU time from the running task.  If a CPU is
+ * free, the user can name it with the parameter "cpu".  Then one thread on that
+ * CPU copies for all channels, and the timers expire on that CPU, too.
  *
  * Each descriptor takes a timer, an interrupt and, with the thread, a wakeup.
- * With coalesce_us, a channel coalesces interrupts as devices do.  It waits
- * for other descriptors in flight, copies all in one go, and interrupts once.
+ * With coalesce_us, a channel coalesces interrupts as devices do.  The channel
+ * waits for other descriptors in flight, copies all in one go, and interrupts
+ * once.
  */
 
 #include <linux/bitops.h>
@@ -35,8 +36,9 @@
 struct kthread_worker *dmasim_worker;
 
 /*
- * Out of order, a descriptor is late by up to this time, and this many times
- * its transfer time.  About one in five then overtakes its predecessor.
+ * With out_of_order, each descriptor has a random delay: at most this time, plus
+ * this many times the transfer time.  About one descriptor in five then
+ * overtakes its predecessor.
  */
 #define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)
 #define DMASIM_JITTER_TRANSFERS 3
@@ -91,8 +93,8 @@ static void dmasim_start(struct dmasim_chan *c, struct dmasim_desc *desc,
 }
 
 /*
- * Returns the descriptor that completes next.  In order, that is the first.  If
- * the first one never completes, then none does.
+ * Returns the descriptor that completes next, or NULL.  Without out_of_order,
+ * the first one completes next.  If it stalls, no descriptor completes.
  */
 static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
 {
@@ -118,7 +120,7 @@ static struct dmasim_desc *dmasim_next(struct dmasim_chan *c)
 
 /*
  * Returns when to complete @next.  To coalesce, wait for the descriptor that
- * was issued last.  It is due last, or nearly so out of order.
+ * was issued last.  With out_of_order, another one may be due a bit later.
  */
 static ktime_t dmasim_wake_at(struct dmasim_chan *c, struct dmasim_desc *next)
 {
@@ -131,7 +133,10 @@ static ktime_t dmasim_wake_at(struct dmasim_chan *c, struct dmasim_desc *next)
 	return ktime_before(last->due, latest) ? last->due : latest;
 }
 
-/* Called with c->lock held, if another descriptor may be the next. */
+/*
+ * Start the timer or the worker for the next descriptor.  Called with c->lock
+ * held, whenever another descriptor may have become the next one.
+ */
 void dmasim_arm(struct dmasim_chan *c)
 {
 	struct dmasim_desc *desc = dmasim_next(c);
@@ -149,7 +154,7 @@ void dmasim_arm(struct dmasim_chan *c)
 		hrtimer_start(&c->timer, dmasim_wake_at(c, desc),
 			      HRTIMER_MODE_ABS_PINNED_SOFT);
 	else
-		/* Only the worker starts timers, so that they expire there. */
+		/* If the worker starts a timer, it expires on the same CPU. */
 		kthread_queue_work(dmasim_worker, &c->work);
 }
 
@@ -157,7 +162,7 @@ void dmasim_arm(struct dmasim_chan *c)
 void dmasim_start_all(struct dmasim_chan *c)
 {
 	unsigned long asked_for = dmasim_faults_asked_for(c);
-	/* In order, the first active one is armed, or never completes. */
+	/* Without out_of_order, the first active one is armed or stalled. */
 	bool armed = !to_dmasim_dev(c)->out_of_order && !list_empty(&c->active);
 	ktime_t now = ktime_get();
 	struct dmasim_desc *desc;
@@ -186,8 +191,9 @@ void dmasim_disarm(struct dmasim_chan *c)
 
 /*
  * Take descriptors that are due: one, or several for one interrupt.  A
- * descriptor that loses its interrupt is taken alone.  Only the interrupt of a
- * later one runs its callback.  If nothing is due, arm the channel again.
+ * descriptor that loses its interrupt is taken alone, and the interrupt of a
+ * later one runs its callback.  If no descriptor is due, this arms the channel
+ * again, and returns false.
  */
 static bool dmasim_take(struct dmasim_chan *c)
 {

@@ -2,12 +2,13 @@
 /*
  * dmasim: a simulated DMA engine that offers DMA_MEMCPY.
  *
- * dmasim is for tests of clients of DMA engines, on machines without one.  It
- * also fails when told to, which no real DMA engine does.  The CPU copies.
- * dmasim simulates the time of transfers, the order of completion, and faults.
+ * dmasim is for tests of clients of DMA engines, on machines without a DMA
+ * engine.  dmasim also fails on request, which no real DMA engine does.  The
+ * CPU copies.  dmasim simulates the time of transfers, the order of completion,
+ * and faults.
  *
- * Documentation/driver-api/dmaengine/dmasim.rst says which faults of a client
- * it shows.
+ * Documentation/driver-api/dmaengine/dmasim.rst says which bugs of a client
+ * dmasim reveals.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -135,9 +136,9 @@ static void dmasim_device_release(struct dma_device *dma)
 }
 
 /*
- * Take the device away from its clients, at any time.  Their descriptors end
- * with DMA_TRANS_ABORTED, and they get no more.  They still have to release
- * their channels.
+ * Take the device away from its clients, even if they use it.  All descriptors
+ * end with DMA_TRANS_ABORTED, and later preps return NULL.  The clients still
+ * have to release their channels.
  */
 void dmasim_unregister(struct dmasim_dev *d)
 {
@@ -326,7 +327,7 @@ static int dmasim_start_worker(void)
 	worker = kthread_create_worker_on_cpu(cpu, 0, DMASIM_NAME "/%d", cpu);
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
-	/* A device does not wait until other tasks leave the CPU. */
+	/* The worker acts for devices, which do not wait for other tasks. */
 	sched_set_fifo_low(worker->task);
 	dmasim_worker = worker;
 	return 0;

@@ -78,7 +78,7 @@ static inline void sim_nth(struct test_ctx *ctx, enum dmasim_fault fault, int nt
 	atomic_set(&ctx->c->triggers[fault].nth, nth);
 }
 
-/* dmasim_test_faults.c */
+/* test_faults.c */
 extern struct kunit_case dmasim_test_fault_cases[];
 
 #endif /* _DMASIM_TEST_H */

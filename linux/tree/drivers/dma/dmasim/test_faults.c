@@ -173,7 +173,7 @@ static void dmasim_test_dead(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, sim_submit(&ctx->xfers[1], TEST_BYTES));
 	spin_lock_irq(&ctx->c->lock);
 	WRITE_ONCE(ctx->c->dead, false);
-	/* The debugfs file does this by a function that is not exported. */
+	/* dead_set() calls dmasim_arm() here, which is not exported. */
 	hrtimer_start(&ctx->c->timer, 0, HRTIMER_MODE_ABS_SOFT);
 	spin_unlock_irq(&ctx->c->lock);
 	sim_expect_copied(test, x);

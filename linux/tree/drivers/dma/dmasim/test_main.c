@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Unit tests of the simulated DMA engine: it behaves as its parameters say.
- * The tests take two of its channels, as any client would.  To switch faults
- * on, they write to the data of the channels.
+ * Unit tests of the simulated DMA engine: channels behave as the parameters of
+ * dmasim say.  The tests take two channels of a device, as any client would.
+ * To switch faults on, the tests write to dmasim's data of the channels.
  */
 
 #include <linux/delay.h>
@@ -192,8 +192,8 @@ static s64 sim_time_us(struct kunit *test, unsigned int nr_chans)
 }
 
 /*
- * Time as many sleeps.  In a virtual machine on a busy host, they take several
- * times as long as they should.
+ * Time TEST_RATE_XFERS sleeps of the length of a transfer.  In a virtual
+ * machine on a busy host, sleeps take several times as long as they should.
  */
 static s64 sim_sleeps_us(void)
 {
@@ -378,7 +378,7 @@ static int dmasim_test_init(struct kunit *test)
 		init_completion(&x->done);
 		x->ctx = ctx;
 		x->chan = ctx->chans[0];
-		/* On the last node, a device with few address bits bounces. */
+		/* With few address_bits, memory of the last node is bounced. */
 		x->src = kmalloc_node(TEST_BYTES, GFP_KERNEL, last);
 		x->dst = kmalloc_node(TEST_BYTES, GFP_KERNEL, last);
 		if (!x->src || !x->dst)
