@@ -52,9 +52,9 @@ u64 damos_dests_total_weight(const struct damos_dests *dests)
 }
 
 /*
- * The index changes only while the folio is unmapped or locked.  This function
- * holds neither off.  A wrong turn puts a folio on a wrong node until the next
- * pass.
+ * The index changes only while the folio is unmapped or locked.  The caller
+ * need not exclude such a change: a wrong turn puts a folio on a wrong node
+ * only until the next pass.
  */
 u64 damos_dests_turn(const struct folio *folio)
 {

@@ -37,7 +37,7 @@
  */
 #define DAMOS_MUCH_PAGES (SZ_32M >> PAGE_SHIFT)
 
-/* Draining the LRU batches of all CPUs disturbs these, so do it rarely. */
+/* Draining the LRU batches disturbs all CPUs, so drain at most this often. */
 #define DAMOS_DRAIN_JIFFIES (HZ / 10)
 
 static bool damos_can_have(unsigned int nid)
@@ -67,7 +67,8 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 	if (!IS_ENABLED(CONFIG_MIGRATION))
 		return false;
 	/*
-	 * The core passes the next region even when this kdamond has to stop.
+	 * DAMON's core passes further regions even when this kdamond has to
+	 * stop.
 	 */
 	if (kthread_should_stop())
 		return false;
@@ -149,13 +150,13 @@ static void damos_migration_put_back(struct list_head *folios,
 }
 
 /*
- * migrate_pages() ends at the first folio that finds no memory.  It does not
- * split a large one, and smaller folios behind it may find memory.  The next
- * pass of the scheme would begin with the same large folio.  So each round here
+ * migrate_pages() ends at the first folio that finds no memory, and does not
+ * split that folio.  Smaller folios behind it may find memory.  The next pass
+ * of the scheme would begin with the same large folio.  So each round here
  * leaves out the largest folios of the previous round.
  *
- * Do not wrap alloc_migration_target(): the core recognises this function.  It
- * tells the function not to compact while other folios are unmapped.
+ * Do not wrap alloc_migration_target().  The migration core recognises this
+ * function, and tells it not to compact while other folios are unmapped.
  */
 static void damos_migration_flush_list(struct damos_migration *m,
 				       struct list_head *folios,
@@ -190,14 +191,14 @@ static void damos_migration_flush(struct damos_migration *m)
 {
 	unsigned int i, noreclaim_flag;
 
-	/* Huge pages may be compacted for, but no memory is reclaimed. */
+	/* Allocating a huge page may compact memory, but must not reclaim. */
 	noreclaim_flag = memalloc_noreclaim_save();
 	for (i = 0; i < m->dests.nr; i++)
 		damos_migration_flush_list(m, &m->lists[i],
 					   m->dests.arr[i].nid);
 	memalloc_noreclaim_restore(noreclaim_flag);
 	m->nr_pages = 0;
-	/* Folios that moved must be on the LRU before the weights change. */
+	/* Put moved folios on the LRU, so that the next walk finds them. */
 	lru_add_drain();
 }
 
@@ -213,7 +214,10 @@ bool damos_migration_again(struct damos_migration *m)
 	static unsigned long drained = INITIAL_JIFFIES;
 	unsigned long last = READ_ONCE(drained);
 
-	/* The folio may be in a list already, or never be on the LRU. */
+	/*
+	 * A missed folio may be in a list already, or never be on the LRU.
+	 * Draining does not help then, so do not drain for each region.
+	 */
 	if (!m->missed || m->again ||
 	    time_before(jiffies, last + DAMOS_DRAIN_JIFFIES))
 		return false;

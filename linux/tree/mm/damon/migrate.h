@@ -52,9 +52,10 @@ void damos_migration_add(struct damos_migration *m, struct folio *folio,
 void damos_migration_flush_much(struct damos_migration *m);
 
 /*
- * Should the caller walk the region again?  New folios wait in their CPU's
- * batch, up to a few dozen, and are not on the LRU yet.  This drains the
- * batches of all CPUs, so that a second walk finds the folios.  May sleep.
+ * Returns true if the caller should walk the region again.  New folios wait in
+ * their CPU's batch, up to a few dozen, and are not on the LRU yet.  This
+ * function drains the batches of all CPUs, so that a second walk finds the
+ * folios.  May sleep.
  */
 bool damos_migration_again(struct damos_migration *m);
 

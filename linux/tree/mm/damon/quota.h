@@ -7,7 +7,7 @@
 #include <linux/jiffies.h>
 
 /**
- * damos_next_charge_window - when does the next charge window start?
+ * damos_next_charge_window - find the start of the next charge window
  * @quota: The quota.  Its last window has ended, or it had none.
  * @now: The time in jiffies.
  *

@@ -159,7 +159,10 @@ static ssize_t nr_dests_store(struct kobject *kobj, struct kobj_attribute *attr,
 		return err;
 	if (nr < 0)
 		return -EINVAL;
-	/* Removing a directory waits for its users, which may hold the lock. */
+	/*
+	 * The holder of the lock may remove this directory, and then waits for
+	 * this write.
+	 */
 	if (!mutex_trylock(&damon_sysfs_lock))
 		return -EBUSY;
 	err = damos_sysfs_dests_resize(to_dests(kobj), nr);

@@ -2,8 +2,8 @@
 /*
  * Find the folios to migrate in a region of an address space.
  *
- * The walk does not split huge pages: the walker splits only for callbacks on
- * PTEs, and this walk has none.
+ * The walk does not split huge pages: the walker splits a huge PMD only for a
+ * callback on PTEs, and this walk has none.
  */
 
 #include <linux/damon.h>
@@ -27,7 +27,7 @@
 #ifdef CONFIG_NUMA
 
 /*
- * The walk of one piece holds mmap_lock and a reference to the memory.  So it
+ * The walk of one piece holds mmap_lock and a reference to the memory, and so
  * delays changes of the address space, and the exit of the process.
  */
 #define DAMOS_VA_PIECE SZ_32M
@@ -47,7 +47,7 @@ struct damos_va_mapping {
 	bool young;
 };
 
-/* Was the folio accessed, by this or any other mapping? */
+/* Returns true if this or another mapping of the folio was accessed. */
 static bool damos_va_is_young(const struct damos_va_mapping *map,
 			      struct folio *folio)
 {
@@ -78,7 +78,7 @@ static bool damos_va_in_memcg(struct folio *folio, unsigned short id)
 	return matched;
 }
 
-/* The core has applied filters for addresses and targets to the region. */
+/* DAMON's core has applied filters for addresses and targets to the region. */
 static bool damos_va_filter_out(const struct damos *s, struct folio *folio,
 				const struct damos_va_mapping *map)
 {
@@ -112,7 +112,7 @@ static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
 {
 	int dest;
 
-	/* Its driver places device memory. */
+	/* The driver decides on which node device memory lies. */
 	if (folio_is_zone_device(folio))
 		return;
 	dest = damos_migration_dest(&w->migration, folio);
@@ -221,7 +221,7 @@ static unsigned long damos_va_walk_piece(struct damos_va_walk *w,
 		goto out;
 	start = max(start, vma->vm_start);
 	end = min(end, vma->vm_end);
-	/* Also excludes VMAs of device memory, which the walker would split. */
+	/* Also excludes DAX, whose huge PUDs the walker would split. */
 	if (!vma_migratable(vma) || is_vm_hugetlb_page(vma))
 		goto out;
 	end = min(end, ALIGN(start + 1, DAMOS_VA_PIECE));
