@@ -36,8 +36,8 @@
 struct kthread_worker *dmasim_worker;
 
 /*
- * With out_of_order, each descriptor has a random delay: at most this time, plus
- * this many times the transfer time.  About one descriptor in five then
+ * With out_of_order, each descriptor has a random delay: at most this time,
+ * plus this many times the transfer time.  About one descriptor in five then
  * overtakes its predecessor.
  */
 #define DMASIM_JITTER_NS (20 * NSEC_PER_USEC)

@@ -12,9 +12,10 @@
  *   delay_us	sleep this long after a copy; a smaller value ends the sleep
  *   fail_nth	fail the nth folio from now on with -EIO
  *   lie_nth	report the nth folio from now on as copied, without a copy
- *   hold_nth	give up on the nth folio from now on, as for a device that cannot
- *		be stopped.  After late_ms, or at a write to late_now, overwrite
- *		the destination and release both folios.  One folio at a time
+ *   hold_nth	give up on the nth folio from now on, as for a device that
+ *		cannot be stopped.  After late_ms, or at a write to late_now,
+ *		overwrite the destination and release both folios.  One folio at
+ *		a time
  *
  * The directory also has counters: batches, seen_folios, seen_poisoned,
  * late_writes, and seen_secret, for folios that the kernel must not read.

@@ -12,8 +12,8 @@
  *			first pair; batches do not wait for each other
  *   submit_delay_us	time to submit a batch, during which the caller waits
  *   pair_delay_us	time for each pair, one after the other
- *   report_early	in submit(), wait for all earlier batches, and report them
- *			at once
+ *   report_early	in submit(), wait for all earlier batches, and report
+ *			them at once
  *   order		fifo, reverse or random: the order of pairs within a
  *			batch, and of batches that are ready
  *   fail_nth, lie_nth, hold_nth
