@@ -32,10 +32,7 @@ static size_t thp_sizes_kb(unsigned int i)
 
 #define NR_THP_SIZES 8
 
-/*
- * Allow folios of one size only, for memory that asks for large folios.  @saved
- * gets the former settings.  If @saved is set, restore these instead.
- */
+/* The settings that thp_allow() changes, and that thp_restore() restores. */
 struct thp_settings {
 	char anon[NR_THP_SIZES][64];
 	char shmem[NR_THP_SIZES][64];
@@ -321,7 +318,7 @@ const char *mo_swap_on(void)
 	off_t bytes;
 	int fd;
 
-	/* A failed test may have left it on. */
+	/* A failed test may have left this swap area on. */
 	swapoff(SWAP_DISK);
 	fd = open(SWAP_DISK, O_RDWR);
 	if (fd < 0)
@@ -345,8 +342,9 @@ void mo_swap_off(void)
 }
 
 /*
- * Reclaim skips a page that is still in a CPU's batch for the LRU lists.  This
- * may be another CPU by now.  Migration drains the batches of all CPUs.
+ * Reclaim skips a page that is still in a batch for the LRU lists.  The batch
+ * may belong to a CPU that this task has left.  Migration drains the batches of
+ * all CPUs, so move a page first.
  */
 static const char *page_out(struct mo_area *area)
 {
@@ -370,7 +368,7 @@ static const char *page_out(struct mo_area *area)
 
 /*
  * A page read from swap stays in the swap cache while another process needs its
- * swap entry.  Here this is a child that has not touched its memory.
+ * swap entry.  area->keeper is such a process, which touches no memory.
  */
 static const char *map_swapcache(struct mo_area *area)
 {

@@ -47,7 +47,7 @@ struct mo_area {
 	bool swap_on;
 	pid_t keeper;
 	char dir[32];
-	long long pool[2];	/* pages that hugetlb pools have for it */
+	long long pool[2];	/* pages added to the nodes' hugetlb pools */
 };
 
 /*
@@ -84,7 +84,7 @@ void mo_swap_off(void);
 size_t mo_nth(const struct mo_area *area, size_t nth);
 /* Compare the memory with the shadow.  Prints the first difference. */
 bool mo_content_ok(const struct mo_area *area);
-/* The same for one page. */
+/* Compare one page with its shadow. */
 bool mo_page_ok(const struct mo_area *area, size_t page);
 /* Returns the number of pages that are not on this node. */
 unsigned long mo_elsewhere(const struct mo_area *area, int node);

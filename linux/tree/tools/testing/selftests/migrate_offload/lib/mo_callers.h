@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Callers that migrate memory, and helpers to trigger these. */
+/* Callers that migrate memory, and functions that trigger them. */
 #ifndef MO_CALLERS_H
 #define MO_CALLERS_H
 
@@ -39,13 +39,13 @@ struct mo_trip {
 
 /**
  * struct mo_caller - a caller that migrates memory
- * @reason: its name in the counters; NULL: no engine ever copies for it.
- * @prepare: maps memory that can migrate.  Returns NULL, or the reason.
- * @go: migrates it.  A program writes to the memory meanwhile.
+ * @reason: the name of its reason; NULL: no engine ever copies for it.
+ * @prepare: maps memory that can migrate.  Returns NULL, or why it cannot.
+ * @go: migrates the memory, while a thread writes to it.
  * @finish: restores the machine while the memory still exists.  May be NULL.
  *	Called after @prepare, also if this failed.
- * @may_stay: the number of moved bytes depends on free memory, and so on chance.
- *	The test repeats a trip that moved too little.
+ * @may_stay: the number of moved bytes depends on free memory, and so on
+ *	chance.  The test repeats a trip that moved too little.
  */
 struct mo_caller {
 	const char *reason;
@@ -112,19 +112,19 @@ size_t mo_trip_bytes_in(const struct mo_trip *trip, struct mo_range range);
 /* Returns the number of pages that are not on that node. */
 unsigned long mo_trip_elsewhere(const struct mo_trip *trip, int node);
 
-/* Is the engine available that ENGINE names, or else mtcopy? */
+/* Returns true if the engine is available that ENGINE names, or else mtcopy. */
 bool mo_caller_engine_is_there(void);
-/* Make a trip with the current mask of reasons. */
+/* Make a trip with the current engines of reasons. */
 struct mo_outcome mo_trip_once(const struct mo_caller *caller);
 /*
- * Make trips with this reason alone in the mask, until the engine did its part.
+ * Make trips until the engine did its part.  No other reason has an engine.
  */
 struct mo_outcome mo_trips_with(const struct mo_caller *caller);
-/* Make a trip with all other reasons in the mask. */
+/* Make a trip while all reasons but this one have the engine. */
 struct mo_outcome mo_trip_without(const struct mo_caller *caller);
 /*
- * Did the engine copy all that it must? mtcopy leaves copies to the CPU while
- * no CPU is idle.  Channels leave those copies to the CPU in which they fail.
+ * Returns true if the engine copied all that it must.  mtcopy leaves copies to
+ * the CPU while no CPU is idle.  dcbm leaves failed copies to the CPU.
  */
 bool mo_is_by_engine(const struct mo_outcome *outcome);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the parts of the fault campaign. */
+/* Declarations that the files of the fault campaign share. */
 #ifndef MO_CAMPAIGN_H
 #define MO_CAMPAIGN_H
 
@@ -39,11 +39,11 @@ struct dma_setup {
 /* Load devices without faults, and dcbm as the active engine. */
 void dma_load(const struct dma_setup *setup);
 void dma_unload(void);
-/* Unload and load dcbm alone, while others migrate. */
+/* Unload and load dcbm, but not the devices, while movers migrate. */
 void dcbm_reload(const struct dma_setup *setup);
 /* Make dcbm release all channels, and take them again. */
 void dcbm_off_and_on(void);
-/* Write to a file of a channel, counted over all devices.  -1: of all channels. */
+/* Write to a file of a channel, counted over all devices.  -1: all channels. */
 void dma_set(int chan, const char *file, const char *text);
 void dma_set_number(int chan, const char *file, unsigned long number);
 /* The sum of a counter over all channels. */
@@ -53,7 +53,7 @@ void dma_vanish(unsigned int device);
 void dma_return(unsigned int device);
 /* Tell dcbm whether terminate_all stops the device. */
 void dcbm_trust(bool stops);
-/* Reset retired channels.  Returns how many work again; *stay did not. */
+/* Reset retired channels.  Returns how many work again.  *stay are retired. */
 unsigned int dcbm_reset(unsigned int *stay);
 /* The sum of a file of dcbm, such as errors, over all channels. */
 unsigned long dcbm_chan_sum(const char *file);

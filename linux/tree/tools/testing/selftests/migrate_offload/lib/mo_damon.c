@@ -91,7 +91,8 @@ void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 	set_context_number("monitoring_attrs/intervals/update_us",
 			   10 * AGGREGATION_US);
 	/*
-	 * DAMON ages one page of each region now and then, to see its accesses.
+	 * Have few regions: in each sample, DAMON clears the accessed bit of
+	 * one page of each region.
 	 */
 	set_context_number("monitoring_attrs/nr_regions/min", 3);
 	set_context_number("monitoring_attrs/nr_regions/max", 6);
@@ -168,7 +169,10 @@ bool mo_damon_stops(void)
 	return tries < WAIT_TRIES;
 }
 
-/* A kdamond takes a tenth of a second to answer, so ask it once. */
+/*
+ * Return the last statistics, too: a kdamond takes a tenth of a second to
+ * answer another request.
+ */
 bool mo_damon_settles_at(size_t bytes, struct mo_damon_stats *now)
 {
 	struct mo_damon_stats since;

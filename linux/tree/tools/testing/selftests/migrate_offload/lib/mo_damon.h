@@ -25,9 +25,9 @@ struct mo_damon_stats {
 const char *mo_damon_cannot_run(void);
 
 /*
- * Set up one kdamond, without a start, with one scheme for a whole region,
- * accessed or not.  The region is of this process, or of physical addresses
- * with "paddr".  "vaddr" needs no region.
+ * Set up one kdamond, but do not start it.  Its scheme applies to a whole
+ * region, accessed or not.  The region is of this process, or of physical
+ * addresses with "paddr".  "vaddr" needs no region.
  */
 void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 		    unsigned long end);
@@ -55,11 +55,11 @@ void mo_damon_stats(struct mo_damon_stats *stats);
  * timeout.
  */
 bool mo_damon_settles(size_t bytes);
-/* The same.  @stats gets the statistics at that time. */
+/* As mo_damon_settles().  @now gets the last statistics. */
 bool mo_damon_settles_at(size_t bytes, struct mo_damon_stats *now);
 /* Wait for two whole passes.  Returns false if a page moved. */
 bool mo_damon_moves_nothing(size_t bytes);
-/* Wait until the kdamond stops by itself. */
+/* Wait until the kdamond stops by itself.  Returns false after a timeout. */
 bool mo_damon_stops(void);
 /* Stop, and remove all settings. */
 void mo_damon_remove(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the files of the test program dcbm. */
+/* Declarations that the files of the test program dcbm share. */
 #ifndef MO_DCBM_H
 #define MO_DCBM_H
 
@@ -13,7 +13,7 @@
  */
 #define TIMEOUT_MS 4000
 
-/* The memory that the tests move: on the first node at the start of each test. */
+/* The memory that tests move: on the first node at the start of each test. */
 extern struct mo_area small, large;
 
 /* Let the running test fail, and print the condition, unless it holds. */
@@ -35,7 +35,7 @@ bool chan_is(unsigned int nth, const char *state);
 void fault(unsigned int chan, const char *name, long long value);
 void fault_everywhere(const char *name, long long value);
 
-/* Load dmasim and dcbm with these parameters, and make dcbm the active engine. */
+/* Load dmasim and dcbm with these parameters, and activate dcbm. */
 void load(const char *sim, const char *dcbm);
 void unload(void);
 
@@ -44,7 +44,7 @@ void unload(void);
  * number of pages that did not move.
  */
 unsigned long move_area(struct mo_area *area);
-/* Do so with @small and @large, while threads write to both. */
+/* Move @small and @large as move_area() does, while threads write to both. */
 unsigned long move_all(void);
 
 /* dcbm_stalls.c */

@@ -2,9 +2,9 @@
 /*
  * Runs hazards, each with all rules, and with its own rule off.
  *
- * PROGRAM [-k] [-s] [NAME...] runs the named hazards, or all.  With -k all rules
- * stay on: the kernel is intact afterwards.  With -s the engine copies several
- * batches side by side.  PROGRAM -l lists the hazards.
+ * PROGRAM [-k] [-s] [NAME...] runs the named hazards, or all.  With -k all
+ * rules stay on: the kernel is intact afterwards.  With -s the engine copies
+ * several batches side by side.  PROGRAM -l lists the hazards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@
 /* No case takes longer, in any kernel. */
 #define CASE_LIMIT_S 900
 
-/* Of a case whose rule is broken, until damage shows. */
+/* Attempts at a case without its rule, until damage shows. */
 #define MAX_TRIES 5
 
 /* How the engine copies where a case does not say. */
@@ -123,11 +123,11 @@ void mo_stay(void)
 	int fd = open("/dev/null", O_RDWR);
 
 	alarm(0);
-	/* A reader of our output must not wait for this process. */
+	/* A reader of the output must not wait for this process. */
 	fflush(stdout);
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
-	/* A child must not wait for the next question. */
+	/* Close pipes, so that a child does not wait for the next question. */
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	/* An orphaned stopped process gets SIGHUP and SIGCONT. */
 	signal(SIGHUP, SIG_IGN);
@@ -143,7 +143,7 @@ static void clean_up(void)
 	mo_reset();
 }
 
-/* The process that mapped the poisoned pages is gone. */
+/* Unpoison the pages of a case.  Its process has exited, or stays stopped. */
 static void heal(void)
 {
 	for (; poisoned->nr; poisoned->nr--) {
@@ -234,7 +234,7 @@ static unsigned int nr_reports(const struct mo_hazard *hazard)
 	return 1 + hazard->hints + (hazard->rule && !keep_rules);
 }
 
-/* @names ends with NULL. No name: run all hazards. */
+/* Returns true if @names has this hazard, or is empty.  NULL ends @names. */
 static bool wanted(const struct mo_hazard *hazard, char **names)
 {
 	char **name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the hazards.  Each runs in its own process. */
+/* Declarations for the hazards.  Each case runs in a process of its own. */
 #ifndef MO_HAZARD_H
 #define MO_HAZARD_H
 
@@ -46,16 +46,19 @@ static inline int mo_verdict(const struct mo_area *area)
 
 /* Print the reason why a case is skipped. */
 int mo_skip(const char *why);
-/* Write @text to a file.  It holds until the module uses it, or the fd is closed. */
+/*
+ * Write @text to a file of the test module, to create a holder of a reference.
+ * The holder drops the reference by itself, or when the returned fd is closed.
+ */
 int mo_hold(const char *file, const char *text);
 /* Wait until the test engine has written late, more often than @before. */
 void mo_wait_for_late_write(long long before);
 
 /* Poison a page of this process until the case ends. */
 void mo_poison(void *page);
-/* The same for an isolated page.  It stays mapped, and is only marked. */
+/* Poison an isolated page until the case ends.  The page stays mapped. */
 void mo_poison_isolated(void *page);
-/* Does a read of this poisoned page raise SIGBUS? */
+/* Returns true if a read of this poisoned page raises SIGBUS. */
 bool mo_raises_sigbus(const void *page);
 
 /*
@@ -64,7 +67,7 @@ bool mo_raises_sigbus(const void *page);
  */
 __noreturn void mo_stay(void);
 
-/* main() of a program with hazards alone, after a check that it can run. */
+/* main() of a program of hazards.  @cannot_run returns NULL, or the reason. */
 int mo_hazards_main(const struct mo_hazard *hazards, size_t nr_hazards,
 		    const char *(*cannot_run)(void), int argc, char **argv);
 

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #define PATH_NOTIFY "/sys/kernel/debug/migrate_notifier_test/"
-/* The device only reads. */
+/* The word of a device that only reads. */
 #define MO_NO_WORD -1
 
 /* Events that the device has seen.  The last four are failures. */
@@ -30,11 +30,11 @@ void mo_notify_read(struct mo_notify *now);
 long long mo_notify_failures(const struct mo_notify *before);
 
 /*
- * Have a device use memory of a process (0: this one).  It writes to one u64 of
- * each page, until the returned file is closed.
+ * Have a device use memory of a process (0: this one).  The device writes to
+ * one u64 of each page, until the returned file is closed.
  */
 int mo_notify_watch(pid_t pid, const void *mem, size_t bytes, int word);
-/* Stop the accesses of the device, or resume these. */
+/* Stop the accesses of the device, or resume them. */
 void mo_notify_stop(int fd);
 void mo_notify_go(int fd);
 /* Wait for @nr more accesses.  Returns false after a timeout. */

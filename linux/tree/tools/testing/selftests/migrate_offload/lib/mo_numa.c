@@ -65,7 +65,10 @@ static long long touch(const struct mo_area *area, size_t nth)
 	return mo_vm_counter("numa_hint_faults") - faults;
 }
 
-/* NUMA balancing skips pages on the local node of a single-threaded process. */
+/*
+ * A second thread.  NUMA balancing skips pages on the local node of a
+ * single-threaded process.
+ */
 static void *sleep_on(void *arg)
 {
 	pthread_mutex_t *until = arg;
@@ -88,8 +91,8 @@ bool mo_numa_hint(struct mo_area *area, size_t nr_kept)
 	if (!mo_exists(PATH_BALANCING))
 		return false;
 	/*
-	 * Without this policy, pages move to the node of a CPU that touches
-	 * these.
+	 * Without this policy, a page moves to the node of a CPU that touches
+	 * it.
 	 */
 	if (syscall(SYS_mbind, area->mem, area->bytes,
 		    MPOL_BIND | MPOL_F_NUMA_BALANCING, &nodes,
@@ -101,7 +104,8 @@ bool mo_numa_hint(struct mo_area *area, size_t nr_kept)
 	mo_scan_at_once(saved);
 	mo_write(PATH_BALANCING, "1");
 	/*
-	 * Only a process that uses CPU time is scanned.  A new VMA has to wait.
+	 * NUMA balancing scans only a process that uses CPU time, and scans a
+	 * new VMA after a delay.
 	 */
 	do {
 		mo_spin(10000000);

@@ -11,14 +11,14 @@
 
 #define MO_SCAN_SETTINGS 5
 
-/* Make NUMA balancing scan memory at once, and later as it did before. */
+/* Make NUMA balancing scan memory at once, until mo_scan_restore(). */
 void mo_scan_at_once(char saved[][MO_SETTING_BYTES]);
 void mo_scan_restore(char saved[][MO_SETTING_BYTES]);
 
 /*
- * Have NUMA balancing make PTEs PROT_NONE. The PTEs of the first @nr_kept
- * pages, which are whole folios, stay so.  All others are touched again.  Pages
- * stay on the first of mo_nodes.  Returns false without NUMA balancing.
+ * Have NUMA balancing make PTEs PROT_NONE.  The PTEs of the first @nr_kept
+ * pages, which are whole folios, stay so.  This touches all other pages again.
+ * Pages stay on the first of mo_nodes.  Returns false without NUMA balancing.
  */
 bool mo_numa_hint(struct mo_area *area, size_t nr_kept);
 

@@ -19,7 +19,7 @@
 #define MPOL_MF_MOVE_ALL 4
 #define PATH_BATCH PATH_OFFLOAD "batch_ptes"
 #define PATH_IDLE "/sys/kernel/mm/page_idle/bitmap"
-/* Longer than @act takes.  Its end also ends the copy. */
+/* Longer than any @act takes.  After @act, act_in_flight() ends the copy. */
 #define FLIGHT_US 60000000
 
 /* Bits of /proc/self/pagemap. */
@@ -189,7 +189,10 @@ void mo_run_own_some(struct mo_area *area, size_t turn)
 					 __ATOMIC_RELAXED);
 }
 
-/* The mappings may be so damaged that the kernel must not unmap them. */
+/*
+ * Answer the parent until it asks for the exit.  Do not exit without that: the
+ * mappings may be so damaged that the kernel must not unmap them.
+ */
 static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 {
 	char question;
@@ -272,7 +275,7 @@ void mo_kin_end(struct mo_kin *kin)
 	close(kin->from);
 }
 
-/* This does not read the content of an entry, which would raise the BUG(). */
+/* PAGEMAP_SCAN does not look up the entry's page, which would be a BUG(). */
 bool mo_run_dangles(pid_t pid, const struct mo_area *area)
 {
 	struct page_region region;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the cases of small pages that migrate in runs. */
+/* Declarations for the cases of small pages that migrate in runs. */
 #ifndef MO_RUN_H
 #define MO_RUN_H
 
@@ -20,7 +20,7 @@ struct mo_kin {
 
 enum mo_kin_question {
 	KIN_WRITES = 'w',	/* write other content to all pages */
-	KIN_CHECKS = 'c',	/* check its content; answers with a verdict */
+	KIN_CHECKS = 'c',	/* check all pages, and answer with a verdict */
 	KIN_KEEPS = 'k',	/* keep its part: see mo_run_keep_some() */
 	KIN_OWNS = 'o',		/* own its part: see mo_run_own_some() */
 	KIN_EXECS = 'e',	/* run a sleeping program: see mo_kin_exec() */
@@ -32,8 +32,8 @@ enum mo_kin_question {
  */
 void mo_run_keep_some(struct mo_area *area, size_t turn);
 /*
- * Write to the kept pages.  They become exclusive after the other process has
- * unmapped these.
+ * Write to the kept pages.  If the other process has unmapped a page before,
+ * the write makes the page exclusive.
  */
 void mo_run_own_some(struct mo_area *area, size_t turn);
 
@@ -51,20 +51,23 @@ void mo_run_move(struct mo_area *area, pid_t pid,
 /* Unmap pages in runs, or one by one. */
 void mo_run_batch(bool on);
 
-/* Mark all pages as idle for which the kernel has a mark. */
+/* Mark pages as idle.  The kernel has no mark for the last frames of memory. */
 void mo_run_set_idle(const struct mo_area *area);
 
 void mo_kin_start(struct mo_kin *kin, struct mo_area *area);
 int mo_kin_ask(const struct mo_kin *kin, enum mo_kin_question question);
 /* Returns when the child runs another program.  Kill it to end it. */
 void mo_kin_exec(const struct mo_kin *kin);
-/* The child must not have migration entries that no task will replace. */
+/*
+ * Make the child exit.  Its exit is a BUG() if the child has migration entries
+ * that no task will replace.
+ */
 void mo_kin_end(struct mo_kin *kin);
 
 /*
- * Does a process have migration entries while nothing migrates?  To touch such
- * a page, to read its pagemap entry, or to unmap it is a BUG() under the page
- * table lock.
+ * Returns true if a process has migration entries while nothing migrates.  If a
+ * process touches or unmaps such a page, or reads its pagemap entry, the kernel
+ * hits a BUG() under the page table lock.
  */
 bool mo_run_dangles(pid_t pid, const struct mo_area *area);
 

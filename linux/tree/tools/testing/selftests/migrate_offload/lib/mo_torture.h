@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the parts of the torture test. */
+/* Declarations that the files of the torture test share. */
 #ifndef MO_TORTURE_H
 #define MO_TORTURE_H
 

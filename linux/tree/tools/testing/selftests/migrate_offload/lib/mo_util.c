@@ -140,7 +140,7 @@ long long mo_waited_ns(void)
 
 void mo_select(const char *engine)
 {
-	/* Where machines are emulated, the CPU is sooner more often than not. */
+	/* On an emulated machine, the core would often choose the CPU. */
 	mo_set_limit("engine_always", 1);
 	mo_write(PATH_OFFLOAD "engine", engine);
 }
@@ -247,7 +247,7 @@ bool mo_load_test_engine(enum mo_test_mode mode)
 
 	mo_select("none");
 	if (mo_exists("/sys/module/migrate_offload_test")) {
-		/* A struct migrator is active from its registration on. */
+		/* Reload a struct migrator: its registration activates it. */
 		if (mode != MO_TEST_POSTED && mode == test_engine_mode())
 			return true;
 		if (mo_run(unload))

@@ -44,7 +44,7 @@ const char *mo_cannot_run(void);
 
 /* Memory moves between these two nodes. */
 extern int mo_nodes[2];
-/* Find these nodes.  Returns NULL, or the reason. mo_cannot_run() calls it. */
+/* Set mo_nodes.  Returns NULL, or the reason.  mo_cannot_run() calls this. */
 const char *mo_find_nodes(void);
 
 bool mo_exists(const char *path);
@@ -73,13 +73,13 @@ long long mo_vm_counter(const char *name);
 long long mo_counter(const char *name);
 
 /*
- * The time in ns for which this thread was ready to run, and others had its CPU;
- * 0 if the kernel does not count it.
+ * Returns the time in ns for which this thread waited for a CPU, or 0 if the
+ * kernel does not count it.
  */
 long long mo_waited_ns(void);
 /* Activate an engine for all copies that it can make. */
 void mo_select(const char *engine);
-/* Set the engine of one reason, or of each reason; "default" takes it away. */
+/* Set the engine of one reason, or of each.  "default" removes the setting. */
 void mo_select_for(const char *reason, const char *engine);
 void mo_select_for_all(const char *engine);
 /*
@@ -100,7 +100,10 @@ bool mo_load_test_engine(enum mo_test_mode mode);
 void mo_wait_until_copying(void);
 /* Set a number in sysfs or in debugfs, on a kernel that has it. */
 void mo_set_limit(const char *name, long long number);
-/* Restore the settings of boot.  Load mtcopy with min_thread_bytes=4096. */
+/*
+ * Restore the default settings, except engine_always.  This does not load
+ * mtcopy: load it with min_thread_bytes=4096, or mtcopy declines small batches.
+ */
 void mo_reset(void);
 int mo_run(const char *const argv[]);
 
