@@ -116,7 +116,7 @@ FIXTURE_TEARDOWN(hugetlb)
 	mo_reset();
 }
 
-/* The increase of each counter that matters here. */
+/* The counters that the tests compare. */
 struct counts {
 	long long batches, offered, offered_bytes, engine, engine_bytes, cpu,
 		cpu_bytes, unmapped;
@@ -144,7 +144,7 @@ static struct counts count(void)
 	EXPECT_TRUE(mo_content_ok(&self->area));			\
 } while (0)
 
-/* Of @nr folios that moved, the engine copied all but @nr_cpu. */
+/* @nr folios moved, and the engine copied all of them but @nr_cpu. */
 #define EXPECT_COUNTED(before, nr, nr_cpu) do {				\
 	long long bytes = self->area.folio_bytes, all = nr, left = nr_cpu; \
 	struct counts was = before, now = count();			\
@@ -172,8 +172,9 @@ TEST_F_TIMEOUT(hugetlb, moves, TIMEOUT)
 }
 
 /*
- * The engine's time includes the time until it begins, but not what this thread
- * waited for a CPU.  The clocks of run queues differ a little from the one of delays.
+ * engine_ns includes the delay of the engine, but not the time for which this
+ * thread waited for a CPU.  The clock of run queues differs a little from the
+ * clock of delays, so allow 1%.
  */
 TEST_F_TIMEOUT(hugetlb, takes_time, TIMEOUT)
 {
@@ -274,8 +275,9 @@ static void *switch_off(void *unused)
 }
 
 /*
- * The engine copies the folio that it already has.  At least once it must not
- * get the rest of the list.  In the other rounds the thread may come too late.
+ * A thread deselects the engine in the middle of a list.  The engine completes
+ * the folio that it has.  In at least one round, the engine must not get the
+ * rest of the list.  In other rounds, the thread may come too late.
  */
 TEST_F_TIMEOUT(hugetlb, ends_with_its_engine, TIMEOUT)
 {
