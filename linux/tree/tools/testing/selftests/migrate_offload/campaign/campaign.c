@@ -6,8 +6,9 @@
  *	campaign [--folios N] [--seed N] [--faults LIST] [--timeout-ms N]
  *		 [--slack-ms N] [--break RULE] [--list]
  *
- * For each fault, and at the end, one JSON object goes to stdout on one line.
- * Lines that start with # are for people.  Returns 0 if no check failed.
+ * The program writes JSON objects to stdout, one per line: the progress and the
+ * result of each fault, the leaks, and the end.  Lines that start with # are
+ * for people.  The exit status is 0 if no check failed.
  *
  * Needs the modules dmasim and dcbm, which must not be loaded.
  */
@@ -46,7 +47,7 @@ struct fault {
 	unsigned int late;	/* in multiples of the timeout */
 	const char *terminate;	/* result of terminate_all, if not "stop" */
 	bool trusted;		/* dcbm is told that terminate_all stops */
-	bool repair;		/* reset: channels would not recover alone */
+	bool repair;		/* channels recover only after repair() */
 	bool keeps;		/* pages stay lost */
 	bool damages;		/* demonstrates damage: only on demand */
 	void (*act)(const struct fault *fault, unsigned int nth);
@@ -96,7 +97,8 @@ static void set_terminate(const struct fault *fault)
 }
 
 /*
- * Act as the administrator who repairs the device, so that it can be stopped.
+ * Make terminate_all stop the devices, and reset retired channels, as an
+ * administrator would.  Returns the number of channels that work again.
  */
 static unsigned int repair(const struct fault *fault)
 {
@@ -130,7 +132,7 @@ static void act_vanish(const struct fault *fault, unsigned int nth)
 
 static void act_reload(const struct fault *fault, unsigned int nth)
 {
-	/* The module could not release its channels later without this. */
+	/* Without this, dcbm could not release its channels. */
 	dma_set(-1, "terminate", "stop");
 	dcbm_trust(true);
 	dcbm_reload(&setup);
@@ -204,7 +206,7 @@ static const struct fault faults[] = {
 	{ .name = "reload", .file = "late_every", .value = 60, .late = 2,
 	  .act = act_reload, .act_ms = 700 },
 	{ .name = "mixed", .act = act_mixed, .act_ms = 150 },
-	/* No real device or driver may behave as the following do. */
+	/* No real device or driver may behave as these two. */
 	{ .name = "lie", .file = "late_every", .value = 60, .late = 3,
 	  .terminate = "lie", .keeps = true, .act = act_give_back,
 	  .act_ms = 1000 },
@@ -236,7 +238,7 @@ static void print_progress(const struct phase *p, unsigned long moved)
 	fflush(stdout);
 }
 
-/* How often has the fault hit so far? */
+/* Returns how often the fault has hit so far. */
 static unsigned long count_hits(const struct phase *p)
 {
 	unsigned long hits = dcbm_chan_sum("timeouts") + dma_count("errors") +
@@ -248,7 +250,7 @@ static unsigned long count_hits(const struct phase *p)
 	return hits;
 }
 
-/* Have enough folios moved, and did the fault happen? */
+/* Returns true if enough folios have moved, and the fault has happened. */
 static bool is_enough(const struct phase *p, unsigned long moved,
 		      unsigned long folios)
 {
@@ -259,7 +261,7 @@ static bool is_enough(const struct phase *p, unsigned long moved,
 	return !p->fault->file || count_hits(p);
 }
 
-/* Act as an administrator while others migrate. */
+/* Act as an administrator while movers migrate. */
 static void watch(struct phase *p, unsigned long folios)
 {
 	const struct fault *fault = p->fault;
@@ -416,7 +418,7 @@ static void run_phase(struct phase *p, unsigned long folios)
 	load_end();
 	if (broken_rule)
 		mo_write(PATH_DEBUG "break_rules", "none");
-	/* This driver lost track of its device, so it must stay loaded. */
+	/* After such a fault, dmasim and dcbm must stay loaded. */
 	if (!p->fault->keeps)
 		dma_unload();
 	p->ms = now_ms() - begin;
@@ -474,7 +476,7 @@ static int run_all(void)
 		moved += p.load.moved;
 		kept += p.held_after - p.held_before;
 		nr_wrong += p.problems[0] != '\0';
-		/* Its device cannot be used again. */
+		/* After this fault, no other fault can use the devices. */
 		if (p.fault->keeps)
 			break;
 	}

@@ -60,7 +60,8 @@ static void dcbm_load(const struct dma_setup *setup)
 	modprobe(argv);
 	mo_write_number(PATH_DCBM "parameters/timeout_ms", setup->timeout_ms);
 	/*
-	 * The longest call follows from the number of windows, if all are full.
+	 * Without a time limit, windows are full, so the longest call follows
+	 * from their number.
 	 */
 	mo_set_limit("max_unmapped_us", 0);
 	mo_write(PATH_DCBM "offloading", "1");

@@ -16,7 +16,7 @@ static unsigned long field_kb(const char *text, const char *name)
 
 #define PATH_PCP "/proc/sys/vm/percpu_pagelist_high_fraction"
 
-/* Memory that /proc/meminfo assigns to no use.  A leak shows up here. */
+/* Returns the memory that both nodes' meminfo files assign to no use. */
 static long unaccounted_kb(void)
 {
 	static const char *const used[] = {

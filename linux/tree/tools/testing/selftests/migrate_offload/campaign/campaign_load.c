@@ -2,9 +2,9 @@
 /*
  * Movers move memory to and fro all the time, and writers change it.
  *
- * Each writer has its own pages in each area, and knows their content.  It
- * notices a lost or foreign write when it reads the word again.  The comparison
- * of all bytes also finds it.
+ * Each writer has its own pages in each area, and knows their content.  A
+ * writer notices a lost or foreign write when it reads the word again.
+ * load_verify() compares all bytes, and so finds such a write, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -254,8 +254,8 @@ size_t load_verify(void)
 }
 
 /*
- * Returns how many folios are not on the node, if no folio was split.  After a
- * split, fewer folios than this are elsewhere.
+ * Returns the number of folios that are not on the node.  The parts of a split
+ * folio count as one folio.
  */
 static unsigned long folios_elsewhere(const struct mo_area *area, int node)
 {
