@@ -32,7 +32,7 @@ static bool map_huge(struct mo_area *area, enum mo_type type)
 	return !why_not;
 }
 
-/* The pool must be unchanged, whatever the verdict. */
+/* Unmap the memory in any case, so that the pools get their former size. */
 static int verdict_of(struct mo_area *area)
 {
 	int result = mo_verdict(area);
@@ -41,7 +41,10 @@ static int verdict_of(struct mo_area *area)
 	return result;
 }
 
-/* A pin writes after the copy, and ends before the core moves the folio. */
+/*
+ * The holder of a pin writes after the engine's copy, and drops the pin before
+ * the core moves the folio.
+ */
 static int pin(enum mo_type type)
 {
 	/* A page of the first folio: the pin ends with the next copy. */
@@ -81,7 +84,10 @@ int mo_run_huge_pin(void)
 	return first;
 }
 
-/* A reference fails the first attempt.  Its holder writes before the second. */
+/*
+ * A reference makes the first attempt to move a folio fail.  The holder of the
+ * reference writes before the second attempt.
+ */
 int mo_run_huge_retry(void)
 {
 	long long retried = mo_counter("retried_folios");
@@ -102,7 +108,7 @@ int mo_run_huge_retry(void)
 	return verdict_of(&area);
 }
 
-/* Move memory while a read of one page raises a machine check. */
+/* Move memory while each copy of one page ends as after a machine check. */
 static int move_bad_page(const char *engine)
 {
 	struct mo_area area;

@@ -4,13 +4,14 @@
  * each page before it moves.
  *
  * A device of the module migrate_notifier_test uses memory through a shadow of
- * the page table, without references to pages, while this memory moves.  Each
- * case runs twice.  With all rules the module must report no failure.  With its
- * own rule off it must report one.  Stock code calls the notifier in some
- * cases.  There the device ignores the call once, for the same reason.
+ * the page table, without references to pages, while this memory moves.  With
+ * all rules the module must report no failure.  A case that names a rule runs
+ * again with this rule off.  Then the module must report a failure.  In some
+ * cases without a rule, a second device ignores the notifier, and must report a
+ * failure.
  *
- * The device stops while pages migrate.  So it never writes to a page of
- * another owner, with or without rules.  For options see mo_hazard.c.
+ * The device stops while pages migrate.  So the device never writes to a page
+ * of another owner, with or without rules.  For options see mo_hazard.c.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -65,7 +66,7 @@ static void let_it_write(struct mo_area *area)
 }
 
 /*
- * The verdict of a case.  The device reports failures also when it is closed.
+ * Close the device, which then makes its last checks, and return the verdict.
  */
 static int verdict(struct mo_area *area, const struct mo_notify *before)
 {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Checks of migration in runs, which moves small pages without a walk of the
- * reverse mapping, one by one.  It also moves large folios in one step.
+ * Checks of migration in runs, which unmaps small pages together, without a
+ * walk of the reverse mapping for each page.  The program also checks large
+ * folios, whose entries the kernel unmaps in one step.
  *
  * Cases are as in hazards.c: with all rules the content must be right, and with
  * its own rule off the damage must show.  The damage also proves that the pages
- * of the case go in runs.  Where a check without locks already skips a page,
- * there is a third time.  It ignores that check, and depends on the check under
- * the lock.
+ * of the case go in runs.
  *
  * Without some rules, a process keeps entries that the kernel must not even
  * unmap.  This process stays, so the machine has to be switched off afterwards.
@@ -28,9 +27,9 @@
 #include "mo_util.h"
 
 /*
- * A write of the child to all pages gives the parent its pages back.  The walk
- * of the anon_vma still finds the child's VMA. The child's is found first, as
- * the parent's begins at a later page.
+ * The child writes to all pages and so gets copies.  Then only the parent maps
+ * the original pages.  A walk of the anon_vma still finds the child's VMA, and
+ * finds this VMA first, because the parent's VMA begins at a later page.
  */
 static int run_foreign(void)
 {
@@ -87,8 +86,8 @@ static int run_shared(void)
 }
 
 /*
- * Is this page exclusive?  No file shows this.  But while a pipe holds a
- * reference, a write keeps only an exclusive page.
+ * Returns true if PageAnonExclusive() is set.  No file shows this flag.  But
+ * while a pipe holds a reference, a write copies any page without the flag.
  */
 static bool is_exclusive(char *page)
 {
@@ -256,7 +255,7 @@ static void look(const struct mo_area *area, __u64 *bits)
 	}
 }
 
-/* Bits of the PTE move to the flags of the page, at migration or before. */
+/* Count the pages whose bits of @mask differ.  @what describes @expected. */
 static size_t count_changed(const char *what, const __u64 *bits,
 			    const __u64 *expected, __u64 mask)
 {

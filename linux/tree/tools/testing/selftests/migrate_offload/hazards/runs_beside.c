@@ -4,8 +4,8 @@
  * migration: NUMA balancing, userfaultfd, KSM, collapse and exec.  Also
  * adjacent pages that belong to two processes in turn.
  *
- * Some of this code waits for migration entries.  It runs in a second thread,
- * which ends when the pages have arrived.
+ * Some of this code waits for migration entries, and so runs in a second
+ * thread, which ends when the pages have arrived.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -350,7 +350,7 @@ int mo_run_exec_check(int argc, char **argv)
 	return RIGHT;
 }
 
-/* Only compaction finds such pages. */
+/* Have compaction move arguments.  No other caller finds a temporary stack. */
 int mo_run_arguments(void)
 {
 	long long moved = mo_read_line("/proc/vmstat", "pgmigrate_success");
@@ -459,8 +459,8 @@ int mo_run_in_turn(void)
 	mo_run_own_some(&area, 0);
 	mo_kin_ask(&kin, KIN_OWNS);
 	/*
-	 * Pages in a CPU's batch for the LRU cannot move.  This drains all
-	 * batches.
+	 * Pages in a CPU's batch for the LRU cannot move.  move_pages(2) drains
+	 * the batches of all CPUs.
 	 */
 	first = area.mem;
 	mo_move_pages(&first, 1, mo_nodes[0]);

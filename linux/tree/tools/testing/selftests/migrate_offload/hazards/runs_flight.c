@@ -109,8 +109,8 @@ static struct {
 	atomic_bool stopped;
 	atomic_ulong rounds;
 	struct mo_area *area;
-	size_t from, to;		/* the last number, by page */
-	__u64 written[RUN_PAGES];
+	size_t from, to;		/* the first and the last page */
+	__u64 written[RUN_PAGES];	/* the last number, by page */
 } writer;
 
 static void pin_to_cpu(int cpu)
@@ -153,9 +153,10 @@ static unsigned long now_ms(void)
 }
 
 /*
- * The engine has copied, and sleeps.  A writer that still can write goes on for
- * some time.  It must stop before the old pages are freed.  Otherwise the
- * writer sleeps by now.  Measure by the clock: each nap may take much longer.
+ * Called while the engine sleeps after its copy.  After a flush, the writer
+ * waits in a page fault by now.  Without a flush, it still writes to the old
+ * pages: let it write for a while, but stop it before the core frees them.
+ * Measure by the clock, because each usleep() may take much longer.
  */
 static void stop_writer(struct mo_area *area)
 {
@@ -172,7 +173,7 @@ static void stop_writer(struct mo_area *area)
 		usleep(10000);
 }
 
-/* The TLB of this CPU may be as stale as that of the other CPU. */
+/* Do not load from @addr: the TLB of this CPU may be stale, too. */
 static __u64 read_remotely(int fd, const void *addr)
 {
 	__u64 number;
@@ -245,7 +246,7 @@ int mo_run_stale_tlb(void)
 	return stale_tlb(SZ_4K);
 }
 
-/* The same for large folios that PTEs map. */
+/* As mo_run_stale_tlb(), for large folios that PTEs map. */
 int mo_large_stale_tlb(void)
 {
 	return stale_tlb(16 * SZ_4K);
@@ -327,9 +328,10 @@ int mo_run_stale_hint(void)
 }
 
 /*
- * Of three adjacent pages, the one with the lowest address has moved in the
- * address space.  The flush must cover the other two.  With one CPU, it covers
- * addresses, not the whole TLB. The first page is a run by itself.
+ * A run has three pages: FIRST, SECOND and GONE.  GONE has the lowest offset in
+ * the anon_vma, but mremap() has moved GONE to another address.  The flush must
+ * cover the other two.  On one CPU, the flush covers addresses, not the whole
+ * TLB.  PROBE is a run by itself, as the first page of the list.
  */
 int mo_run_cut(void)
 {
