@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests each caller that migrates memory.  The engine copies if the mask of
- * reasons names the caller, else the CPU does.  All memory must arrive intact,
- * though a program writes to it.
+ * Tests each caller that migrates memory.  The engine copies if engine_of has
+ * an engine for the caller's reason, else the CPU copies.  All memory must
+ * arrive intact, though a thread writes to it.
  *
  * ENGINE=NAME in the environment selects that engine instead of mtcopy.  If
  * this engine fails some descriptors (fail_every of dmasim), the CPU may copy a
@@ -133,7 +133,7 @@ TEST_F_TIMEOUT(caller, is_not_offloaded, TIMEOUT)
 	EXPECT_EQ(outcome.by.engine_bytes, 0);
 }
 
-/* Memory that is about to fail is read by the CPU, whatever the engines of reasons are. */
+/* The CPU must read memory that is about to fail, whatever engine_of says. */
 FIXTURE(failing_memory)
 {
 };

@@ -122,7 +122,7 @@ const struct mo_caller mo_migrate_pages_call = {
 	.go = go_by_migrate_pages,
 };
 
-/* Our own cgroup, and the cgroup that we came from. */
+/* The cgroup of this test, and the cgroup.procs file of the former cgroup. */
 static char group[64], home[320];
 
 static void group_write(const char *file, const char *text)
@@ -276,7 +276,7 @@ const struct mo_caller mo_demotion = {
 
 static char lru_gen_was[16];
 
-/* The same with the other kind of LRU lists: multi-generational or classic. */
+/* Demote with the other kind of LRU lists: multi-generational or classic. */
 static const char *prepare_other_lru(struct mo_trip *trip)
 {
 	if (!mo_exists(PATH_LRU_GEN))
@@ -319,8 +319,8 @@ static void run_on_node(int node)
 }
 
 /*
- * One fault moves one folio, and mtcopy declines folios of 4K.  NUMA balancing
- * does not move memory that is bound to a node.
+ * One fault moves one folio, and mtcopy declines folios of 4K: use huge pages.
+ * NUMA balancing does not move memory that is bound to a node.
  */
 static const char *prepare_balancing(struct mo_trip *trip)
 {
@@ -359,8 +359,8 @@ static void go_by_balancing(struct mo_trip *trip)
 	/* Balance both between tiers and between nodes of one tier. */
 	mo_write(PATH_BALANCING, "3");
 	/*
-	 * The kernel scans a program each time that it has used so much CPU
-	 * time.
+	 * The kernel scans a program only after each period of CPU time that
+	 * the program has used.
 	 */
 	for (n = 0; mo_elsewhere(area, trip->to) && time(NULL) < end; n++)
 		for (i = 0; i < 16 * area->bytes; i += SZ_4K)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Has one caller migrate memory while a program writes to it.  Checks that the
+ * Has one caller migrate memory while a thread writes to it.  Checks that the
  * memory arrived intact, and which engine copied it.
  */
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #define WRITE_EVERY_US 5000
 /* mtcopy declines while the writer uses the idle CPU, so try this often. */
 #define MAX_TRIPS 8
-/* Map at most this often, until some memory has to move. */
+/* Trips of a caller that may leave memory in place: see mo_caller.may_stay. */
 #define MAX_STAYS 8
 
 /* An entry of /proc/self/pagemap. */
@@ -43,7 +43,7 @@ bool mo_caller_engine_is_there(void)
 	return false;
 }
 
-/* Does dmasim make some descriptors fail? */
+/* Returns true if dmasim makes some descriptors fail. */
 static bool engine_fails(void)
 {
 	return !strcmp(engine_name(), "dcbm") && mo_exists(PATH_FAIL_EVERY) &&
@@ -234,7 +234,7 @@ static void *write_now_and_then(void *arg)
 	return NULL;
 }
 
-/* Select the engine for this call alone. */
+/* Migrate while the writer runs.  The engine is active only for this call. */
 static void go(const struct mo_caller *caller, struct mo_trip *trip)
 {
 	pthread_t writer;

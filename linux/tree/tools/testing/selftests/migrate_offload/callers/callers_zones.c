@@ -37,7 +37,7 @@
 #define NR_CONTIG (SZ_2M / SZ_4K)
 #define MAX_TRIES 5
 #define WAIT_US 100000
-/* Leave this much free on a node while we take memory in search of a range. */
+/* Memory of a node that stays free while map_in_once() takes the rest. */
 #define KEEP_FREE_KB (64 * 1024)
 
 /* Map small and large folios.  All of them have to move. */
@@ -48,7 +48,7 @@ static const char *map_both(struct mo_trip *trip)
 	return why_not ?: mo_trip_map(trip, SMALL_BYTES, SZ_4K);
 }
 
-/* Parse "key   123", a format that many lines of the file have. */
+/* Parse a line "key   123" of /proc/zoneinfo. */
 static bool find_number(const char *line, const char *key,
 			unsigned long long *number)
 {
@@ -171,8 +171,8 @@ static char pcp_was[32];
 
 /*
  * Free every other page, as a program does that exits.  Use the second node,
- * where other programs have little memory.  Their pages could fill our holes
- * first, if they lie below ours.
+ * where other programs have little memory.  Their pages could fill the holes
+ * first, if these pages lie below the area.
  */
 static const char *prepare_compaction(struct mo_trip *trip)
 {
@@ -197,8 +197,8 @@ static const char *prepare_compaction(struct mo_trip *trip)
 	}
 	trip->every = 2;
 	/*
-	 * Compaction moves pages to free memory higher up, also to holes
-	 * between ours.  So only a part has to move.
+	 * Compaction moves pages to free memory higher up, also to holes of the
+	 * area.  So only a part has to move.
 	 */
 	trip->must_move = FRAGMENTED_BYTES / 64;
 	return NULL;
@@ -252,8 +252,8 @@ static bool block_is_online(void)
 }
 
 /*
- * Boot reserves memory anywhere, also in blocks that could otherwise go
- * offline.
+ * Returns true if the range has reserved frames, and so cannot go offline.
+ * Boot reserves memory anywhere.
  */
 static bool has_reserved(struct mo_range range)
 {
@@ -458,7 +458,7 @@ static void go_by_soft_offline(struct mo_trip *trip)
 	}
 }
 
-/* Other tests could not use memory around poisoned frames. */
+/* Unpoison the frames, or other tests could not use the memory around them. */
 static void heal(struct mo_trip *trip)
 {
 	unsigned int i;

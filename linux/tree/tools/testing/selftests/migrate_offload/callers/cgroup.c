@@ -6,12 +6,14 @@
  *	add_up		Three cgroups migrate at once, one of them also hugetlb
  *			memory.  The sum of their counters must equal the global
  *			counters.
- *	uncharged	The root cgroup counts memory that no cgroup is charged for.
+ *	uncharged	The root cgroup counts memory that no cgroup is charged
+ *			for.
  *	cpu_max		Helpers use no more CPU time than cpu.max allows.
  *	cpuset		Helpers run on no CPU outside cpuset.cpus.
- *	owed_is_paid	A cgroup owes the CPU time of its helpers.  It is throttled
- *			only while no folio is unmapped.  It pays while it is idle,
- *			too, and owes nothing after its limit is lifted.
+ *	owed_is_paid	A cgroup owes the CPU time of its helpers.  The kernel
+ *			throttles the cgroup only while no folio is unmapped.
+ *			The cgroup pays while it is idle, too, and owes nothing
+ *			after its limit is lifted.
  *	cpu_time	Helpers are not charged for other tasks on their CPU.
  */
 #include <stdio.h>
@@ -328,7 +330,7 @@ static const struct {
 	{ "cpu_time", test_cpu_time },
 };
 
-/* Did the command line name this test, or none at all? */
+/* Returns true if the command line names this test, or no test. */
 static bool wanted(const char *name, int argc, char **argv)
 {
 	int i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A cgroup with a CPU limit owes the CPU time that its helpers used.  These
- * tests check how much it owes, and when it is charged and pays.  An engine of
+ * A cgroup with a CPU limit owes the CPU time that its helpers used.  The tests
+ * check how much a cgroup owes, and when it is charged and pays.  An engine of
  * the module migrate_offload_test reports as much CPU time as the test sets.
  */
 #include <dirent.h>
@@ -27,7 +27,7 @@
 #define DEBTS_PERIOD_US 250000
 #define DEBTS_LIMITED "50000 250000"
 
-/* The cgroup owes this much. */
+/* The CPU time that the cgroup owes, and the elapsed time to pay it. */
 #define OWED_MS 1000
 #define OWED_US (OWED_MS * 1000LL * DEBTS_PERIOD_US / DEBTS_QUOTA_US)
 
@@ -95,7 +95,7 @@ static void work(int orders, int answers)
 	_exit(!mo_content_ok(area));
 }
 
-/* Returns the elapsed time. */
+/* Wait until the worker has obeyed.  Returns how long it took, in us. */
 static long long worker_answer(const struct worker *worker)
 {
 	long long us;

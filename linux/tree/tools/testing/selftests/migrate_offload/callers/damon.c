@@ -286,7 +286,7 @@ TEST_F_TIMEOUT(memory, is_where_it_belongs, TIMEOUT)
 
 		EXPECT_EQ(nr_misplaced(area, weights), 0);
 		EXPECT_EQ(moved, out_of_place * area->folio_bytes);
-		/* A state between the weights 1:1 and 3:1. */
+		/* From 1:1 to 3:1, at most a quarter of all folios moves. */
 		if (i == 1)
 			EXPECT_LE(out_of_place, nr_folios(area) / 4);
 		EXPECT_TRUE(mo_content_ok(area));

@@ -195,7 +195,7 @@ static const char *leave_no_huge_block(void)
 		first = i;
 	}
 	free(pfns);
-	/* All other huge pages of the node fit into memory now.  Take them. */
+	/* Take all other huge pages of the node. */
 	rest = map_there(much, MADV_HUGEPAGE);
 	for (i = 0; i < much; i += SZ_2M) {
 		rest[i] = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A migrating DAMON scheme obeys its settings: destinations, filters, quota and
- * watermarks.  It leaves pages alone that are in use.
+ * watermarks.  The scheme does not move pages that are in use.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,9 +49,9 @@ static long long clock_ms(void)
 }
 
 /*
- * The name of our cgroup.  Each test mounts cgroups at another directory, and
- * this directory gives the name.  So DAMON cannot find an older cgroup, which
- * stays while memory is charged to it.
+ * Returns the name of the cgroup of this test.  Each test mounts cgroups at
+ * another directory, which gives the name.  So DAMON cannot find an older
+ * cgroup, which stays while memory is charged to it.
  */
 static const char *cgroup_of(const char *cgroups)
 {
@@ -285,7 +285,7 @@ TEST_F_TIMEOUT(scheme, filters_anonymous_memory, TIMEOUT)
 	EXPECT_THERE(NR_PAGES);
 }
 
-/* The first filter matches our cgroup. */
+/* Make the first filter match the cgroup of this test. */
 static void set_cgroup(const char *cgroups)
 {
 	char path[64];
@@ -451,8 +451,8 @@ TEST_F_TIMEOUT(scheme, survives_its_target, TIMEOUT)
 }
 
 /*
- * By physical addresses, for all memory of the machine.  A filter admits our
- * cgroup alone.
+ * The scheme takes all physical addresses of the machine.  A filter admits only
+ * the cgroup of this test.
  */
 TEST_F_TIMEOUT(scheme, takes_physical_addresses, TIMEOUT)
 {

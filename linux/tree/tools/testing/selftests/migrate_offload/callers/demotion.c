@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Reclaim gives an engine several huge pages at once.  It still takes no more
- * of a list than the balance between lists allows, which swappiness and
+ * Reclaim gives an engine several huge pages at once.  Reclaim still takes no
+ * more of a list than the balance between lists allows, which swappiness and
  * memory.low set.
  *
  * Without an engine a round takes up to 32 pages, or one huge page, off a list.

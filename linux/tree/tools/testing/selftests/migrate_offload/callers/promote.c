@@ -103,7 +103,7 @@ static time_t now_s(void)
 	return now_ms() / 1000;
 }
 
-/* Do all rounds, and then more until one ended in time. */
+/* Returns false when all rounds are done, and at least one ended in time. */
 static bool goes_on(unsigned int rounds, unsigned int in_time)
 {
 	return rounds < ROUNDS || (!in_time && rounds < 4 * ROUNDS);
@@ -411,7 +411,7 @@ TEST_F_TIMEOUT(promote, gathers_only_what_the_engine_wants, TIMEOUT)
 	EXPECT_TRUE(mo_content_ok(&self->area));
 }
 
-/* A slow engine does not hold up those for long who have all CPUs empty their caches. */
+/* A drain of all CPUs' LRU caches does not wait long for a slow engine. */
 TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 {
 	time_t until = now_s() + WAIT_S;
@@ -430,7 +430,7 @@ TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 		usleep(500);
 	moved = promotion("moved_folios");
 	EXPECT_EQ(mo_move_once(&other, mo_nodes[1]), 0);
-	/* The worker still copies, and so may a task that found the queue full. */
+	/* The worker copies, and so may a task that found the queue full. */
 	EXPECT_GT(mo_read_number(PATH_TEST "in_copy"), 0);
 	EXPECT_EQ(promotion("moved_folios"), moved);
 	mo_write(PATH_TEST "delay_us", "0");
@@ -445,7 +445,7 @@ TEST_F_TIMEOUT(promote, does_not_hold_up_others, TIMEOUT)
 
 /*
  * The memory is mapped twice.  The fault of one mapping queues a folio, and the
- * fault of the other meets it.  That is no failed migration.
+ * fault of the other meets this folio, which counts as no failed migration.
  */
 TEST_F_TIMEOUT(promote, is_met_by_another_fault, TIMEOUT)
 {
@@ -462,7 +462,7 @@ TEST_F_TIMEOUT(promote, is_met_by_another_fault, TIMEOUT)
 	ASSERT_NE(again, MAP_FAILED);
 	do {
 		mo_move_once(&shared, mo_nodes[0]);
-		/* Only a process that uses CPU time is scanned. */
+		/* NUMA balancing scans only a process that uses CPU time. */
 		mo_spin(10000000);
 		for (i = 0; i < AREA_BYTES; i += SZ_4K) {
 			(void)__atomic_load_n(shared.mem + i, __ATOMIC_RELAXED);
@@ -510,7 +510,7 @@ TEST_F_TIMEOUT(promote, survives_its_process, TIMEOUT)
 		  mo_vm_counter("numa_pages_migrated") - migrated);
 }
 
-/* There is no memory for large folios: small ones of the same batch go. */
+/* Without memory for large folios, small folios of a batch still move. */
 TEST_F_TIMEOUT(promote, goes_on_without_memory_for_some, TIMEOUT)
 {
 	long long returned = promotion("returned_folios");
@@ -530,7 +530,7 @@ TEST_F_TIMEOUT(promote, goes_on_without_memory_for_some, TIMEOUT)
 	mo_write(PATH_FAIL "probability", "100");
 	writer_start(&self->writer);
 	writer_start(&writer);
-	/* The large ones come again and again: all takes long. */
+	/* Faults queue the large folios again and again, which takes time. */
 	EXPECT_LE(wait_for_promotion(&small, AREA_PAGES / 2), AREA_PAGES / 2);
 	writer_stop(&writer);
 	writer_stop(&self->writer);

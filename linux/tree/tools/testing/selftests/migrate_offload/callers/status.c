@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The status that move_pages(2) reports for each entry of a mixed list.  The list
- * has pages that move, pages already on the node, duplicates, holes, zero pages,
- * huge pages, pages that other processes map, and unmapped addresses.
+ * The status that move_pages(2) reports for each entry of a mixed list.  The
+ * list has pages that move, pages already on the node, duplicates, holes, zero
+ * pages, huge pages, pages that other processes map, and unmapped addresses.
  *
- * Prints the result, each status, and the node of each page afterwards.  No output
- * depends on chance, so all kernels must print the same.  A test runs this on a
- * kernel without our changes, too, and compares.
+ * Prints the result, each status, and the node of each page afterwards.  No
+ * output depends on chance, so all kernels must print the same.  A test runs
+ * this on stock Linux, too, and compares the outputs.
  *
  *	status [SEEDS]
  */
@@ -165,8 +165,8 @@ static void map_memfd(char *mem)
 }
 
 /*
- * Map large folios, or replace those of an earlier round.  A stock kernel may
- * split folios that have moved, and our kernel does not.
+ * Map large folios, or replace those of an earlier round, because stock Linux
+ * may split folios that have moved.
  */
 static void map_large(char *mem, const char *enabled)
 {
@@ -289,7 +289,7 @@ static void move(const char *name, int flags)
 	list.nr = 0;
 }
 
-/* Move the whole of each part alone, between pages that move. */
+/* Move 64 pages of each part, between small pages that move. */
 static void move_parts(int node, int flags)
 {
 	enum part p;
@@ -324,7 +324,7 @@ static void move_duplicates(int node)
 	move("nodes in turn", MPOL_MF_MOVE_ALL);
 }
 
-/* The call fails as a whole, and does not reach some entries. */
+/* At an invalid node, the call fails and does not reach later entries. */
 static void move_nonsense(int node)
 {
 	add_run(SMALL, 0, 40, node);
