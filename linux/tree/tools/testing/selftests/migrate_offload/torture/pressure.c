@@ -126,7 +126,8 @@ static void fill(void)
 		munmap(mem + i, SZ_4K);
 	}
 	/*
-	 * Some pages wait on the lists of CPUs, and count as locked till then.
+	 * Some freed pages wait on lists of CPUs, and count as locked until
+	 * this write drains the lists.
 	 */
 	mo_write("/proc/sys/vm/drop_caches", "1");
 }
@@ -166,7 +167,7 @@ static void set_fault(const char *fault, const char *file, const char *text)
 	mo_write(path, text);
 }
 
-/* Let allocations fail for tasks that ask for it. */
+/* Make allocations fail for tasks that have set make-it-fail. */
 static void set_faults(const char *fault, int percent)
 {
 	char text[16];

@@ -3,16 +3,19 @@
  * Move the memory of a process for a long time, while it does all that programs
  * do to their memory.  No byte may be lost, and all counts must match.
  *
- *	torture [--seconds N] [--seed N] [--engines LIST] [--movers N] [--break RULE]
+ *	torture [--seconds N] [--seed N] [--engines LIST] [--movers N]
+ *		[--break RULE]
  *
- * The engines share the time; "none" is the kernel without an engine, "test" is the
- * slow engine of the test module.  Each gets a new victim process, which knows the
- * content of its memory.  Two threads of this process, or --movers, move the memory
- * by move_pages(2), in and out of order, and by migrate_pages(2).  Another thread
- * starts processes that the kernel kills for lack of memory, while their memory
- * moves.  NUMA balancing makes page table entries inaccessible all the time.  Two
- * devices with mmu_notifiers use the memory through shadows of the page table.  One
- * device reads all memory, the other one writes to a part.
+ * The engines share the time; "none" is the kernel without an engine, and
+ * "test" is the slow engine of the test module.  Each engine gets a new victim
+ * process, which knows the content of its memory.
+ *
+ * Two threads of this process, or --movers, move the memory by move_pages(2),
+ * in and out of order, and by migrate_pages(2).  Another thread starts
+ * processes that the kernel kills for lack of memory, while their memory moves.
+ * NUMA balancing makes page table entries inaccessible all the time.  Two
+ * devices with mmu_notifiers use the memory through shadows of the page table.
+ * One device reads all memory, and the other one writes to a part.
  *
  * Lines that start with # report the progress.
  */
@@ -161,7 +164,7 @@ static void *mover_fn(void *arg)
 	return NULL;
 }
 
-/* Join a cgroup with little memory, and allocate until the kernel kills us. */
+/* In a child: join a cgroup with little memory, and allocate until killed. */
 static void be_doomed(char *mem, size_t bytes, atomic_bool *filled)
 {
 	size_t i;
@@ -409,7 +412,7 @@ static bool counters_right(long long nr_mlock)
 	/* A write to drop_caches also drains the LRU batches of all CPUs. */
 	for (tries = 0; tries < SETTLE_TRIES; tries++) {
 		mo_write("/proc/sys/vm/drop_caches", "1");
-		/* The read fails if a counter is negative. */
+		/* The write fails if a counter is negative. */
 		mo_write("/proc/sys/vm/stat_refresh", "1");
 		if (nothing_left(false))
 			break;
@@ -525,7 +528,7 @@ static int run_all(void)
 		mo_write(PATH_DEBUG "break_rules", "none");
 	ksft_test_result(devices_right(), "devices\n");
 	ksft_test_result(hints_right(), "hints\n");
-	/* CPUs keep some swap entries, which stay charged until then. */
+	/* CPUs cache swap entries, which stay charged while swap is on. */
 	mo_swap_off();
 	ksft_test_result(counters_right(nr_mlock), "counters\n");
 	remove_groups();

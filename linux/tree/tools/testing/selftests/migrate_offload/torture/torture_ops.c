@@ -5,8 +5,8 @@
  *
  * Each operation owns a slot: no other thread of this process writes there or
  * changes its mappings.  At its end the slot is mapped as before.  No operation
- * allocates memory, or maps memory at an address that the kernel chooses.  This
- * could be a gap that another operation has made.
+ * allocates memory, or maps memory at an address that the kernel chooses.  The
+ * address could be in a gap that another operation has made.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -331,7 +331,7 @@ static void op_uffd_missing(struct worker *w, struct slot *s)
 
 	if (torture_uffd() < 0)
 		return;
-	/* Set versions before the first fault: a device may fault before us. */
+	/* Set versions first: a device may fault before this thread does. */
 	for (i = 0; i < SLOT_PAGES; i++)
 		s->version[i] = new_version(w);
 	uffd_register(s, UFFDIO_REGISTER_MODE_MISSING);
@@ -426,7 +426,7 @@ static void op_direct(struct worker *w, struct slot *s)
 	check_slot("read by direct I/O", s);
 }
 
-/* The same with buffers that stay pinned between both transfers. */
+/* As op_direct(), but with buffers that stay pinned between both transfers. */
 static void op_uring(struct worker *w, struct slot *s)
 {
 	size_t i;
@@ -455,7 +455,7 @@ static void op_uring(struct worker *w, struct slot *s)
 	mo_uring_unregister(w->ring);
 }
 
-/* Write to the pages of a thread that waits for us. */
+/* In a child: write to the pages of a thread that waits for the child. */
 static void trace(const struct slot *s, pid_t tid, size_t first, size_t step)
 {
 	size_t page, i;
@@ -495,7 +495,7 @@ static void op_ptrace(struct worker *w, struct slot *s)
 	protect(s, 0, SLOT_PAGES, PROT_READ | PROT_WRITE);
 }
 
-/* The same through /proc. */
+/* Write to pages that are read-only for the program, through /proc/self/mem. */
 static void op_proc_mem(struct worker *w, struct slot *s)
 {
 	size_t first = roll(w) % SLOT_PAGES, i;
