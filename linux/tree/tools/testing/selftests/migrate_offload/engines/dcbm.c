@@ -54,9 +54,6 @@ long long dcbm_number(const char *name)
 	return mo_read_number(path);
 }
 
-/*
- * Make the path of a file of the nth channel, whatever number its device has.
- */
 const char *chan_file(unsigned int nth, const char *file)
 {
 	static char path[160];
@@ -155,7 +152,6 @@ static bool content_ok(const struct mo_area *area)
 	return ok;
 }
 
-/* Move there and back.  Returns the number of pages that did not move. */
 unsigned long move_area(struct mo_area *area)
 {
 	unsigned long left;
@@ -256,7 +252,10 @@ static void test_lose_irq(void)
 	unload();
 }
 
-/* Asking finds each copy, but a channel that never interrupts is too slow. */
+/*
+ * dcbm asks the driver, and so learns of each copy.  But a channel that never
+ * interrupts is too slow, so dcbm retires it.
+ */
 static void test_lose_irqs(void)
 {
 	int i;
@@ -304,7 +303,7 @@ static void stop(pthread_t mover)
 {
 	unsigned int moved = nr_moves;
 
-	/* The engine still works. */
+	/* Two more moves show that the engine still works. */
 	while (nr_moves < moved + 2)
 		usleep(1000);
 	stop_moving = true;
@@ -321,7 +320,7 @@ static void on_cpu(int cpu)
 		mo_die("cannot run on CPU %d: %m", cpu);
 }
 
-/* The CPU copies a part while it would wait.  The channels copy the rest. */
+/* Instead of waiting, the CPU copies a part.  The channels copy the rest. */
 static void test_share(void)
 {
 	long long share, moved, chans = 0;
@@ -330,8 +329,8 @@ static void test_share(void)
 
 	/*
 	 * The channels are so slow that the CPU has time to copy, even in a
-	 * debug kernel.  It takes up to 20 ms to unmap and move a folio.  A
-	 * limit would leave out such slow channels.
+	 * debug kernel, which takes up to 20 ms to unmap and move a folio.
+	 * With a time limit, the core would leave out such slow channels.
 	 */
 	load("bandwidth_mbps=5 cpu=1", "");
 	mo_set_limit("max_unmapped_us", 0);
@@ -356,7 +355,7 @@ static void test_share(void)
 	unload();
 }
 
-/* Move there and back for another reason, which has its own counters. */
+/* Move @other to a node for another reason, which has its own counters. */
 static void mbind_other(int node)
 {
 	unsigned long nodes[16] = {};
@@ -368,9 +367,9 @@ static void mbind_other(int node)
 }
 
 /*
- * Two tasks want all channels all the time.  Both must get copies: while one
- * task makes its trips, the other gets five of its copies at some time.  The
- * rate depends on the host, which may stop either CPU.
+ * Two tasks want all channels all the time, and dcbm must copy for both.  While
+ * one task makes its trips, dcbm copies at least 5 * NR_LARGE folios of the
+ * other task.  The rate depends on the host, which may stop either CPU.
  */
 static void test_fair(void)
 {

@@ -86,10 +86,11 @@ void test_stall_held(void)
 }
 
 /*
- * All channels stall while "streaming" is off.  A pipe refers to one folio, so the
- * core cannot move this folio and tries again.  Without streaming, the core retries
- * only after the engine has copied all folios in flight.  Until then the core must
- * let dcbm wait: a caller that only polls never sees the channels time out.
+ * All channels stall while "streaming" is off.  A pipe refers to one folio, so
+ * the core cannot move this folio and tries again.  Without streaming, the core
+ * retries only after the engine has copied all folios in flight.  Until then
+ * the core must let dcbm wait: a caller that only polls never sees the channels
+ * time out.
  */
 void test_stall_posted(void)
 {
@@ -101,7 +102,7 @@ void test_stall_posted(void)
 	load("bandwidth_mbps=0", "trust_terminate=dmasim");
 	max_batch_pages = mo_read_number(PATH_DEBUG "max_batch_pages");
 	mo_set_limit("streaming", 0);
-	/* One folio a window: channels copy one while another waits for a retry. */
+	/* One folio per window: channels copy while another folio waits. */
 	mo_set_limit("max_batch_pages", SZ_2M / SZ_4K);
 	fault_everywhere("stall_nth", 1);
 	if (pipe(fds) || vmsplice(fds[1], &page, 1, 0) != SZ_4K)

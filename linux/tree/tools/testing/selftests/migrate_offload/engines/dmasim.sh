@@ -76,7 +76,7 @@ dmatest_start()
 	echo 1 >$params/run
 }
 
-# Has each started thread reported its result?
+# Succeeds if each started thread has reported its result.
 dmatest_ended()
 {
 	since_mark '

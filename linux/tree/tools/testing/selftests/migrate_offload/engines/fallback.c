@@ -63,8 +63,8 @@ FIXTURE_SETUP(fallback)
 		mo_select("test");
 	}
 	/*
-	 * The core leaves out a slow engine for each window.  Allow large
-	 * windows.
+	 * With a time limit, the core would make small windows, or leave out a
+	 * slow engine.
 	 */
 	mo_set_limit("max_unmapped_us", 0);
 	ASSERT_EQ(mo_map(&self->area, MO_ANON, SZ_2M, SZ_4K), NULL);
@@ -98,8 +98,8 @@ TEST_F_TIMEOUT(fallback, declines, TIMEOUT)
 }
 
 /*
- * A failed folio costs one folio.  An engine with one result for a batch loses
- * the batch.
+ * The CPU copies only the failed folio.  If the engine has one result for a
+ * batch, the CPU copies the batch.
  */
 TEST_F_TIMEOUT(fallback, fails_one, TIMEOUT)
 {

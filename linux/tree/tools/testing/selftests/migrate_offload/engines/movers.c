@@ -6,10 +6,12 @@
  * below a part of the median without an engine.  Checks all content.
  *
  *	movers [--movers=N] [--processes] [--mib=M] [--folio=BYTES] [--busy=N]
- *	       [--rounds=N] [--ms=MS] [--warm-ms=MS] [--least=PERCENT] [--always]
+ *	       [--rounds=N] [--ms=MS] [--warm-ms=MS] [--least=PERCENT]
+ *	       [--always]
  *
- * With --always the engine gets all copies, also where the CPU is faster.  Stock
- * Linux has no engine: then the program prints the rate and checks the content.
+ * With --always the engine gets all copies, also where the CPU is faster.
+ * Stock Linux has no engine: then the program prints the rate and checks the
+ * content.
  */
 #include <getopt.h>
 #include <pthread.h>
@@ -195,7 +197,7 @@ static double median_of(const double *values)
 	return (sorted[(opt.rounds - 1) / 2] + sorted[opt.rounds / 2]) / 2;
 }
 
-/* Print the engine's windows, their folios, and late folios. */
+/* Print counters of the engine: its batches, and what became of the folios. */
 static void report_counters(const char *engine)
 {
 	static const char *const names[] = {
@@ -319,7 +321,7 @@ int main(int argc, char **argv)
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		mo_die("no memory");
-	/* As it is after boot, unlike in other tests. */
+	/* Other tests set engine_always by mo_select(). */
 	mo_set_limit("engine_always", opt.always);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("# %u %s, %zu MiB each, folios of %zu bytes\n", opt.movers,

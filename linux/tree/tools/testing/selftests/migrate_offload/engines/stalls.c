@@ -131,7 +131,7 @@ static void *move_area(void *arg)
 	return NULL;
 }
 
-/* Does the thread sleep for long, uninterruptibly? */
+/* Returns true if the thread sleeps uninterruptibly for half a second. */
 static bool mover_waits(const struct mover *mover)
 {
 	int ms = 0, waited_ms = 0;
@@ -242,9 +242,9 @@ TEST_F_TIMEOUT(stalls, memory_keeps_nothing_unmapped, TIMEOUT)
 }
 
 /*
- * A page that did not move with the others is retried alone.  This must hold
- * although the end of the list found no memory.  Only with an engine are lists
- * this long.
+ * A page under writeback does not move with the others.  The core must retry
+ * this page, and so wait for the disk, although the end of the list found no
+ * memory.  Only with an engine are lists this long.
  */
 TEST_F_TIMEOUT(stalls, memory_costs_no_retry, TIMEOUT)
 {
