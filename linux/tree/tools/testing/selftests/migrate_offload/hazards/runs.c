@@ -6,7 +6,9 @@
  *
  * Cases are as in hazards.c: with all rules the content must be right, and with
  * its own rule off the damage must show.  The damage also proves that the pages
- * of the case go in runs.
+ * of the case go in runs.  If a check without locks already skips a page, the
+ * case runs once more: the kernel ignores that check, and needs the check under
+ * the lock.
  *
  * Without some rules, a process keeps entries that the kernel must not even
  * unmap.  This process stays, so the machine has to be switched off afterwards.
