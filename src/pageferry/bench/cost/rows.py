@@ -58,7 +58,7 @@ DECLINED_SHARE = 1 / 0.97
 # UNALIKE_SHARE bounds pages that cannot move in runs, as a share of stock.
 # BESIDES_COPY bounds the instructions of other pages, without the copy.
 UNALIKE_SHARE = 1.02
-BESIDES_COPY = {"runs": 2400, "random": 3400}
+BESIDES_COPY = {"runs": 2400, "mixed": 2400, "random": 3400}
 
 # The share of a folio's instructions that may remain if a DMA controller copies the
 # folio. Where that does not pay, as with 4K pages, the kernel leaves the engine out.

@@ -65,8 +65,8 @@ OPTIONS = (
         "--check",
         "fail if unbatched differs from stock, or off exceeds it, by 0.5%% at "
         "4K, 0.1%% at 2M or 1%% on other paths; if off takes besides the copy 2,400 "
-        "for 4K pages in runs, 3,400 in random order, or 2%% more than stock for "
-        "other pages; if an mtcopy that declines everything takes 3%% more than "
+        "for 4K pages in runs or mixed, 3,400 in random order, or 2%% more than stock "
+        "for other pages; if an mtcopy that declines everything takes 3%% more than "
         "stock; if dcbm takes more than off at 4K, or a tenth of off at 2M",
     ),
     option("--jobs", "parallel machines (default: one per CPU)", "N"),
