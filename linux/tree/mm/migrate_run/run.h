@@ -78,8 +78,8 @@ static inline void migrate_run_init(struct migrate_run *run,
 
 /*
  * Returns true if the folio is a small anonymous page that seems to have one
- * user: an exclusive page has one mapping.  Callers ask without any lock, and
- * again with the lock of the folio.
+ * user.  Two references are those of the isolation and of one mapping.  Callers
+ * ask without any lock, and again with the lock of the folio.
  */
 static inline bool migrate_run_wants(struct folio *folio)
 {

@@ -221,6 +221,8 @@ static void mo_test_awaited(struct kunit *test)
 		KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
 	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
 
+	/* The thread waits until at most seven more folios are copied. */
+	KUNIT_EXPECT_LE(test, MIGRATE_RUN_LOOK, 8);
 	__set_bit(PG_waiters, &folios[1].flags);
 	run->nr = MIGRATE_RUN_LOOK;
 	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
