@@ -10,8 +10,8 @@
 #include "kunit.h"
 
 /*
- * Of ten pairs, every third is not eligible.  Source i and destination i must
- * keep the same place in the lists and in the array.  ->index identifies both.
+ * Pairs 0, 3, 6 and 9 are not eligible.  Source i and destination i must keep
+ * the same place in the lists and in the array.  ->index identifies both.
  */
 #define MO_NR_PAIRS 10
 
