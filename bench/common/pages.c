@@ -53,7 +53,7 @@ static void leave_to_child(void)
 		bench_die(BENCH_FAILED, "a child that does nothing failed");
 }
 
-/* Only one page in 16 stays as the child left it: see leave_to_child(). */
+/* Write to all pages but one in 16, so that only these stay inherited. */
 static void write_most(const struct region *r)
 {
 	size_t nr = r->bytes / page_bytes();
