@@ -73,7 +73,7 @@ def fill(node: int) -> Path:
     """Leave little room on a node; writing 0 to the returned file ends that."""
     pool = Path(f"/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB")
     text = Path(f"/sys/devices/system/node/node{node}/meminfo").read_text()
-    # A CPU's own list of free pages keeps few. Otherwise it keeps all of the room.
+    # Without this limit, a CPU's own list of free pages keeps all pages of the room.
     Path("/proc/sys/vm/percpu_pagelist_high_fraction").write_text("1000000")
     free_mib = int(text.partition("MemFree:")[2].split()[0]) // 1024
     # hugetlb pages fill the node quickly: the kernel clears them only on use.
