@@ -31,11 +31,7 @@
 #define OWED_MS 1000
 #define OWED_US (OWED_MS * 1000LL * DEBTS_PERIOD_US / DEBTS_QUOTA_US)
 
-/*
- * Moving this takes less CPU time than the quota of one period, also in a slow
- * guest.  If the worker used up its own quota, it would be throttled while
- * folios are unmapped.
- */
+/* Moving this takes less CPU time than the quota of one period. */
 #define WORKER_BYTES (16 * SZ_4K)
 
 /* How long the engine lets the worker wait. */
@@ -50,10 +46,15 @@ struct worker {
 	int orders, answers;
 };
 
-/* Attempts to migrate all memory in one list. */
-#define MAX_TRIES 3
+/* Attempts to migrate all memory in one list, within the worker's own quota. */
+#define MAX_TRIES 10
 
 enum order { MOVE, BURN };
+
+/* How long an order took, and how much CPU time the worker used for it. */
+struct answer {
+	long long us, cpu_us;
+};
 
 static long long cpu_clock_ns(clockid_t clock)
 {
@@ -75,37 +76,40 @@ static void burn(long long ns)
 static void work(int orders, int answers)
 {
 	struct mo_area *area = child_map(0, MO_ANON, WORKER_BYTES, SZ_4K);
-	long long us = 0;
+	struct answer answer = { };
 	int to = 1;
 	char order;
 
-	if (write(answers, &us, sizeof(us)) != sizeof(us))
+	if (write(answers, &answer, sizeof(answer)) != sizeof(answer))
 		_exit(KSFT_FAIL);
 	while (read(orders, &order, 1) == 1) {
-		us = now_us();
+		answer.cpu_us = cpu_clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1000;
+		answer.us = now_us();
 		if (order == BURN)
 			burn(BURN_NS);
 		else if (mo_move_once(area, mo_nodes[to]) < 0)
 			_exit(KSFT_FAIL);
 		to ^= order == MOVE;
-		us = now_us() - us;
-		if (write(answers, &us, sizeof(us)) != sizeof(us))
+		answer.us = now_us() - answer.us;
+		answer.cpu_us = cpu_clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1000 -
+				answer.cpu_us;
+		if (write(answers, &answer, sizeof(answer)) != sizeof(answer))
 			_exit(KSFT_FAIL);
 	}
 	_exit(!mo_content_ok(area));
 }
 
-/* Wait until the worker has obeyed.  Returns how long it took, in us. */
-static long long worker_answer(const struct worker *worker)
+/* Wait until the worker has obeyed. */
+static struct answer worker_answer(const struct worker *worker)
 {
-	long long us;
+	struct answer answer;
 
-	if (read(worker->answers, &us, sizeof(us)) != sizeof(us))
+	if (read(worker->answers, &answer, sizeof(answer)) != sizeof(answer))
 		mo_die("the process to migrate has exited");
-	return us;
+	return answer;
 }
 
-static long long worker_do(const struct worker *worker, enum order what)
+static struct answer worker_do(const struct worker *worker, enum order what)
 {
 	char order = what;
 
@@ -150,14 +154,19 @@ static void worker_lift(void)
 }
 
 /*
- * Migrate in one list, and owe a lot for it.  A page that cannot be isolated
- * for a moment splits the list in two.  Then the task is throttled between the
- * two lists, which this test does not cover.  Returns how long a folio was
- * unmapped.
+ * Migrate in one list, and owe a lot for it.  Returns how long a folio was
+ * unmapped.  This test does not cover two cases, so it lifts the debt and tries
+ * again:
+ *  - A page that cannot be isolated for a moment splits the list in two.  The
+ *    task is throttled between the two lists.
+ *  - The worker uses up its own quota.  It is throttled for that, perhaps while
+ *    folios are unmapped.  The guest counts the time that its host takes away
+ *    from a CPU as CPU time of the task.
  */
 static long long worker_owe(const struct worker *worker)
 {
-	long long us, folios, sum_ns, helper_ns, streams;
+	long long folios, sum_ns, helper_ns, streams;
+	struct answer answer;
 	int tries;
 
 	for (tries = 1; ; tries++) {
@@ -167,19 +176,22 @@ static long long worker_owe(const struct worker *worker)
 		streams = mo_read_number(PATH_TEST "streams");
 
 		mo_write_number(PATH_TEST "helper_ms", OWED_MS);
-		us = worker_do(worker, MOVE);
+		answer = worker_do(worker, MOVE);
 
 		streams = mo_read_number(PATH_TEST "streams") - streams;
 		sum_ns = mo_counter("unmapped_sum_ns") - sum_ns;
 		folios = mo_counter("unmapped_folios") - folios;
 		helper_ns = mo_counter("helper_ns") - helper_ns;
-		printf("# moved %lld folios in %lld us, in %lld lists\n",
-		       folios, us, streams);
-		if (streams == 1 || tries == MAX_TRIES)
+		printf("# moved %lld folios in %lld us, %lld us of CPU time, in %lld lists\n",
+		       folios, answer.us, answer.cpu_us, streams);
+		if (streams == 1 && answer.cpu_us < DEBTS_QUOTA_US)
+			break;
+		if (tries == MAX_TRIES)
 			break;
 		worker_lift();
 	}
 	expect(streams == 1);
+	expect(answer.cpu_us < DEBTS_QUOTA_US);
 	expect(helper_ns == OWED_MS * 1000000LL);
 	expect(folios > 0);
 	return sum_ns / (folios ?: 1) / 1000;
@@ -204,11 +216,11 @@ void test_owed_is_paid(void)
 
 	unmapped_us = worker_owe(&worker);
 	usleep(OWED_US + OWED_US / 4);
-	paid_us = worker_do(&worker, BURN);
+	paid_us = worker_do(&worker, BURN).us;
 
 	worker_owe(&worker);
 	worker_lift();
-	lifted_us = worker_do(&worker, BURN);
+	lifted_us = worker_do(&worker, BURN).us;
 
 	mo_write(group_file(0, "cpu.max"), UNLIMITED);
 	worker_end(&worker);
