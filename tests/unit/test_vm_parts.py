@@ -277,7 +277,7 @@ def test_a_guest_that_qemu_broke_is_booted_again(
 def test_a_guest_that_qemu_breaks_each_time_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = boots(monkeypatch, tmp_path, *[(STALE_CODE, b"")] * 3)
+    request = boots(monkeypatch, tmp_path, *[(STALE_CODE, b"")] * vm_run._BOOTS)
     with pytest.raises(PageferryError, match="did not get as far") as caught:
         vm_run.run_vm(request)
     assert caught.value.code == ExitCode.NOT_STARTED
@@ -303,7 +303,7 @@ def test_a_crash_of_qemu_is_no_end_of_the_guest(
     boots(monkeypatch, tmp_path, (CRASH, b"killed 9\n"))
     with pytest.raises(PageferryError, match="did not get as far"):
         vm_run.run_vm(request)
-    boots(monkeypatch, tmp_path, *[(CRASH, b"killed 6\n")] * 3)
+    boots(monkeypatch, tmp_path, *[(CRASH, b"killed 6\n")] * vm_run._BOOTS)
     with pytest.raises(PageferryError, match="did not get as far") as caught:
         vm_run.run_vm(request)
     assert caught.value.reason == "QEMU crashed (SIGABRT)"
