@@ -34,7 +34,7 @@ enum migrate_offload_counter {
 	MO_CPU_BYTES,
 	MO_NOT_ELIGIBLE_FOLIOS,	/* the content could have changed */
 	MO_DECLINED_FOLIOS,	/* the engine declined the batch */
-	MO_TOO_SLOW_FOLIOS,	/* the CPU is faster than the engine */
+	MO_TOO_SLOW_FOLIOS,	/* the engine is slower, or misses the limit */
 	MO_FAILED_FOLIOS,	/* the engine failed */
 	MO_HELD_FOLIOS,		/* not moved: a device may still write */
 	MO_RETRIED_FOLIOS,	/* the engine copied, but the move failed */
@@ -52,7 +52,7 @@ enum migrate_verdict {
 	VERDICT_ENGINE,		/* the engine's copy counts */
 	VERDICT_NOT_ELIGIBLE,	/* the content could have changed */
 	VERDICT_DECLINED,	/* the engine declined the batch */
-	VERDICT_TOO_SLOW,	/* the CPU is faster than the engine */
+	VERDICT_TOO_SLOW,	/* the engine is slower, or misses the limit */
 	VERDICT_FAILED,		/* the engine or the memory failed */
 	VERDICT_MISMATCHED,	/* "verify" found a wrong copy */
 	VERDICT_HELD,		/* no copy counts: a device may still write */
@@ -170,7 +170,7 @@ struct migrate_session {
 	bool open;			/* the stream is open */
 	bool streams;			/* the engine has streams */
 	bool leaving;			/* give nothing more to the engine */
-	bool by_cpu;			/* choice.c gave the list to the CPU */
+	bool by_cpu;			/* the CPU copies the rest of the list */
 	bool traced;
 
 	/* The caller sets these. */

@@ -35,6 +35,7 @@ void migrate_windows_prepared(struct migrate_windows *w, u64 prep_ns, bool idle)
 void migrate_windows_handed(struct migrate_windows *w, unsigned int nr,
 			    u64 flush_ns, u64 submit_ns);
 void migrate_windows_plan(struct migrate_windows *w);
+bool migrate_windows_want_cpu(const struct migrate_windows *w);
 void migrate_limit_prepare(void);
 
 /* mm/migrate_offload/measure.c */

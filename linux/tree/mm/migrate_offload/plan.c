@@ -290,6 +290,18 @@ bool migrate_plan_is_over(const struct migrate_plan *plan)
 }
 
 /*
+ * Would the window meet the limit if the CPU copied it, which takes @cpu_ns for
+ * a folio, and not with the engine?
+ */
+bool migrate_plan_wants_cpu(const struct migrate_plan *plan, u64 cpu_ns)
+{
+	u64 engine_ns = min(plan->own_ns, plan->folios * plan->copy_ns);
+
+	return migrate_plan_is_over(plan) && plan->own_ns - engine_ns +
+		plan->folios * cpu_ns <= plan->limit_ns;
+}
+
+/*
  * How long should the core hold a window back?  Until the window meets the
  * limit, if one can, and until the engine's work left falls to early_ns.
  */

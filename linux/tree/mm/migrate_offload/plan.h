@@ -82,5 +82,6 @@ void migrate_plan_fill(struct migrate_plan *plan,
 u64 migrate_plan_late_ns(const struct migrate_plan *plan, u64 backlog_ns);
 u64 migrate_plan_hold_ns(const struct migrate_plan *plan, u64 backlog_ns);
 bool migrate_plan_is_over(const struct migrate_plan *plan);
+bool migrate_plan_wants_cpu(const struct migrate_plan *plan, u64 cpu_ns);
 
 #endif /* _MM_MIGRATE_OFFLOAD_PLAN_H */

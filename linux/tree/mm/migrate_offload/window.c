@@ -169,8 +169,8 @@ static void migrate_part_launch(struct migrate_windows *w,
 
 	part->flushed_ns = s->now_ns;
 	part->begun_ns = flushed_ns;
-	why = VERDICT_DECLINED;
-	if (migrate_session_hold(s))
+	why = s->by_cpu ? VERDICT_TOO_SLOW : VERDICT_DECLINED;
+	if (!s->by_cpu && migrate_session_hold(s))
 		why = migrate_session_why_not(s, folio_nid(part->copy.pairs[0].dst));
 	if (why != VERDICT_ENGINE) {
 		migrate_part_leave(s, part, why);
@@ -259,6 +259,9 @@ static void migrate_windows_launch(struct migrate_windows *w)
 			migrate_part_retire(w, part);
 	}
 	migrate_windows_handed(w, nr, flush_ns, w->submit_ns);
+	/* The next list gives the engine a window again, to time it. */
+	if (migrate_windows_want_cpu(w))
+		s->by_cpu = true;
 }
 
 /* Stop using an engine that is no longer active: a task waits for that. */
@@ -340,7 +343,7 @@ static void migrate_windows_start(struct migrate_windows *w,
 		w->held_back = true;
 		migrate_windows_wait(w, min(hold_ns, backlog_ns));
 	}
-	if (w->session.leaving && list_empty(&w->flying))
+	if ((w->session.leaving || w->session.by_cpu) && list_empty(&w->flying))
 		migrate_session_release(&w->session);
 	migrate_windows_divide(w);
 

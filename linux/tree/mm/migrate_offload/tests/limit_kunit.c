@@ -268,6 +268,60 @@ static void mo_test_limit_cannot_be_met(struct kunit *test)
 	mo_set_limit(limit_ns);
 }
 
+struct mo_late_case {
+	const char *name;
+	unsigned int order;
+	u64 fixed_ns, copy_ns;	/* of a window, and of a folio */
+	bool wants_cpu;
+};
+
+/* The limit is 1 ms.  The CPU copies 4K in 1 us, and 2M in 512 us. */
+static const struct mo_late_case mo_late_cases[] = {
+	{ "in time", 0, 1000, 10000, false },
+	{ "the copy of one folio is late", 0, 1000, 1200000, true },
+	{ "the flush is late", 0, 2000000, 1000, false },
+	{ "both are late", 0, 2000000, 1200000, false },
+	{ "a 2M folio", 9, 1000, 1200000, true },
+	{ "a 2M folio, and the CPU would be late", 9, 600000, 1200000, false },
+};
+
+KUNIT_ARRAY_PARAM_DESC(mo_late, mo_late_cases, name);
+
+/* The CPU copies if the engine is late with one folio, and the CPU is not. */
+static void mo_test_late(struct kunit *test)
+{
+	const struct mo_late_case *param = test->param_value;
+	unsigned int order = param->order;
+	u64 limit_ns = mo_set_limit(1000000);
+	const u64 copy_2m_ns = usual_copy_ns;
+	struct migrate_windows *w = mo_windows(test);
+	struct migrate_pace *paces = w->session.paces;
+	unsigned int always = migrate_engine_always;
+	int i;
+
+	usual_copy_ns = 512 * 1000;
+	migrate_engine_always = 0;
+	w->order = order;
+	for (i = 0; i < 40; i++) {
+		migrate_plan_init(&w->plan, paces, order);
+		migrate_windows_handed(w, 1, param->fixed_ns, 0);
+		migrate_pace_note_window(migrate_pace_of(paces, order),
+					 &w->plan, w->plan.folios,
+					 param->fixed_ns +
+					 w->plan.folios * param->copy_ns,
+					 w->plan.folios * param->copy_ns);
+	}
+	KUNIT_EXPECT_EQ(test, migrate_windows_want_cpu(w), param->wants_cpu);
+	w->declined = true;
+	KUNIT_EXPECT_FALSE(test, migrate_windows_want_cpu(w));
+	w->declined = false;
+	migrate_engine_always = 1;
+	KUNIT_EXPECT_FALSE(test, migrate_windows_want_cpu(w));
+	migrate_engine_always = always;
+	usual_copy_ns = copy_2m_ns;
+	mo_set_limit(limit_ns);
+}
+
 /*
  * Note a window with @folios that took @prep_ns.  Returns the next lead time.
  */
@@ -439,6 +493,7 @@ static struct kunit_case migrate_limit_test_cases[] = {
 	KUNIT_CASE(mo_test_pace_stood),
 	KUNIT_CASE(mo_test_least),
 	KUNIT_CASE(mo_test_limit_cannot_be_met),
+	KUNIT_CASE_PARAM(mo_test_late, mo_late_gen_params),
 	{}
 };
 

@@ -290,6 +290,35 @@ TEST_F_TIMEOUT(streams, pass_over_a_window, TIMEOUT)
 	EXPECT_MOVES(mo_nodes[1]);
 }
 
+/*
+ * An engine that needs more than the limit for one folio gets a window of each
+ * list.  Windows of one folio each would delay all other folios.
+ */
+TEST_F_TIMEOUT(streams, leave_a_late_engine_out, TIMEOUT)
+{
+	long long offered = mo_counter("offered_folios");
+	long long too_slow = mo_counter("too_slow_folios");
+	int i;
+
+	mo_set_limit("engine_always", 0);
+	mo_set_limit("max_unmapped_us", 20000);
+	mo_write(PATH_TEST "delay_us", "60000");
+	for (i = 0; i < 8; i++)
+		EXPECT_MOVES(mo_nodes[(i + 1) % 2]);
+	offered = mo_counter("offered_folios") - offered;
+	too_slow = mo_counter("too_slow_folios") - too_slow;
+	TH_LOG("%lld folios offered, %lld too slow", offered, too_slow);
+	EXPECT_GT(offered, 0);
+	EXPECT_LE(offered, 8 * 32);
+	EXPECT_GE(too_slow, 8 * (512 - 32));
+	/* The engine is in time again, and gets lists again. */
+	mo_write(PATH_TEST "delay_us", "0");
+	mo_set_limit("engine_always", 1);
+	offered = mo_counter("offered_folios");
+	EXPECT_MOVES(mo_nodes[1]);
+	EXPECT_GE(mo_counter("offered_folios") - offered, 500);
+}
+
 /* A failure in one window costs one folio, and affects no other window. */
 TEST_F_TIMEOUT(streams, fail_in_one_window, TIMEOUT)
 {
