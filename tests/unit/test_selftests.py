@@ -38,7 +38,7 @@ def test_each_test_of_a_source_is_found_and_a_guest_runs_it(name: str) -> None:
         # The first filter that applies wins.
         ("./whole -V 1m -t stays_so", 7),
         ("./whole -t stays_so -V 1m -t is_split_without", 8 + 7),
-        ("./fallback -v posted -v stream -f streams", 2 * 7 + 9),
+        ("./fallback -v posted -v stream -f streams", 2 * 7 + 10),
         ("./fallback -F streams", 3 * 7),
         ("./notify run ptes", 3),
         ("./notify -k run ptes", 2),

@@ -167,7 +167,7 @@ static struct migrate_pace *migrate_windows_pace(const struct migrate_windows *w
 /* Is the engine's copy too slow for the limit, and the CPU's is not? */
 bool migrate_windows_want_cpu(const struct migrate_windows *w)
 {
-	return migrate_windows_paces(w) && !READ_ONCE(migrate_engine_always) &&
+	return migrate_windows_paces(w) &&
 		migrate_plan_wants_cpu(&w->plan, migrate_cpu_copy_ns(w->order));
 }
 

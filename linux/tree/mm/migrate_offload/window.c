@@ -260,7 +260,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 	}
 	migrate_windows_handed(w, nr, flush_ns, w->submit_ns);
 	/* The next list gives the engine a window again, to time it. */
-	if (migrate_windows_want_cpu(w))
+	if (!READ_ONCE(migrate_engine_always) && migrate_windows_want_cpu(w))
 		s->by_cpu = true;
 }
 

@@ -296,11 +296,9 @@ static void mo_test_late(struct kunit *test)
 	const u64 copy_2m_ns = usual_copy_ns;
 	struct migrate_windows *w = mo_windows(test);
 	struct migrate_pace *paces = w->session.paces;
-	unsigned int always = migrate_engine_always;
 	int i;
 
 	usual_copy_ns = 512 * 1000;
-	migrate_engine_always = 0;
 	w->order = order;
 	for (i = 0; i < 40; i++) {
 		migrate_plan_init(&w->plan, paces, order);
@@ -314,10 +312,6 @@ static void mo_test_late(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_windows_want_cpu(w), param->wants_cpu);
 	w->declined = true;
 	KUNIT_EXPECT_FALSE(test, migrate_windows_want_cpu(w));
-	w->declined = false;
-	migrate_engine_always = 1;
-	KUNIT_EXPECT_FALSE(test, migrate_windows_want_cpu(w));
-	migrate_engine_always = always;
 	usual_copy_ns = copy_2m_ns;
 	mo_set_limit(limit_ns);
 }
