@@ -97,7 +97,7 @@ _ENGINES = {
         modprobe mtcopy min_thread_bytes=4096 || exit 1
         echo 1 >{_DEBUG}/engine_always || exit 1
         echo mtcopy >{_OFFLOAD}/engine || exit 1""",
-    "dcbm": """
+    "dcbm": f"""
         modprobe dmasim channels=2 && modprobe dcbm || exit 1
         echo 1 >{_DEBUG}/engine_always || exit 1
         echo 1 >/sys/module/dcbm/offloading || exit 1""",
