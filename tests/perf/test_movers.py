@@ -11,7 +11,7 @@ from pageferry.kernel.build import BuiltKernel
 
 pytestmark = [pytest.mark.vm, pytest.mark.perf]
 
-# On this clock, a CPU that waits for its turn has once waited for 21 s.
+# CPUs take turns on this clock. RCU reports a stall after 21 s without a turn.
 _PATIENCE = "echo 120 >/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout\n"
 
 

@@ -164,7 +164,7 @@ static struct migrate_pace *migrate_windows_pace(const struct migrate_windows *w
 	return migrate_pace_of(migrate_windows_paces(w), w->order);
 }
 
-/* Is the engine's copy too slow for the limit, and the CPU's is not? */
+/* Does the window meet the limit only if the CPU copies it? */
 bool migrate_windows_want_cpu(const struct migrate_windows *w)
 {
 	return migrate_windows_paces(w) &&

@@ -290,8 +290,8 @@ bool migrate_plan_is_over(const struct migrate_plan *plan)
 }
 
 /*
- * Would the window meet the limit if the CPU copied it, which takes @cpu_ns for
- * a folio, and not with the engine?
+ * Does the window meet the limit only if the CPU copies it?  @cpu_ns: the CPU's
+ * time to copy a folio.
  */
 bool migrate_plan_wants_cpu(const struct migrate_plan *plan, u64 cpu_ns)
 {

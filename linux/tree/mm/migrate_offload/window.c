@@ -259,7 +259,7 @@ static void migrate_windows_launch(struct migrate_windows *w)
 			migrate_part_retire(w, part);
 	}
 	migrate_windows_handed(w, nr, flush_ns, w->submit_ns);
-	/* The next list gives the engine a window again, to time it. */
+	/* The next list gives the engine one window again, to time it. */
 	if (!READ_ONCE(migrate_engine_always) && migrate_windows_want_cpu(w))
 		s->by_cpu = true;
 }

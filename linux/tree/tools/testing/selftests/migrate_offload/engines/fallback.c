@@ -291,8 +291,8 @@ TEST_F_TIMEOUT(streams, pass_over_a_window, TIMEOUT)
 }
 
 /*
- * An engine that needs more than the limit for one folio gets a window of each
- * list.  Windows of one folio each would delay all other folios.
+ * An engine that needs more than the limit for one folio gets only some windows
+ * of a list.  If it got all, each would have one folio, and take 60 ms.
  */
 TEST_F_TIMEOUT(streams, leave_a_late_engine_out, TIMEOUT)
 {
@@ -311,7 +311,7 @@ TEST_F_TIMEOUT(streams, leave_a_late_engine_out, TIMEOUT)
 	EXPECT_GT(offered, 0);
 	EXPECT_LE(offered, 8 * 32);
 	EXPECT_GE(too_slow, 8 * (512 - 32));
-	/* The engine is in time again, and gets lists again. */
+	/* With engine_always, the engine gets all, whatever its earlier times. */
 	mo_write(PATH_TEST "delay_us", "0");
 	mo_set_limit("engine_always", 1);
 	offered = mo_counter("offered_folios");
