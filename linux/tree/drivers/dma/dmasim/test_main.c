@@ -252,11 +252,15 @@ static void dmasim_test_order(struct kunit *test)
 
 static void dmasim_test_coalesces(struct kunit *test)
 {
-	/* The transfers take 4 ms each, one after the other. */
+	/*
+	 * The transfers are due every 4 ms, the last one after 32 ms.  In the
+	 * second case, the first interrupt is due after 18 ms, and the second
+	 * one is for what is left.
+	 */
 	static const struct {
 		u32 coalesce_us;
 		unsigned int interrupts;
-	} cases[] = { { 0, 4 }, { 6000, 2 }, { 1000000, 1 } };
+	} cases[] = { { 0, TEST_XFERS }, { 14000, 2 }, { 1000000, 1 } };
 	struct test_ctx *ctx = test->priv;
 	u64 seen = 0;
 	unsigned int i, j, try;
@@ -264,20 +268,20 @@ static void dmasim_test_coalesces(struct kunit *test)
 
 	if (sim_out_of_order(ctx))
 		kunit_skip(test, "it is not known which is the last");
-	sim_need_descs(test, 4);
+	sim_need_descs(test, TEST_XFERS);
 	ctx->c->bandwidth_mbps = 1;
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		ctx->c->coalesce_us = cases[i].coalesce_us;
 		seen = 0;
 		/* A virtual machine may stop for a moment. */
-		for (try = 0; try < 5 && seen != cases[i].interrupts; try++) {
+		for (try = 0; try < 10 && seen != cases[i].interrupts; try++) {
 			seen = ctx->c->stats.interrupts;
 			start = ktime_get();
-			sim_start(test, 4);
-			for (j = 0; j < 4; j++)
+			sim_start(test, TEST_XFERS);
+			for (j = 0; j < TEST_XFERS; j++)
 				sim_expect_copied(test, &ctx->xfers[j]);
 			KUNIT_EXPECT_GE(test, ktime_us_delta(ktime_get(), start),
-					4 * TEST_BYTES);
+					TEST_XFERS * TEST_BYTES);
 			seen = ctx->c->stats.interrupts - seen;
 		}
 		KUNIT_EXPECT_EQ(test, seen, cases[i].interrupts);
