@@ -429,4 +429,6 @@ def json_schema() -> str:
     schema = msgspec.json.schema(Result)
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     plain = msgspec.json.encode(schema, order="deterministic")
-    return msgspec.json.format(plain, indent=2).decode() + "\n"
+    text = msgspec.json.format(plain, indent=2).decode() + "\n"
+    # Before version 3.13, Python keeps the indentation of docstrings.
+    return text.replace("\\n    ", "\\n")
