@@ -48,11 +48,11 @@ def test_only_programs_that_can_run_are_taken(
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A busybox without a network; the real one has the same kind of table."""
+    """A busybox without a network. As in Debian 13, a space precedes the table."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     program = tmp_path / "cache/pageferry/guest/arm64/busybox"
     program.parent.mkdir(parents=True)
-    program.write_bytes(b"\x7fELF\0usage\0[\0[[\0ash\0cat\0sh\0\0more")
+    program.write_bytes(b"\x7fELF\0usage\0\xae [\0[[\0ash\0cat\0sh\0\0more")
     busybox.applets.cache_clear()
     return program
 

@@ -75,6 +75,6 @@ def _failed(arch: Architecture, said: str, command: str) -> PageferryError:
 def applets(arch: Architecture) -> frozenset[str]:
     """List busybox's applets, from the table of names in its binary."""
     content = find(arch).read_bytes()
-    table = re.search(rb"\0(\[\0\[\[\0(?:[\w.+-]+\0)+)", content)
+    table = re.search(rb"(\[\0\[\[\0(?:[\w.+-]+\0)+)", content)
     names = table[1].split(b"\0") if table is not None else []
     return frozenset(name.decode() for name in names if name)
