@@ -65,7 +65,9 @@ FIXTURE_SETUP(demotion)
 	mo_write(PATH_DEMOTION, "1");
 	mo_reset();
 	mo_select(getenv("ENGINE") ?: "cpu");
-	ASSERT_EQ(mo_map(&self->area, MO_ANON, BYTES, SZ_2M), NULL);
+	why_not = mo_map_with_patience(&self->area, MO_ANON, BYTES, SZ_2M);
+	ASSERT_EQ(why_not, NULL)
+		TH_LOG("%s", why_not);
 }
 
 FIXTURE_TEARDOWN(demotion)

@@ -167,7 +167,6 @@ static const char *map_large(struct mo_area *area, int flags, const char *file)
 	thp_restore(&saved);
 	/* khugepaged must not collapse these pages. */
 	madvise(area->mem, area->bytes, MADV_NOHUGEPAGE);
-
 	for (i = 0; i < area->bytes && area->folio_bytes > SZ_4K;
 	     i += area->folio_bytes)
 		if (!mo_page_flag(area->mem + i, KPF_COMPOUND_HEAD))
@@ -413,7 +412,6 @@ const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 		[MO_HUGETLB_SHARED] = mo_map_huge,
 		[MO_HUGETLB_FILE] = mo_map_huge,
 	};
-
 	const char *why_not;
 
 	*area = (struct mo_area) {
@@ -432,6 +430,26 @@ const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 	if (!why_not && mo_elsewhere(area, mo_nodes[0]) &&
 	    mo_move(area, mo_nodes[0]))
 		mo_die("memory that cannot be moved");
+	return why_not;
+}
+
+const char *mo_map_with_patience(struct mo_area *area, enum mo_type type,
+				 size_t bytes, size_t folio_bytes)
+{
+	const char *why_not;
+	int tries;
+
+	for (tries = 0; tries < 3; tries++) {
+		why_not = mo_map(area, type, bytes, folio_bytes);
+		if (!why_not)
+			break;
+		mo_unmap(area);
+		printf("# try %d: %s\n", tries, why_not);
+		/* Defragment memory, and return pages of other CPUs' lists. */
+		if (mo_exists(PATH_COMPACT))
+			mo_write(PATH_COMPACT, "1");
+		sleep(1);
+	}
 	return why_not;
 }
 

@@ -56,6 +56,9 @@ struct mo_area {
  */
 const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 		   size_t folio_bytes);
+/* The same with three tries, between which the kernel defragments memory. */
+const char *mo_map_with_patience(struct mo_area *area, enum mo_type type,
+				 size_t bytes, size_t folio_bytes);
 void mo_unmap(struct mo_area *area);
 
 /* mo_huge.c */

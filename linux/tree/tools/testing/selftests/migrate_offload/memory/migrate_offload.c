@@ -170,24 +170,15 @@ FIXTURE_VARIANT_ADD(memory, hugetlb_shared)
 FIXTURE_SETUP(memory)
 {
 	const char *why_not = mo_cannot_run();
-	int tries;
 
 	if (why_not)
 		SKIP(return, "%s", why_not);
 	mo_reset();
-	for (tries = 0; tries < 3; tries++) {
-		why_not = mo_map(&self->area, variant->type, variant->bytes,
-				 variant->folio_bytes ?: SZ_4K);
-		if (!why_not)
-			return;
-		mo_unmap(&self->area);
-		TH_LOG("try %d: %s", tries, why_not);
-		/* Defragment memory, and return pages of other CPUs' lists. */
-		if (mo_exists(PATH_COMPACT))
-			mo_write(PATH_COMPACT, "1");
-		sleep(1);
-	}
-	SKIP(return, "%s", why_not);
+	why_not = mo_map_with_patience(&self->area, variant->type,
+				       variant->bytes,
+				       variant->folio_bytes ?: SZ_4K);
+	if (why_not)
+		SKIP(return, "%s", why_not);
 }
 
 FIXTURE_TEARDOWN(memory)
