@@ -144,12 +144,10 @@ static uint64_t test_read(const char *name)
 	return value;
 }
 
-/* Async-signal-safe: called at exit and by signal handlers. */
+/* Async-signal-safe. */
 static void let_go(void)
 {
 	file_write(TEST_DIR "/free", "1");
-	rate_restore();
-	hogs_kill();
 }
 
 struct sample {
@@ -387,14 +385,13 @@ int main(int argc, char **argv)
 
 	options_parse(&program, argc, argv);
 	check_options(&opts);
-	run_start(r, let_go);
+	run_start(r);
 	if (access(TEST_DIR "/run", W_OK))
 		bench_die(BENCH_LACKING,
 			  "cannot write %s: %s (is the module migrate_compact_test loaded, and are you root?)",
 			  TEST_DIR "/run", strerror(errno));
 	choose_size(&opts);
-	if (atexit(let_go))
-		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+	settings_restore_after(let_go);
 	report_environment(&opts);
 	run_prepare(r);
 	/* A killed run may have left pages. */

@@ -435,7 +435,7 @@ int main(int argc, char **argv)
 	engine_check(engine_of(&opts));
 
 	settings_restore_on_exit();
-	settings_on_interrupt(NULL);
+	settings_on_interrupt();
 	json_begin("environment");
 	json_str("bench", "cost");
 	machine_report();

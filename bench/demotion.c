@@ -394,12 +394,11 @@ static void run_calls(const struct options *o, unsigned int round)
 	}
 }
 
-static void on_interrupt(void)
+/* Async-signal-safe. */
+static void victim_kill(void)
 {
 	if (victim && !kill(victim, SIGKILL))
 		waitpid(victim, NULL, 0);
-	tracing_close();
-	cgroup_close();
 }
 
 int main(int argc, char **argv)
@@ -408,7 +407,7 @@ int main(int argc, char **argv)
 	struct stall stall;
 	bool calls, reclaim;
 
-	run_begin(r, &program, argc, argv, on_interrupt);
+	run_begin(r, &program, argc, argv);
 	run_check_nodes(r, opts.call_bytes);
 	calls = has_word(&opts.parts, PART_CALLS);
 	reclaim = has_word(&opts.parts, PART_RECLAIM);
@@ -423,8 +422,10 @@ int main(int argc, char **argv)
 	run_prepare(r);
 	if (reclaim)
 		setting_must_pin(DEMOTION_ENABLED, "true");
-	if (reclaim && opts.pressure == PRESSURE_MAX)
+	if (reclaim && opts.pressure == PRESSURE_MAX) {
+		settings_restore_after(victim_kill);
 		prepare_to_kill();
+	}
 	run_on_cpu(r, r->cpu);
 	for (unsigned int round = 0; round <= r->rounds; round++) {
 		if (calls)

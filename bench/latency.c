@@ -348,19 +348,13 @@ static void choose_other_cpu(struct options *o)
 		o->other_cpu = o->run.cpu;
 }
 
-static void on_interrupt(void)
-{
-	rate_restore();
-	tracing_close();
-}
-
 int main(int argc, char **argv)
 {
 	struct run *r = &opts.run;
 
 	options_parse(&program, argc, argv);
 	check_options(&opts);
-	run_start(r, on_interrupt);
+	run_start(r);
 	for (size_t i = 0; i < opts.nr_cases; i++)
 		engine_check(&opts.cases[i].variant);
 	choose_other_cpu(&opts);

@@ -252,7 +252,7 @@ int main(int argc, char **argv)
 	run_check(r);
 	add_limits(&opts);
 	run_check_nodes(r, r->total_bytes);
-	run_start(r, hogs_kill);
+	run_start(r);
 
 	report_environment(&opts);
 	run_prepare(r);
@@ -266,7 +266,6 @@ int main(int argc, char **argv)
 	/* Do this after the hogs, which take their CPUs from the same mask. */
 	run_on_cpu(r, r->cpu);
 	run_rounds(&opts);
-	hogs_kill();
 	run_done(r);
 	return BENCH_OK;
 }

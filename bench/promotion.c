@@ -298,7 +298,7 @@ int main(int argc, char **argv)
 {
 	struct run *r = &opts.run;
 
-	run_begin(r, &program, argc, argv, NULL);
+	run_begin(r, &program, argc, argv);
 	choose_cpus(&opts);
 	run_environment(r, "promotion");
 	tiers_report();

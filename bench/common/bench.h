@@ -66,10 +66,10 @@ void setting_keep(const char *path, const char *old);
 void setting_report(const char *key, const char *path);
 bool line_read_u64(const char *path, const char *name, uint64_t *value);
 void settings_restore(void);
-void settings_restore_after(void (*let_go)(void));
+void settings_restore_after(void (*cleanup)(void));
 void settings_restore_without(pid_t child);
 void settings_restore_on_exit(void);
-void settings_on_interrupt(void (*cleanup)(void));
+void settings_on_interrupt(void);
 void settings_no_interrupt(void);
 
 /* memory.c: memory on a node, in folios of a size */
@@ -182,6 +182,5 @@ void hogs_create(void);
 void hogs_run(void);
 void hogs_pause(void);
 uint64_t hogs_progress(void);
-void hogs_kill(void);
 
 #endif /* PF_BENCH_H */

@@ -69,8 +69,7 @@ void cgroup_open(void)
 	if (!has_memory(CGROUP_ROOT "/cgroup.controllers") || !home_find())
 		bench_die(BENCH_LACKING,
 			  CGROUP_ROOT "/cgroup.controllers does not list memory: this needs cgroup v2 mounted there and CONFIG_MEMCG");
-	if (atexit(cgroup_close))
-		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+	settings_restore_after(cgroup_close);
 	if (!has_memory(SUBTREE)) {
 		if (!file_write(SUBTREE, "+memory"))
 			bench_die(BENCH_LACKING,

@@ -32,6 +32,5 @@ void engine_report(void);
 
 /* rate.c: the rate of simulated DMA channels */
 bool rate_set(uint64_t mbps);
-void rate_restore(void);
 
 #endif /* PF_BENCH_ENGINE_H */

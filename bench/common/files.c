@@ -21,8 +21,9 @@ struct setting {
 static struct setting settings[MAX_SETTINGS];
 /* Signal handlers read this, so complete an entry before it counts. */
 static volatile sig_atomic_t nr_settings;
-static void (*interrupt_cleanup)(void);
-static void (*let_go_first)(void);
+/* Async-signal-safe functions, which run before settings are restored. */
+static void (*cleanups[8])(void);
+static volatile sig_atomic_t nr_cleanups;
 static volatile pid_t end_first;
 
 /* Read a small file, and remove the newline at its end. */
@@ -171,10 +172,19 @@ void setting_keep(const char *path, const char *old)
 	setting_remember(path, old);
 }
 
-/* Call @let_go, which is async-signal-safe, before settings are restored. */
-void settings_restore_after(void (*let_go)(void))
+/*
+ * Call @cleanup, which is async-signal-safe, before settings are restored at the
+ * end or after a signal.  The last cleanup runs first.
+ */
+void settings_restore_after(void (*cleanup)(void))
 {
-	let_go_first = let_go;
+	for (int i = 0; i < nr_cleanups; i++)
+		if (cleanups[i] == cleanup)
+			return;
+	if (nr_cleanups == ARRAY_SIZE(cleanups))
+		bench_die(BENCH_FAILED, "too many cleanups");
+	cleanups[nr_cleanups] = cleanup;
+	nr_cleanups++;
 }
 
 /*
@@ -192,8 +202,10 @@ void settings_restore(void)
 		kill(end_first, SIGKILL);
 		waitpid(end_first, NULL, 0);
 	}
-	if (let_go_first)
-		let_go_first();
+	while (nr_cleanups > 0) {
+		cleanups[nr_cleanups - 1]();
+		nr_cleanups--;
+	}
 	while (nr_settings > 0) {
 		struct setting *s = &settings[nr_settings - 1];
 
@@ -212,8 +224,6 @@ void settings_restore(void)
 
 static void on_interrupt(int sig)
 {
-	if (interrupt_cleanup)
-		interrupt_cleanup();
 	settings_restore();
 	_exit(128 + sig);
 }
@@ -221,11 +231,10 @@ static void on_interrupt(int sig)
 /* SIGPIPE ends the program when the reader of its output has gone. */
 static const int sigs[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 
-void settings_on_interrupt(void (*cleanup)(void))
+void settings_on_interrupt(void)
 {
 	struct sigaction sa = { .sa_handler = on_interrupt };
 
-	interrupt_cleanup = cleanup;
 	/* A second signal must not interrupt the restore. */
 	sigfillset(&sa.sa_mask);
 	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)

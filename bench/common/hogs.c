@@ -22,6 +22,13 @@ static pid_t hog_pids[CPU_SETSIZE];
 static int nr_hogs;
 static volatile uint64_t *progress;	/* one cache line for each hog */
 
+/* Async-signal-safe. */
+static void hogs_kill(void)
+{
+	for (int i = 0; i < nr_hogs; i++)
+		kill(hog_pids[i], SIGKILL);
+}
+
 static _Noreturn void hog_main(int cpu, volatile uint64_t *counter,
 			       pid_t parent, const sigset_t *mask)
 {
@@ -62,6 +69,7 @@ void hogs_create(void)
 	cpu_set_t cpus;
 	pid_t self = getpid();
 
+	settings_restore_after(hogs_kill);
 	if (sched_getaffinity(0, sizeof(cpus), &cpus))
 		bench_die(BENCH_FAILED, "sched_getaffinity: %s",
 			  strerror(errno));
@@ -123,10 +131,3 @@ uint64_t hogs_progress(void)
 	return sum;
 }
 
-/* Async-signal-safe. */
-void hogs_kill(void)
-{
-	for (int i = 0; i < nr_hogs; i++)
-		kill(hog_pids[i], SIGKILL);
-	nr_hogs = 0;
-}

@@ -253,7 +253,6 @@ static void prepare_demotion(uint64_t bytes)
 
 static void run_demotion(const struct work *w)
 {
-	settings_on_interrupt(cgroup_close);
 	cgroup_open();
 	for (unsigned int i = 0; i < w->nr; i++) {
 		uint64_t demoted, start, moved;

@@ -29,7 +29,7 @@ static bool rate_write(const char *value)
 }
 
 /* Async-signal-safe. */
-void rate_restore(void)
+static void rate_restore(void)
 {
 	if (loaded[0])
 		rate_write(loaded);
@@ -44,8 +44,7 @@ bool rate_set(uint64_t mbps)
 			loaded[0] = '\0';
 			return false;
 		}
-		if (atexit(rate_restore))
-			bench_die(BENCH_FAILED, "atexit failed");
+		settings_restore_after(rate_restore);
 	}
 	return rate_write(decimal(mbps).text);
 }

@@ -71,24 +71,23 @@ void run_check_nodes(const struct run *r, uint64_t bytes)
 /*
  * Load modules, prepare engines, choose the caller's CPU, and handle signals.
  */
-void run_start(struct run *r, void (*on_interrupt)(void))
+void run_start(struct run *r)
 {
 	modules_load(&r->modules);
 	for (size_t i = 0; i < r->nr_variants; i++)
 		engine_check(&r->variants[i]);
 	r->cpu = caller_cpu(&r->cpus, r->cpu, r->from, r->to);
 	settings_restore_on_exit();
-	settings_on_interrupt(on_interrupt);
+	settings_on_interrupt();
 }
 
 /* Do all steps in order, for programs without steps of their own. */
-void run_begin(struct run *r, const struct program *p, int argc, char **argv,
-	       void (*on_interrupt)(void))
+void run_begin(struct run *r, const struct program *p, int argc, char **argv)
 {
 	options_parse(p, argc, argv);
 	run_check(r);
 	run_check_nodes(r, r->total_bytes);
-	run_start(r, on_interrupt);
+	run_start(r);
 }
 
 /*

@@ -58,9 +58,8 @@ void run_read_variants(struct run *r);
 void run_read_sizes(struct run *r);
 void run_check(struct run *r);
 void run_check_nodes(const struct run *r, uint64_t bytes);
-void run_start(struct run *r, void (*on_interrupt)(void));
-void run_begin(struct run *r, const struct program *p, int argc, char **argv,
-	       void (*on_interrupt)(void));
+void run_start(struct run *r);
+void run_begin(struct run *r, const struct program *p, int argc, char **argv);
 void run_environment(const struct run *r, const char *bench);
 void run_prepare(struct run *r);
 void run_on_cpu(const struct run *r, int cpu);

@@ -129,8 +129,7 @@ bool tracing_open(const char *name)
 	    (!instance_make(places[0]) && !instance_make(places[1])))
 		return false;
 	event = name;
-	if (atexit(tracing_close))
-		bench_die(BENCH_FAILED, "atexit: %s", strerror(errno));
+	settings_restore_after(tracing_close);
 	if (tracing_set("buffer_size_kb", "16") && tracing_set_event("enable", "0"))
 		return true;
 	tracing_close();
