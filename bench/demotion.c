@@ -200,13 +200,12 @@ static void make_cold(const struct region *r)
 			  strerror(errno));
 }
 
-/* The child, for signal handlers: it keeps its cgroup in use. */
-static volatile pid_t victim;
-
-/* Start a child that waits for a byte, and then exceeds the limit. */
+/*
+ * Start a child that waits for a byte, and then exceeds the limit.  It keeps its
+ * cgroup in use.
+ */
 static pid_t victim_start(const struct region *r, int *go)
 {
-	sigset_t all, old;
 	int ends[2];
 	pid_t pid;
 	char *area;
@@ -221,16 +220,7 @@ static pid_t victim_start(const struct region *r, int *go)
 			  strerror(errno));
 	if (pipe(ends))
 		bench_die(BENCH_FAILED, "pipe: %s", strerror(errno));
-	/* A signal handler must know the child before any signal arrives. */
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	pid = fork();
-	if (!pid)
-		settings_no_interrupt();
-	victim = pid > 0 ? pid : 0;
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	if (pid < 0)
-		bench_die(BENCH_FAILED, "fork: %s", strerror(errno));
+	pid = settings_fork(&settings_child);
 	if (pid) {
 		close(ends[0]);
 		*go = ends[1];
@@ -277,7 +267,7 @@ static bool demote_by_max(const struct region *r, struct sample *s)
 		bench_die(BENCH_FAILED, "the child is not there: %s",
 			  strerror(errno));
 	s->elapsed_ns = bench_now_ns() - s->start_ns;
-	victim = 0;
+	settings_child = 0;
 	cgroup_write("memory.max", "max");
 	close(go);
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -394,13 +384,6 @@ static void run_calls(const struct options *o, unsigned int round)
 	}
 }
 
-/* Async-signal-safe. */
-static void victim_kill(void)
-{
-	if (victim && !kill(victim, SIGKILL))
-		waitpid(victim, NULL, 0);
-}
-
 int main(int argc, char **argv)
 {
 	struct run *r = &opts.run;
@@ -422,10 +405,8 @@ int main(int argc, char **argv)
 	run_prepare(r);
 	if (reclaim)
 		setting_must_pin(DEMOTION_ENABLED, "true");
-	if (reclaim && opts.pressure == PRESSURE_MAX) {
-		settings_restore_after(victim_kill);
+	if (reclaim && opts.pressure == PRESSURE_MAX)
 		prepare_to_kill();
-	}
 	run_on_cpu(r, r->cpu);
 	for (unsigned int round = 0; round <= r->rounds; round++) {
 		if (calls)

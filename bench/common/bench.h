@@ -67,10 +67,11 @@ void setting_report(const char *key, const char *path);
 bool line_read_u64(const char *path, const char *name, uint64_t *value);
 void settings_restore(void);
 void settings_restore_after(void (*cleanup)(void));
-void settings_restore_without(pid_t child);
 void settings_restore_on_exit(void);
 void settings_on_interrupt(void);
-void settings_no_interrupt(void);
+pid_t settings_fork(volatile pid_t *child);
+/* settings_restore() kills this child first, as it uses memory.  0: none. */
+extern volatile pid_t settings_child;
 
 /* memory.c: memory on a node, in folios of a size */
 #define PMD_BYTES (2UL << 20)

@@ -24,7 +24,7 @@ static volatile sig_atomic_t nr_settings;
 /* Async-signal-safe functions, which run before settings are restored. */
 static void (*cleanups[8])(void);
 static volatile sig_atomic_t nr_cleanups;
-static volatile pid_t end_first;
+volatile pid_t settings_child;
 
 /* Read a small file, and remove the newline at its end. */
 bool file_read(const char *path, char *buf, size_t size)
@@ -187,21 +187,11 @@ void settings_restore_after(void (*cleanup)(void))
 	nr_cleanups++;
 }
 
-/*
- * Kill the child before settings are restored, as it uses memory.  0: no child.
- */
-void settings_restore_without(pid_t child)
-{
-	end_first = child;
-}
-
 /* Async-signal-safe; restores in reverse order. */
 void settings_restore(void)
 {
-	if (end_first > 0) {
-		kill(end_first, SIGKILL);
-		waitpid(end_first, NULL, 0);
-	}
+	if (settings_child > 0 && !kill(settings_child, SIGKILL))
+		waitpid(settings_child, NULL, 0);
 	while (nr_cleanups > 0) {
 		cleanups[nr_cleanups - 1]();
 		nr_cleanups--;
@@ -241,11 +231,26 @@ void settings_on_interrupt(void)
 		sigaction(sigs[i], &sa, NULL);
 }
 
-/* Call this in a child: only the parent restores the settings. */
-void settings_no_interrupt(void)
+/*
+ * Fork.  Signal handlers see *@child, the pid, before any signal arrives.  The
+ * child has no handlers, because only the parent restores the settings.
+ */
+pid_t settings_fork(volatile pid_t *child)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(sigs); i++)
+	sigset_t all, old;
+	pid_t pid;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pid = fork();
+	if (pid > 0)
+		*child = pid;
+	for (size_t i = 0; !pid && i < ARRAY_SIZE(sigs); i++)
 		signal(sigs[i], SIG_DFL);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	if (pid < 0)
+		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
+	return pid;
 }
 
 void settings_restore_on_exit(void)

@@ -18,24 +18,22 @@
 
 #define CACHE_LINE_WORDS 8
 
-static pid_t hog_pids[CPU_SETSIZE];
+static volatile pid_t hog_pids[CPU_SETSIZE];
 static int nr_hogs;
 static volatile uint64_t *progress;	/* one cache line for each hog */
 
 /* Async-signal-safe. */
 static void hogs_kill(void)
 {
-	for (int i = 0; i < nr_hogs; i++)
+	for (int i = 0; i < CPU_SETSIZE && hog_pids[i]; i++)
 		kill(hog_pids[i], SIGKILL);
 }
 
 static _Noreturn void hog_main(int cpu, volatile uint64_t *counter,
-			       pid_t parent, const sigset_t *mask)
+			       pid_t parent)
 {
 	cpu_set_t cpus;
 
-	settings_no_interrupt();
-	sigprocmask(SIG_SETMASK, mask, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(BENCH_FAILED);
@@ -65,7 +63,6 @@ static void wait_stopped(void)
 /* Create one stopped hog on each CPU that this process may use. */
 void hogs_create(void)
 {
-	sigset_t all, old;
 	cpu_set_t cpus;
 	pid_t self = getpid();
 
@@ -79,26 +76,12 @@ void hogs_create(void)
 	if (progress == MAP_FAILED)
 		bench_die(BENCH_FAILED, "mmap: %s", strerror(errno));
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		pid_t pid;
-
 		if (!CPU_ISSET(cpu, &cpus))
 			continue;
-		/*
-		 * A signal handler must know each child before any signal
-		 * arrives.
-		 */
-		sigfillset(&all);
-		sigprocmask(SIG_SETMASK, &all, &old);
-		pid = fork();
-		if (!pid)
+		if (!settings_fork(&hog_pids[nr_hogs]))
 			hog_main(cpu, &progress[nr_hogs * CACHE_LINE_WORDS],
-				 self, &old);
-		if (pid > 0)
-			hog_pids[nr_hogs++] = pid;
-		sigprocmask(SIG_SETMASK, &old, NULL);
-		if (pid < 0)
-			bench_die(BENCH_LACKING, "cannot start a hog: %s",
-				  strerror(errno));
+				 self);
+		nr_hogs++;
 	}
 	hogs_pause();
 }

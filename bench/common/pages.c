@@ -26,28 +26,21 @@ const char *const pages_names[NR_PAGES_KINDS + 1] = {
 };
 
 /* Start a child that maps all pages of its parent, and sleeps. */
-static pid_t share_with_child(void)
+static void share_with_child(pid_t *child)
 {
-	pid_t pid = fork();
-
-	if (pid < 0)
-		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
-	if (!pid)
-		settings_no_interrupt();
-	while (!pid)
+	if (settings_fork(child))
+		return;
+	for (;;)
 		pause();
-	return pid;
 }
 
 /* Pages are no longer marked exclusive, until the next write. */
 static void leave_to_child(void)
 {
-	pid_t pid = fork();
+	pid_t pid;
 	int status;
 
-	if (pid < 0)
-		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
-	if (!pid)
+	if (!settings_fork(&pid))
 		_exit(0);
 	if (waitpid(pid, &status, 0) != pid || status)
 		bench_die(BENCH_FAILED, "a child that does nothing failed");
@@ -146,7 +139,7 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 	if (kind == PAGES_WATCHED)
 		pages->watch_fd = watch(r);
 	if (kind == PAGES_SHARED) {
-		pages->child = share_with_child();
+		share_with_child(&pages->child);
 		r->all = true;
 	}
 }

@@ -370,21 +370,13 @@ uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr)
 /* Run in a child, and end the program if the child fails. */
 static void child_run(void (*run)(const struct work *w), const struct work *w)
 {
-	sigset_t all, old;
 	siginfo_t ended;
 	int status;
-	pid_t pid;
+	pid_t pid = settings_fork(&settings_child);
 
-	/* A signal handler must know the child before any signal arrives. */
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	pid = fork();
-	if (pid > 0)
-		settings_restore_without(pid);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	if (pid < 0)
-		bench_die(BENCH_LACKING, "fork: %s", strerror(errno));
 	if (!pid) {
+		/* After SIGTERM, clean up what the path has made. */
+		settings_on_interrupt();
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		run(w);
 		/* The parent restores the settings that it pinned. */
@@ -392,7 +384,7 @@ static void child_run(void (*run)(const struct work *w), const struct work *w)
 	}
 	/* Keep the pid reserved until the handler has forgotten the child. */
 	waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT);
-	settings_restore_without(0);
+	settings_child = 0;
 	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
 		bench_die(BENCH_FAILED, "a child was killed");
 	/* The child has printed the reason. */
