@@ -25,7 +25,6 @@
 #define SEED 20250627
 #define NODES 8
 #define MPOL_MF_MOVE (1 << 1)
-#define QUERY_PAGES 4096UL
 #define SCRATCH_PAGES 64UL
 
 static const char usage[] =
@@ -126,23 +125,15 @@ static void say_verified(void)
 
 static void say_nodes(void)
 {
-	static void *pages[QUERY_PAGES];
-	static int status[QUERY_PAGES];
+	static int nodes[QUERY_PAGES];
 	uint64_t count[NODES] = { 0 };
-	size_t page = page_bytes();
+	size_t nr;
 
-	for (size_t off = 0; off < memory.bytes;) {
-		size_t nr = 0;
-
-		for (; nr < QUERY_PAGES && off + nr * page < memory.bytes; nr++)
-			pages[nr] = memory.base + off + nr * page;
-		if (syscall(SYS_move_pages, 0, nr, pages, NULL, status, 0))
-			bench_die(BENCH_FAILED, "move_pages query: %s",
-				  strerror(errno));
+	for (size_t off = 0; off < memory.bytes; off += nr * page_bytes()) {
+		nr = region_query(&memory, off, nodes);
 		for (size_t i = 0; i < nr; i++)
-			if (status[i] >= 0 && status[i] < NODES)
-				count[status[i]]++;
-		off += nr * page;
+			if (nodes[i] >= 0 && nodes[i] < NODES)
+				count[nodes[i]]++;
 	}
 	json_begin("nodes");
 	json_u64_array("pages", count, NODES);

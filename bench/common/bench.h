@@ -101,6 +101,8 @@ void region_share(const struct region *r, unsigned int index,
 		  unsigned int nr, size_t *start, size_t *end);
 void region_fill(struct region *r, uint64_t seed);
 bool region_verify(const struct region *r, uint64_t seed, size_t *offset);
+#define QUERY_PAGES 4096UL
+size_t region_query(const struct region *r, size_t offset, int *nodes);
 bool region_on_node(const struct region *r, int node, size_t *offset,
 		    int *found);
 bool region_count_split(const struct region *r, size_t *nr_split);

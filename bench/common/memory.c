@@ -13,7 +13,6 @@
 #include "bench.h"
 
 #define THP_DIR "/sys/kernel/mm/transparent_hugepage"
-#define QUERY_PAGES 4096UL
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (1ULL << 63)
@@ -224,32 +223,41 @@ bool region_verify(const struct region *r, uint64_t seed, size_t *offset)
 }
 
 /*
- * Query the node of each base page.  Returns false with the first page on
- * another node, and this node or -errno.
+ * Query the node, or -errno, of QUERY_PAGES base pages from @offset on, or of as
+ * many as are left.  Returns their number.
+ */
+size_t region_query(const struct region *r, size_t offset, int *nodes)
+{
+	static void *pages[QUERY_PAGES];
+	size_t page = page_bytes(), nr = 0;
+
+	for (; nr < QUERY_PAGES && offset + nr * page < r->bytes; nr++)
+		pages[nr] = r->base + offset + nr * page;
+	if (syscall(SYS_move_pages, 0, nr, pages, NULL, nodes, 0))
+		bench_die(BENCH_FAILED, "move_pages query: %s",
+			  strerror(errno));
+	return nr;
+}
+
+/*
+ * Returns false with the first base page on another node than @node, and this
+ * node or -errno.
  */
 bool region_on_node(const struct region *r, int node, size_t *offset,
 		    int *found)
 {
-	static void *pages[QUERY_PAGES];
-	static int status[QUERY_PAGES];
-	size_t page = page_bytes();
+	static int nodes[QUERY_PAGES];
+	size_t page = page_bytes(), nr;
 
-	for (size_t off = 0; off < r->bytes;) {
-		size_t nr = 0;
-
-		for (; nr < QUERY_PAGES && off + nr * page < r->bytes; nr++)
-			pages[nr] = r->base + off + nr * page;
-		if (syscall(SYS_move_pages, 0, nr, pages, NULL, status, 0))
-			bench_die(BENCH_FAILED, "move_pages query: %s",
-				  strerror(errno));
+	for (size_t off = 0; off < r->bytes; off += nr * page) {
+		nr = region_query(r, off, nodes);
 		for (size_t i = 0; i < nr; i++) {
-			if (status[i] != node && counts(r, off / page + i)) {
+			if (nodes[i] != node && counts(r, off / page + i)) {
 				*offset = off + i * page;
-				*found = status[i];
+				*found = nodes[i];
 				return false;
 			}
 		}
-		off += nr * page;
 	}
 	return true;
 }

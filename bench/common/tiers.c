@@ -3,13 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "tiers.h"
 
 #define VMSTAT "/proc/vmstat"
-#define QUERY_PAGES 4096UL
 #define TIERING_DIR "/sys/devices/virtual/memory_tiering"
 
 /* Report the nodes of each tier, the fastest first: "4: 0; 56: 1". */
@@ -47,31 +44,23 @@ void tiers_report(void)
 void placement_read(const struct region *r, const struct run *o,
 		    struct placement *p)
 {
-	static void *pages[QUERY_PAGES];
-	static int status[QUERY_PAGES];
-	size_t page = page_bytes();
+	static int nodes[QUERY_PAGES];
+	size_t page = page_bytes(), nr;
 
 	*p = (struct placement){ 0 };
-	for (size_t off = 0; off < r->bytes;) {
-		size_t nr = 0;
-
-		for (; nr < QUERY_PAGES && off + nr * page < r->bytes; nr++)
-			pages[nr] = r->base + off + nr * page;
-		if (syscall(SYS_move_pages, 0, nr, pages, NULL, status, 0))
-			bench_die(BENCH_FAILED, "move_pages query: %s",
-				  strerror(errno));
+	for (size_t off = 0; off < r->bytes; off += nr * page) {
+		nr = region_query(r, off, nodes);
 		for (size_t i = 0; i < nr; i++) {
-			if (status[i] == o->from)
+			if (nodes[i] == o->from)
 				p->from_bytes += page;
-			else if (status[i] == o->to)
+			else if (nodes[i] == o->to)
 				p->to_bytes += page;
 			else
 				bench_die(BENCH_FAILED,
 					  "the page at byte %zu is on node %d, neither %d nor %d",
-					  off + i * page, status[i], o->from,
+					  off + i * page, nodes[i], o->from,
 					  o->to);
 		}
-		off += nr * page;
 	}
 }
 
