@@ -17,14 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/bench.h"
 
 #define SEED 20250627
 #define NODES 8
-#define MPOL_MF_MOVE (1 << 1)
 #define SCRATCH_PAGES 64UL
 
 static const char usage[] =
@@ -140,30 +138,18 @@ static void say_nodes(void)
 	json_end();
 }
 
-/* One address per folio, because the kernel moves whole folios. */
 static void move(int node)
 {
-	size_t nr = memory.bytes / memory.folio_bytes;
-	void **pages = calloc(nr, sizeof(*pages));
-	int *nodes = calloc(nr, sizeof(*nodes));
-	int *status = calloc(nr, sizeof(*status));
-	uint64_t start_ns;
+	uint64_t elapsed_ns;
+	long ret = region_move(&memory, node, &elapsed_ns);
 
-	if (!pages || !nodes || !status)
-		bench_die(BENCH_LACKING, "no memory for %zu addresses", nr);
-	for (size_t i = 0; i < nr; i++) {
-		pages[i] = memory.base + i * memory.folio_bytes;
-		nodes[i] = node;
-	}
-	start_ns = bench_now_ns();
-	if (syscall(SYS_move_pages, 0, nr, pages, nodes, status, MPOL_MF_MOVE))
-		bench_die(BENCH_FAILED, "move_pages: %s", strerror(errno));
+	if (ret)
+		bench_die(BENCH_FAILED,
+			  "move_pages(2) returned %ld: not every page moved",
+			  ret);
 	json_begin("moved");
-	json_u64("elapsed_ns", bench_now_ns() - start_ns);
+	json_u64("elapsed_ns", elapsed_ns);
 	json_end();
-	free(pages);
-	free(nodes);
-	free(status);
 }
 
 static void touch(void)
