@@ -18,21 +18,16 @@
  * nodes of all pages and compares every byte.
  */
 #include <errno.h>
-#include <linux/mempolicy.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/tiers.h"
-#include "common/tracing.h"
 
-#define LIST_PAGES 512U
 #define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"
 #define OOM_SCORE_ADJ "/proc/self/oom_score_adj"
 #define PANIC_ON_OOM "/proc/sys/vm/panic_on_oom"
@@ -70,7 +65,7 @@ static const struct call_case {
 	unsigned int per_call;
 } call_cases[] = {
 	{ "one page per call", false, 1 },
-	{ "512 pages per call", false, LIST_PAGES },
+	{ "512 pages per call", false, 512 },
 	{ "one huge page per call", true, 1 },
 };
 
@@ -112,39 +107,6 @@ static const struct program program = {
 	.options = rows,
 };
 
-/*
- * Move the region in calls of @per_call entries, one per folio.  Returns the
- * time.
- */
-static void move_in_calls(const struct region *r, int node,
-			  unsigned int per_call, uint64_t *elapsed_ns)
-{
-	size_t nr = r->bytes / r->folio_bytes;
-	int nodes[LIST_PAGES], status[LIST_PAGES];
-	void **pages = malloc(nr * sizeof(*pages));
-	uint64_t start;
-
-	if (!pages)
-		bench_die(BENCH_LACKING, "no memory for %zu list entries", nr);
-	for (size_t i = 0; i < nr; i++)
-		pages[i] = r->base + i * r->folio_bytes;
-	for (size_t i = 0; i < LIST_PAGES; i++) {
-		nodes[i] = node;
-		status[i] = -1;
-	}
-	start = bench_now_ns();
-	for (size_t i = 0; i < nr; i += per_call) {
-		size_t now = nr - i < per_call ? nr - i : per_call;
-
-		if (syscall(SYS_move_pages, 0, now, pages + i, nodes, status,
-			    MPOL_MF_MOVE) < 0)
-			bench_die(BENCH_FAILED, "move_pages(2): %s",
-				  strerror(errno));
-	}
-	*elapsed_ns = bench_now_ns() - start;
-	free(pages);
-}
-
 static void measure_calls(const struct options *o, const struct call_case *c,
 			  const struct variant *v, unsigned int round)
 {
@@ -158,7 +120,8 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 	spacer_take(&spacer, folio_bytes, t->to);
 	engine_select(v);
 	known = engine_copied_bytes(v, &before);
-	move_in_calls(&r, t->to, c->per_call, &elapsed_ns);
+	r.per_call = c->per_call;
+	elapsed_ns = region_must_move(&r, t->to, v->engine);
 	known = known && engine_copied_bytes(v, &after);
 	content_check(&r, t, seed, v, round);
 	region_check(&r, t->to, seed, v->engine, round);

@@ -9,10 +9,8 @@
  * memory meanwhile.  After each call the program asks for the node of each
  * page, and compares every byte.  A wrong one ends the program with status 1.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/latency.h"
 #include "common/run.h"
@@ -183,13 +181,12 @@ static void apply(const struct options *o, const struct test_case *t)
 }
 
 /* The call itself, and all observers. */
-static long move(const struct options *o, struct sample *s, struct region *r)
+static void move(const struct options *o, struct sample *s, struct region *r)
 {
 	struct unmapped_stats before;
 	struct toucher *toucher = &s->toucher;
 	struct slowdown *slowdown = &s->slowdown;
 	const struct test_case *t = s->test;
-	long ret;
 
 	if (t->touch != TOUCH_NONE) {
 		*toucher = (struct toucher){
@@ -217,7 +214,7 @@ static long move(const struct options *o, struct sample *s, struct region *r)
 	tracing_empty();
 	if (t->touch != TOUCH_NONE)
 		toucher_moving(toucher);
-	ret = region_move(r, o->run.to, &s->elapsed_ns);
+	s->elapsed_ns = region_must_move(r, o->run.to, t->variant.engine);
 	if (t->touch != TOUCH_NONE)
 		toucher_stop(toucher);
 	if (t->slow_factor)
@@ -228,7 +225,6 @@ static long move(const struct options *o, struct sample *s, struct region *r)
 		unmapped_subtract(&s->times, slowdown->seen ? &slowdown->after :
 							      &before);
 	}
-	return ret;
 }
 
 static void report_limits(const struct test_case *t)
@@ -283,16 +279,12 @@ static void measure(const struct options *o, size_t index, unsigned int round)
 	struct sample s = { .index = index, .test = t, .round = round };
 	uint64_t before = 0, after = 0, seed = run_seed();
 	struct region r, spacer;
-	long ret;
 
 	region_allocate(&r, t->total_bytes, t->folio_bytes, o->run.from, seed);
 	spacer_take(&spacer, t->folio_bytes, o->run.to);
 	apply(o, t);
 	s.engine_bytes_known = engine_copied_bytes(&t->variant, &before);
-	ret = move(o, &s, &r);
-	if (ret < 0)
-		bench_die(BENCH_FAILED, "move_pages(2) with engine %s: %s",
-			  t->variant.engine, strerror((int)-ret));
+	move(o, &s, &r);
 	if (engine_copied_bytes(&t->variant, &after))
 		s.engine_bytes = after - before;
 	region_sabotage(&r, o->run.sabotage, o->run.from);

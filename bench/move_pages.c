@@ -119,7 +119,6 @@ static void measure_move(const struct options *o, struct sample *s,
 {
 	uint64_t before = 0, after = 0, hogs = 0;
 	struct region r, spacer;
-	long ret;
 
 	allocate(o, &r, &spacer, s->folio_bytes, seed);
 	engine_select(s->variant);
@@ -128,14 +127,11 @@ static void measure_move(const struct options *o, struct sample *s,
 		hogs_run();
 		hogs = hogs_progress();
 	}
-	ret = region_move(&r, o->run.to, &s->elapsed_ns);
+	s->elapsed_ns = region_must_move(&r, o->run.to, s->variant->engine);
 	if (s->busy) {
 		s->hog_iterations = hogs_progress() - hogs;
 		hogs_pause();
 	}
-	if (ret < 0)
-		bench_die(BENCH_FAILED, "move_pages(2) with engine %s: %s",
-			  s->variant->engine, strerror((int)-ret));
 	if (engine_copied_bytes(s->variant, &after))
 		s->engine_bytes = after - before;
 	region_sabotage(&r, o->run.sabotage, o->run.from);

@@ -85,6 +85,7 @@ struct region {
 	size_t map_bytes;
 	const unsigned char *kept;	/* pages that count; NULL: all */
 	bool shuffled;		/* lists of it have random order */
+	size_t per_call;	/* list entries of one call; 0: all */
 	bool all;		/* moves pages that others map, too */
 	bool hugetlb;		/* its folios are never split */
 };
@@ -122,6 +123,7 @@ void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 		     int node, uint64_t seed);
 void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			     int node, uint64_t seed);
+uint64_t region_must_move(const struct region *r, int node, const char *engine);
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round);
 void spacer_take(struct region *r, size_t folio_bytes, int node);

@@ -283,9 +283,9 @@ static void shuffle(void **pages, size_t nr)
 }
 
 /*
- * Make one timed move_pages(2) call with one entry per folio.  Returns its
- * result, or -errno.  The arrays are written before the clock starts, so that
- * their page faults do not count.
+ * Make timed move_pages(2) calls, by default one, with one entry per folio.
+ * Returns their result, or -errno.  The arrays are written before the clock
+ * starts, so that their page faults do not count.
  */
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 {
@@ -293,8 +293,9 @@ long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 	void **pages = malloc(nr * sizeof(*pages));
 	int *nodes = malloc(nr * sizeof(*nodes));
 	int *status = malloc(nr * sizeof(*status));
+	size_t per_call = r->per_call ?: nr;
 	uint64_t start;
-	long ret;
+	long ret = 0;
 
 	if (!pages || !nodes || !status)
 		bench_die(BENCH_LACKING, "no memory for %zu list entries", nr);
@@ -308,8 +309,11 @@ long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 		shuffle(pages, nr);
 
 	start = bench_now_ns();
-	ret = syscall(SYS_move_pages, 0, nr, pages, nodes, status,
-		      r->all ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
+	for (size_t i = 0; i < nr && !ret; i += per_call)
+		ret = syscall(SYS_move_pages, 0,
+			      nr - i < per_call ? nr - i : per_call, pages + i,
+			      nodes + i, status + i,
+			      r->all ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
 	*elapsed_ns = bench_now_ns() - start;
 	if (ret < 0)
 		ret = -errno;

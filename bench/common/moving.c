@@ -54,6 +54,18 @@ void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			  offset, found, node);
 }
 
+/* Returns the time, or ends the program if the kernel refuses to move. */
+uint64_t region_must_move(const struct region *r, int node, const char *engine)
+{
+	uint64_t elapsed_ns;
+	long ret = region_move(r, node, &elapsed_ns);
+
+	if (ret < 0)
+		bench_die(BENCH_FAILED, "move_pages(2) with engine %s: %s",
+			  engine, strerror((int)-ret));
+	return elapsed_ns;
+}
+
 /* End the program unless each page is on @node and each byte is right. */
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round)
