@@ -285,20 +285,6 @@ static void check_allocated(const struct options *o, const struct sample *s,
 		  (unsigned long long)drained, (unsigned long long)free);
 }
 
-static void check_content(const struct options *o, const struct sample *s,
-			  struct fragments *f, uint64_t seed)
-{
-	size_t offset;
-
-	if (o->run.sabotage)
-		fragments_sabotage(f);
-	if (!region_verify(&f->region, seed, &offset))
-		bench_die(BENCH_FAILED,
-			  "%s, %s, round %u: byte %zu has the wrong content",
-			  s->variant->engine, s->busy ? "busy" : "idle",
-			  s->round, offset);
-}
-
 /*
  * Measure once.  Returns true if all requested pages were allocated.  The last
  * measurement counts.
@@ -319,7 +305,9 @@ static bool measure_once(const struct options *o, struct sample *s, bool last)
 	drained = test_read("drained");
 	allocate(o, s);
 	allocated = test_read("allocated");
-	check_content(o, s, &f, seed);
+	if (o->run.sabotage)
+		fragments_sabotage(&f);
+	region_check_content(&f.region, seed, s->variant->engine, s->round);
 	counts = allocated == o->count || last;
 	if (counts) {
 		check_allocated(o, s, allocated, drained);

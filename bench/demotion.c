@@ -123,7 +123,7 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 	r.per_call = c->per_call;
 	elapsed_ns = region_must_move(&r, t->to, v->engine);
 	known = known && engine_copied_bytes(v, &after);
-	content_check(&r, t, seed, v, round);
+	region_sabotage(&r, t->sabotage, t->from);
 	region_check(&r, t->to, seed, v->engine, round);
 	region_unmap(&spacer);
 	region_unmap(&r);
@@ -326,7 +326,8 @@ static void measure_reclaim(const struct run *t, const struct variant *v,
 			  "%s of a cgroup demoted nothing from node %d to node %d: is node %d of a slower tier (see /sys/devices/virtual/memory_tiering)?",
 			  pressure_names[o->pressure], t->from, t->to, t->to);
 	s->split_known = region_count_split(&r, &s->nr_split);
-	content_check(&r, t, seed, s->variant, s->round);
+	region_sabotage(&r, t->sabotage, t->from);
+	region_check_content(&r, seed, s->variant->engine, s->round);
 	region_unmap(&spacer);
 	region_unmap(&r);
 	report_sample(o, s);

@@ -254,7 +254,8 @@ static void measure(const struct run *t, const struct variant *v,
 			  s->variant->engine, s->folio_bytes, s->round,
 			  (unsigned long long)s->promoted_pages);
 	s->split_known = region_count_split(&r, &s->nr_split);
-	content_check(&r, t, seed, s->variant, s->round);
+	region_sabotage(&r, t->sabotage, t->from);
+	region_check_content(&r, seed, s->variant->engine, s->round);
 	region_unmap(&spacer);
 	region_unmap(&r);
 	report_sample(o, s);

@@ -124,6 +124,8 @@ void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			     int node, uint64_t seed);
 uint64_t region_must_move(const struct region *r, int node, const char *engine);
+void region_check_content(const struct region *r, uint64_t seed,
+			  const char *engine, unsigned int round);
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round);
 void spacer_take(struct region *r, size_t folio_bytes, int node);

@@ -66,7 +66,19 @@ uint64_t region_must_move(const struct region *r, int node, const char *engine)
 	return elapsed_ns;
 }
 
-/* End the program unless each page is on @node and each byte is right. */
+/* End the program unless each byte is right. */
+void region_check_content(const struct region *r, uint64_t seed,
+			  const char *engine, unsigned int round)
+{
+	size_t offset;
+
+	if (!region_verify(r, seed, &offset))
+		bench_die(BENCH_FAILED,
+			  "%s, %zu-byte folios, round %u: byte %zu has the wrong content",
+			  engine, r->folio_bytes, round, offset);
+}
+
+/* The same, and each page has to be on @node. */
 void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round)
 {
@@ -77,10 +89,7 @@ void region_check(const struct region *r, int node, uint64_t seed,
 		bench_die(BENCH_FAILED,
 			  "%s, %zu-byte folios, round %u: the page at byte %zu is on node %d, not %d",
 			  engine, r->folio_bytes, round, offset, found, node);
-	if (!region_verify(r, seed, &offset))
-		bench_die(BENCH_FAILED,
-			  "%s, %zu-byte folios, round %u: byte %zu has the wrong content",
-			  engine, r->folio_bytes, round, offset);
+	region_check_content(r, seed, engine, round);
 }
 
 /*

@@ -235,13 +235,9 @@ static uint64_t moved_pages(const struct region *r, int from, int to,
 {
 	struct run o = { .from = from, .to = to };
 	struct placement p;
-	size_t offset;
 
 	placement_read(r, &o, &p);
-	if (!region_verify(r, seed, &offset))
-		bench_die(BENCH_FAILED,
-			  "%s, pass %u: byte %zu has the wrong content", path,
-			  pass, offset);
+	region_check_content(r, seed, path, pass);
 	return p.to_bytes / page_bytes();
 }
 

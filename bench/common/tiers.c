@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Nodes, content and counters of memory that the kernel moves by itself. */
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "tiers.h"
 
@@ -62,19 +60,6 @@ void placement_read(const struct region *r, const struct run *o,
 					  o->to);
 		}
 	}
-}
-
-/* End the program unless each byte is right. */
-void content_check(struct region *r, const struct run *o,
-		   uint64_t seed, const struct variant *v, unsigned int round)
-{
-	size_t offset;
-
-	region_sabotage(r, o->sabotage, o->from);
-	if (!region_verify(r, seed, &offset))
-		bench_die(BENCH_FAILED,
-			  "%s, %zu-byte folios, round %u: byte %zu has the wrong content",
-			  v->engine, r->folio_bytes, round, offset);
 }
 
 static bool reason_read(const char *reason, const char *name, uint64_t *value)

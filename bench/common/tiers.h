@@ -25,8 +25,6 @@ struct placement {
 
 void placement_read(const struct region *r, const struct run *o,
 		    struct placement *p);
-void content_check(struct region *r, const struct run *o,
-		   uint64_t seed, const struct variant *v, unsigned int round);
 
 /* The kernel's counters of copies for one reason, if it has these. */
 struct offloaded {
