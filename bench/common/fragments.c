@@ -4,8 +4,9 @@
  * and the pages between are free.
  *
  * The choice is by physical address, and even pages are free.  When compaction
- * searches for free pages quickly, it looks at every 32nd page.  Without a
- * fixed choice it would find none or all of these, by chance.
+ * searches for free pages quickly, it looks at every 32nd page, or proceeds in
+ * even steps.  Without a fixed choice it would find none or all of these, by
+ * chance.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,12 +28,13 @@ struct fragments_work {
 	int error[MAX_WORKERS];
 };
 
-/* Touch the pages of a block, and choose those that stay. */
-static bool choose_pages(struct fragments_work *work, size_t block)
+/* Touch the pages of a block before @end, and choose those that stay. */
+static bool choose_pages(struct fragments_work *work, size_t block, size_t end)
 {
 	uint64_t entries[PMD_BYTES / 4096];
 	char *base = work->f->region.base + block;
-	size_t page = page_bytes(), nr = PMD_BYTES / page;
+	size_t page = page_bytes();
+	size_t nr = (end - block < PMD_BYTES ? end - block : PMD_BYTES) / page;
 
 	for (size_t i = 0; i < nr; i++)
 		base[i * page] = 1;
@@ -58,7 +60,7 @@ static void choose_share(void *arg, unsigned int index, unsigned int nr)
 
 	region_share(&work->f->region, index, nr, &start, &end);
 	for (size_t off = start; off < end; off += PMD_BYTES)
-		if (!choose_pages(work, off))
+		if (!choose_pages(work, off, end))
 			work->error[index] = EPERM;
 }
 

@@ -8,7 +8,6 @@
  * node and have their content.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "compaction.h"
 #include "paths.h"
 #include "tiers.h"
 
@@ -145,40 +145,6 @@ static void run_hugetlb(const struct work *w)
 	region_unmap(&r);
 }
 
-/* Read the page frame of each page of @r. */
-static void frames_read(const struct region *r, uint64_t *frames)
-{
-	size_t page = page_bytes(), bytes = r->bytes / page * sizeof(*frames);
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || pread(fd, frames, bytes, (off_t)((uintptr_t)r->base / page *
-						       sizeof(*frames))) !=
-			      (ssize_t)bytes)
-		bench_die(BENCH_LACKING, "cannot read /proc/self/pagemap: %s",
-			  strerror(errno));
-	close(fd);
-}
-
-/*
- * Free every other page frame, the even ones.  When compaction finds no free
- * page for a while, it proceeds in even steps.  @kept tells which pages are
- * left.
- */
-static void holes_make(struct region *r, uint64_t *frames, unsigned char *kept)
-{
-	size_t page = page_bytes();
-
-	frames_read(r, frames);
-	for (size_t i = 0; i < r->bytes / page; i++) {
-		kept[i] = frames[i] & 1;
-		if (!kept[i] &&
-		    madvise(r->base + i * page, page, MADV_DONTNEED))
-			bench_die(BENCH_FAILED, "MADV_DONTNEED: %s",
-				  strerror(errno));
-	}
-	r->kept = kept;
-}
-
 /*
  * Freed pages wait on lists of their CPU, where compaction does not find them.
  * These lists may hold an eighth of the node.
@@ -196,17 +162,14 @@ static void pcp_shorten(char *old, size_t size)
 static void run_compaction(const struct work *w)
 {
 	uint64_t bytes = w->bytes * COMPACTION_SHARE, moved, start;
-	uint64_t *frames = calloc(bytes / page_bytes(), sizeof(*frames));
-	unsigned char *kept = calloc(bytes / page_bytes(), 1);
-	struct region r;
+	struct fragments f;
 	char old[24];
 
-	if (!frames || !kept)
-		bench_die(BENCH_LACKING, "no memory for a list of frames");
 	pcp_shorten(old, sizeof(old));
 	for (unsigned int i = 0; i < w->nr; i++) {
-		region_allocate(&r, bytes, page_bytes(), 0, seed_of(i));
-		holes_make(&r, frames, kept);
+		if (!fragments_make(&f, bytes, 0, seed_of(i)))
+			bench_die(BENCH_LACKING, "cannot fragment memory: %s",
+				  strerror(errno));
 		moved = vmstat("pgmigrate_success");
 		start = bench_now_ns();
 		if (!file_write(COMPACT, "1"))
@@ -215,12 +178,10 @@ static void run_compaction(const struct work *w)
 				  strerror(errno));
 		w->passes[i].ns = bench_now_ns() - start;
 		w->passes[i].folios = vmstat("pgmigrate_success") - moved;
-		region_check(&r, 0, seed_of(i), "compaction", i);
-		region_unmap(&r);
+		region_check(&f.region, 0, seed_of(i), "compaction", i);
+		fragments_free(&f);
 	}
 	setting_must_pin(PCP_FRACTION, old);
-	free(frames);
-	free(kept);
 }
 
 static uint64_t demoted_pages(void)
