@@ -122,14 +122,13 @@ static void choose_size(struct options *o)
 
 static void test_write(const char *name, uint64_t value)
 {
-	char path[96], text[32];
+	char path[96];
 
 	snprintf(path, sizeof(path), TEST_DIR "/%s", name);
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	if (!file_write(path, text))
+	if (!file_write(path, decimal(value).text))
 		bench_die(errno == EINTR ? BENCH_FAILED : BENCH_LACKING,
-			  "cannot write %s to %s: %s (is the module migrate_compact_test loaded?)",
-			  text, path, strerror(errno));
+			  "cannot write %llu to %s: %s (is the module migrate_compact_test loaded?)",
+			  (unsigned long long)value, path, strerror(errno));
 }
 
 static uint64_t test_read(const char *name)

@@ -226,7 +226,8 @@ static struct engine_counts count_engine(const struct variant *v)
 {
 	struct engine_counts c = { 0 };
 
-	c.known = engine_copied_bytes(v, &c.bytes) && engine_time_ns(v, &c.ns);
+	c.known = engine_counter(v, "engine_bytes", &c.bytes) &&
+		  engine_counter(v, "engine_ns", &c.ns);
 	return c;
 }
 

@@ -119,10 +119,10 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 	region_allocate(&r, o->call_bytes, folio_bytes, t->from, seed);
 	spacer_take(&spacer, folio_bytes, t->to);
 	engine_select(v);
-	known = engine_copied_bytes(v, &before);
+	known = engine_counter(v, "engine_bytes", &before);
 	r.per_call = c->per_call;
 	elapsed_ns = region_must_move(&r, t->to, v->engine);
-	known = known && engine_copied_bytes(v, &after);
+	known = known && engine_counter(v, "engine_bytes", &after);
 	region_sabotage(&r, t->sabotage, t->from);
 	region_check(&r, t->to, seed, v->engine, round);
 	region_unmap(&spacer);

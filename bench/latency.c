@@ -283,9 +283,9 @@ static void measure(const struct options *o, size_t index, unsigned int round)
 	region_allocate(&r, t->total_bytes, t->folio_bytes, o->run.from, seed);
 	spacer_take(&spacer, t->folio_bytes, o->run.to);
 	apply(o, t);
-	s.engine_bytes_known = engine_copied_bytes(&t->variant, &before);
+	s.engine_bytes_known = engine_counter(&t->variant, "engine_bytes", &before);
 	move(o, &s, &r);
-	if (engine_copied_bytes(&t->variant, &after))
+	if (engine_counter(&t->variant, "engine_bytes", &after))
 		s.engine_bytes = after - before;
 	region_sabotage(&r, o->run.sabotage, o->run.from);
 	region_check(&r, o->run.to, seed, t->variant.engine, round);

@@ -122,7 +122,7 @@ static void measure_move(const struct options *o, struct sample *s,
 
 	allocate(o, &r, &spacer, s->folio_bytes, seed);
 	engine_select(s->variant);
-	s->engine_bytes_known = engine_copied_bytes(s->variant, &before);
+	s->engine_bytes_known = engine_counter(s->variant, "engine_bytes", &before);
 	if (s->busy) {
 		hogs_run();
 		hogs = hogs_progress();
@@ -132,7 +132,7 @@ static void measure_move(const struct options *o, struct sample *s,
 		s->hog_iterations = hogs_progress() - hogs;
 		hogs_pause();
 	}
-	if (engine_copied_bytes(s->variant, &after))
+	if (engine_counter(s->variant, "engine_bytes", &after))
 		s->engine_bytes = after - before;
 	region_sabotage(&r, o->run.sabotage, o->run.from);
 	region_check(&r, o->run.to, seed, s->variant->engine, s->round);

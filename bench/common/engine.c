@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Selects the kernel's copy engine through sysfs. */
-#include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
@@ -157,33 +156,20 @@ void engine_allow_large(void)
 	pin_if_there(DCBM_DIR "/parameters/timeout_ms", "30000");
 }
 
-static unsigned int count_entries(const char *dir)
-{
-	DIR *stream = opendir(dir);
-	struct dirent *entry;
-	unsigned int nr = 0;
-
-	if (!stream)
-		return 0;
-	while ((entry = readdir(stream)))
-		nr += entry->d_name[0] != '.';
-	closedir(stream);
-	return nr;
-}
-
 /* Use as many channels as @v asks for. */
 static void dcbm_select(const struct variant *v)
 {
-	unsigned int found;
+	glob_t found = { 0 };
 
 	if (v->channels)
 		pin_if_there(DCBM_DIR "/nr_dma_chan", decimal(v->channels).text);
 	pin_if_there(DCBM_DIR "/offloading", "1");
-	found = count_entries(DCBM_DIR "/channels");
-	if (v->channels && found != v->channels)
+	glob(DCBM_DIR "/channels/*", 0, NULL, &found);
+	if (v->channels && found.gl_pathc != v->channels)
 		bench_die(BENCH_LACKING,
-			  "dcbm found %u free DMA channels, not %u (see /sys/class/dma)",
-			  found, v->channels);
+			  "dcbm found %zu free DMA channels, not %u (see /sys/class/dma)",
+			  found.gl_pathc, v->channels);
+	globfree(&found);
 }
 
 void engine_select(const struct variant *v)
@@ -204,32 +190,18 @@ void engine_select(const struct variant *v)
 }
 
 /*
- * Read the bytes that the engine has copied since boot.  Two readings show
- * whether it took part.  Returns false if the kernel has no counter.
+ * Read a counter of the engine since boot, such as the bytes that it has copied.
+ * Returns false if the kernel has no counter.
  */
-bool engine_copied_bytes(const struct variant *v, uint64_t *bytes)
+bool engine_counter(const struct variant *v, const char *name, uint64_t *value)
 {
 	char path[160];
 
 	if (v->limit || is_stock(v))
 		return false;
-	snprintf(path, sizeof(path),
-		 OFFLOAD_DIR "/stats/engines/%s/engine_bytes", v->engine);
-	return file_read_u64(path, bytes);
-}
-
-/*
- * Read how long the engine worked.  Returns false if the kernel has no counter.
- */
-bool engine_time_ns(const struct variant *v, uint64_t *ns)
-{
-	char path[160];
-
-	if (v->limit || is_stock(v))
-		return false;
-	snprintf(path, sizeof(path),
-		 OFFLOAD_DIR "/stats/engines/%s/engine_ns", v->engine);
-	return file_read_u64(path, ns);
+	snprintf(path, sizeof(path), OFFLOAD_DIR "/stats/engines/%s/%s",
+		 v->engine, name);
+	return file_read_u64(path, value);
 }
 
 /* Report the settings before any is pinned. */

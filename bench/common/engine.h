@@ -26,8 +26,7 @@ void engine_allow_large(void);
 void engine_limit_keep(void);
 void engine_limit(const char *us);
 void engine_select(const struct variant *v);
-bool engine_copied_bytes(const struct variant *v, uint64_t *bytes);
-bool engine_time_ns(const struct variant *v, uint64_t *ns);
+bool engine_counter(const struct variant *v, const char *name, uint64_t *value);
 void engine_report(void);
 
 /* rate.c: the rate of simulated DMA channels */
