@@ -90,7 +90,6 @@ struct region {
 	bool hugetlb;		/* its folios are never split */
 };
 
-size_t page_bytes(void);
 bool folio_size_supported(size_t folio_bytes);
 bool folio_size_check(size_t folio_bytes, bool hugetlb);
 size_t sizes_drop_unsupported(size_t *sizes, size_t nr, bool hugetlb);
@@ -162,7 +161,8 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		uint64_t seed);
 void pages_free(struct pages *pages);
 
-/* machine.c: nodes, CPUs, and settings of everything else that moves pages */
+/* machine.c: pages, nodes, CPUs, and settings of everything else that moves pages */
+size_t page_bytes(void);
 void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
 bool node_free_bytes(int node, uint64_t *bytes);

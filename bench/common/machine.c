@@ -18,6 +18,11 @@
 #define MAX_NODES 1024
 #define NODE_DIR "/sys/devices/system/node"
 
+size_t page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 /* List the nodes with memory in the format of numactl: "0-1,3". */
 void node_list(char *buf, size_t size)
 {
@@ -39,21 +44,14 @@ int node_first_cpu(int node)
 
 bool node_free_bytes(int node, uint64_t *bytes)
 {
-	unsigned long long kb;
-	char path[64], line[160];
-	bool found = false;
-	FILE *f;
+	uint64_t pages;
+	char path[64];
 
-	snprintf(path, sizeof(path), NODE_DIR "/node%d/meminfo", node);
-	f = fopen(path, "re");
-	if (!f)
+	snprintf(path, sizeof(path), NODE_DIR "/node%d/vmstat", node);
+	if (!line_read_u64(path, "nr_free_pages", &pages))
 		return false;
-	while (!found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "Node %*d MemFree: %llu kB", &kb) == 1;
-	fclose(f);
-	if (found)
-		*bytes = kb << 10;
-	return found;
+	*bytes = pages * page_bytes();
+	return true;
 }
 
 /* End the program unless @node has room for @bytes of moved memory. */

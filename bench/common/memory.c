@@ -20,11 +20,6 @@
 #define KPF_COMPOUND_HEAD (1ULL << 15)
 #define KPF_COMPOUND_TAIL (1ULL << 16)
 
-size_t page_bytes(void)
-{
-	return (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static void thp_path(char *buf, size_t size, size_t folio_bytes)
 {
 	snprintf(buf, size, THP_DIR "/hugepages-%zukB/enabled",
