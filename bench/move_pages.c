@@ -99,28 +99,17 @@ static void report_environment(const struct options *o)
 	json_end();
 }
 
-static void allocate(const struct options *o, struct region *r,
-		     struct region *spacer, size_t folio_bytes, uint64_t seed)
-{
-	*spacer = (struct region){ 0 };
-	if (!o->run.hugetlb) {
-		region_allocate(r, o->run.total_bytes, folio_bytes, o->run.from, seed);
-		spacer_take(spacer, folio_bytes, o->run.to);
-		return;
-	}
-	region_allocate_hugetlb(r, o->run.total_bytes, folio_bytes, o->run.from, seed);
-	/* A spacer has to fit between two huge pages. */
-	if (folio_bytes <= PMD_BYTES)
-		spacer_take_hugetlb(spacer, folio_bytes, o->run.to);
-}
-
 static void measure_move(const struct options *o, struct sample *s,
 			 uint64_t seed)
 {
 	uint64_t before = 0, after = 0, hogs = 0;
-	struct region r, spacer;
+	struct region r, spacer = { 0 };
 
-	allocate(o, &r, &spacer, s->folio_bytes, seed);
+	region_allocate(&r, o->run.total_bytes, s->folio_bytes, o->run.from,
+			seed);
+	/* A spacer has to fit between two huge pages. */
+	if (s->folio_bytes <= PMD_BYTES)
+		spacer_take(&spacer, s->folio_bytes, o->run.to);
 	engine_select(s->variant);
 	s->engine_bytes_known = engine_counter(s->variant, "engine_bytes", &before);
 	if (s->busy) {
@@ -142,25 +131,14 @@ static void measure_move(const struct options *o, struct sample *s,
 	region_unmap(&r);
 }
 
-static void map_for_limit(const struct options *o, struct region *r,
-			  size_t folio_bytes, int node)
-{
-	if (o->run.hugetlb) {
-		region_map_hugetlb(r, o->run.total_bytes, folio_bytes, node);
-		return;
-	}
-	folio_size_select(folio_bytes);
-	region_map(r, o->run.total_bytes, folio_bytes, node);
-}
-
 static void measure_limit(const struct options *o, struct sample *s,
 			  uint64_t seed)
 {
 	struct region src, dst;
 
-	map_for_limit(o, &src, s->folio_bytes, o->run.from);
+	region_prepare(&src, o->run.total_bytes, s->folio_bytes, o->run.from);
 	region_fill(&src, seed);
-	map_for_limit(o, &dst, s->folio_bytes, o->run.to);
+	region_prepare(&dst, o->run.total_bytes, s->folio_bytes, o->run.to);
 	region_fill(&dst, seed + 1);
 	if (s->busy)
 		hogs_run();
@@ -227,6 +205,7 @@ static void run_rounds(const struct options *o)
 /* Reserve this much on both nodes, for sources and destinations. */
 static void reserve_pools(const struct options *o)
 {
+	regions_are_hugetlb();
 	for (size_t i = 0; i < o->run.nr_sizes; i++) {
 		size_t folio = o->run.sizes[i];
 		uint64_t bytes = o->run.total_bytes;

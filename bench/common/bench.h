@@ -118,10 +118,11 @@ void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 void region_forget_hugetlb(const struct region *r);
 
 /* moving.c: memory that a measurement moves, and the check after it */
+void regions_are_hugetlb(void);
+void region_prepare(struct region *r, size_t bytes, size_t folio_bytes,
+		    int node);
 void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 		     int node, uint64_t seed);
-void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
-			     int node, uint64_t seed);
 uint64_t region_must_move(const struct region *r, int node, const char *engine);
 void region_check_content(const struct region *r, uint64_t seed,
 			  const char *engine, unsigned int round);
@@ -129,7 +130,6 @@ void region_check(const struct region *r, int node, uint64_t seed,
 		  const char *engine, unsigned int round);
 void spacer_take(struct region *r, size_t folio_bytes, int node);
 #define SPACER_MAX_BYTES (8 * PMD_BYTES)
-void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node);
 void region_drain_lru(const struct region *r);
 void region_sabotage(struct region *r, const char *what, int node);
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);

@@ -7,6 +7,26 @@
 
 #define ALLOCATION_TRIES 3
 
+static bool use_hugetlb;
+
+/* From now on take memory from the pools of hugetlb, which the caller fills. */
+void regions_are_hugetlb(void)
+{
+	use_hugetlb = true;
+}
+
+/* Map memory for @node, whose page faults allocate folios of the size. */
+void region_prepare(struct region *r, size_t bytes, size_t folio_bytes,
+		    int node)
+{
+	if (use_hugetlb) {
+		region_map_hugetlb(r, bytes, folio_bytes, node);
+		return;
+	}
+	folio_size_select(folio_bytes);
+	region_map(r, bytes, folio_bytes, node);
+}
+
 /*
  * Allocate memory on @node in folios of the requested size.  On a fragmented
  * node, page faults fall back to smaller folios.  Then compact and try again,
@@ -15,14 +35,14 @@
 void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 		     int node, uint64_t seed)
 {
-	folio_size_select(folio_bytes);
 	for (int try = 1;; try++) {
 		size_t offset, nr_split;
 		int found;
 
-		region_map(r, bytes, folio_bytes, node);
+		region_prepare(r, bytes, folio_bytes, node);
 		region_fill(r, seed);
-		if (!region_count_split(r, &nr_split) || !nr_split) {
+		if (use_hugetlb || !region_count_split(r, &nr_split) ||
+		    !nr_split) {
 			if (region_on_node(r, node, &offset, &found))
 				return;
 			bench_die(BENCH_FAILED,
@@ -37,21 +57,6 @@ void region_allocate(struct region *r, size_t bytes, size_t folio_bytes,
 		region_unmap(r);
 		file_write("/proc/sys/vm/compact_memory", "1");
 	}
-}
-
-/* The same from the pool of @node, which the caller has filled. */
-void region_allocate_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
-			     int node, uint64_t seed)
-{
-	size_t offset;
-	int found;
-
-	region_map_hugetlb(r, bytes, folio_bytes, node);
-	region_fill(r, seed);
-	if (!region_on_node(r, node, &offset, &found))
-		bench_die(BENCH_FAILED,
-			  "byte %zu was allocated on node %d instead of %d",
-			  offset, found, node);
 }
 
 /* Returns the time, or ends the program if the kernel refuses to move. */
@@ -101,25 +106,14 @@ void region_check(const struct region *r, int node, uint64_t seed,
  */
 static unsigned int spacer_turn;
 
-/* All of 1 to 8, in an order that gives each variant different values. */
-static size_t spacer_bytes(void)
+/* A pool of hugetlb needs SPACER_MAX_BYTES more for this. */
+void spacer_take(struct region *r, size_t folio_bytes, int node)
 {
+	/* All of 1 to 8, in an order that gives each variant different values. */
 	size_t nr_pmds = 1 + (spacer_turn * 5 + spacer_turn / 8 * 3) % 8;
 
 	spacer_turn++;
-	return nr_pmds * PMD_BYTES;
-}
-
-void spacer_take(struct region *r, size_t folio_bytes, int node)
-{
-	region_map(r, spacer_bytes(), folio_bytes, node);
-	region_fill(r, spacer_turn);
-}
-
-/* From the pool of @node, which needs SPACER_MAX_BYTES more for this. */
-void spacer_take_hugetlb(struct region *r, size_t folio_bytes, int node)
-{
-	region_map_hugetlb(r, spacer_bytes(), folio_bytes, node);
+	region_prepare(r, nr_pmds * PMD_BYTES, folio_bytes, node);
 	region_fill(r, spacer_turn);
 }
 
