@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pageferry.bench import build, execute
+from pageferry.bench import build, job
 from pageferry.bench.lines import Line
 from pageferry.vm.run import VmRequest
 
@@ -36,8 +36,8 @@ def boots(
         return lines(len(seen)), Outcome()
 
     monkeypatch.setattr(build, "build", lambda arch: place)
-    monkeypatch.setattr(execute, "build_kernel", lambda request: Kernel())
-    monkeypatch.setattr(execute, "module_path", lambda kernel, name: module)
-    monkeypatch.setattr(execute, "run_vm_lines", run)
-    monkeypatch.setattr(execute, "describe_built", lambda kernel, environment: None)
+    monkeypatch.setattr(job, "build_kernel", lambda request: Kernel())
+    monkeypatch.setattr(job, "module_path", lambda kernel, name: module)
+    monkeypatch.setattr(job, "run_vm_lines", run)
+    monkeypatch.setattr(job, "describe_built", lambda kernel, environment: None)
     return seen

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from helpers.compaction_data import compaction
 from helpers.fake_machine import boots
 from helpers.tier_data import call, promotion
-from pageferry.bench import execute, job
+from pageferry.bench.job import Job
 from pageferry.bench.layouts import noted, one_after_the_other
 from pageferry.bench.lines import Done, Environment, Line, Timed
 from pageferry.bench.move_pages.spec import SPEC, Measurement, MovePlan, make_rows
@@ -89,10 +90,8 @@ def test_so_many_machines_are_booted(
 ) -> None:
     seen = boots(monkeypatch, tmp_path, boot)
     plan = MovePlan(sizes=(2 << 20,), engines=(), total_bytes=2 << 20, rounds=2)
-    with execute.shown(24) as progress:
-        lines, _, machine = execute.execute(
-            *(SPEC, plan, "two-node", BuildRequest(), 10.0, progress), layouts=3
-        )
+    job = Job(SPEC, plan, argparse.Namespace(), "two-node", BuildRequest(), 10.0, 3)
+    lines, _, machine = job.measure(plan)
     assert len(seen) == 3
     assert {request.timeout_s for request in seen} == {10.0}
     rounds = {line.round for line in lines if isinstance(line, Timed)}
@@ -116,11 +115,11 @@ def test_every_benchmark_hands_it_on(
 ) -> None:
     given: list[object] = []
 
-    def fake(*args: object) -> tuple[list[Line], Kernel, Machine]:
-        given.append(args[6])
+    def fake(job: Job, _: object) -> tuple[list[Line], Kernel, Machine]:
+        given.append(job.layouts)
         return lines, Kernel(release="6.12", version=""), Place().describe(HERE)
 
-    monkeypatch.setattr(job, "execute", fake)
+    monkeypatch.setattr(Job, "measure", fake)
     output = tmp_path / "result.json"
     words = ["bench", bench, "--vm", "--layouts", "3", "--json"]
     assert main([*words, "--output", str(output)]) == 0

@@ -14,7 +14,8 @@ import pytest
 
 import pageferry.bench
 from helpers.bench_data import result
-from pageferry.bench import build, job, spec
+from pageferry.bench import build, spec
+from pageferry.bench.job import Job
 from pageferry.bench.lines import Environment, Failure, Line, parse_line
 from pageferry.cli import main
 from pageferry.results.schema import Kernel, Machine, decode
@@ -81,7 +82,7 @@ def test_the_tool_does_the_rest(
 ) -> None:
     (kind,) = mbind.lines
 
-    def execute(*_: object) -> tuple[list[Line], Kernel, Machine]:
+    def measure(*_: object) -> tuple[list[Line], Kernel, Machine]:
         lines: list[Line] = [Environment(bench="mbind", release="6.12", version="")]
         for number in range(3):
             for engine, elapsed_ns in (("stock", 4_000_000), ("cpu", 2_000_000)):
@@ -93,7 +94,7 @@ def test_the_tool_does_the_rest(
                 lines.append(line)
         return lines, result([]).kernel, result([]).machine
 
-    monkeypatch.setattr(job, "execute", execute)
+    monkeypatch.setattr(Job, "measure", measure)
     argv = ["bench", "mbind", "--vm", "--engines", "cpu", "--rounds", "2"]
     assert main([*argv, "--layouts", "3", "--dry-run"]) == 0
     said = capsys.readouterr().out

@@ -10,10 +10,9 @@ import pytest
 
 from helpers.bench_data import result as any_result
 from helpers.latency_data import measured
-from pageferry.bench import job
+from pageferry.bench.job import Job
 from pageferry.bench.latency.cases import Plan
 from pageferry.bench.lines import Environment, Line
-from pageferry.bench.spec import Benchmark
 from pageferry.cli import main
 from pageferry.results.schema import Kernel, Machine, decode
 
@@ -27,13 +26,11 @@ class FakeMachine:
         self.plans: list[Plan] = []
         self.lost_ns = 0
 
-    def __call__(
-        self, bench: Benchmark, plan: Plan, where: str | None, *how: object
-    ) -> tuple[list[Line], Kernel, Machine]:
-        assert where == "two-node"
+    def measure(self, job: Job, plan: Plan) -> tuple[list[Line], Kernel, Machine]:
+        assert job.where == "two-node"
         # The time after which a machine counts as hung.
-        assert isinstance(how[1], float) and how[1] > 300
-        assert bench.simulated_apart
+        assert job.timeout_s is None and plan.limit_s() > 300
+        assert job.bench.simulated_apart
         self.plans.append(plan)
         lines: list[Line] = [Environment(bench="latency", release="6.12", version="")]
         for number in range(plan.rounds + 1):
@@ -51,7 +48,7 @@ class FakeMachine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
     found = FakeMachine()
-    monkeypatch.setattr(job, "execute", found)
+    monkeypatch.setattr(Job, "measure", lambda job, plan: found.measure(job, plan))
     return found
 
 

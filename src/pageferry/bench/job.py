@@ -4,24 +4,60 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pageferry import __version__, output
-from pageferry.bench import writes
-from pageferry.bench.execute import execute, shown
-from pageferry.bench.layouts import boots, noted
-from pageferry.bench.lines import Line, environment_of
+from pageferry.bench import build, writes
+from pageferry.bench.disturbance import Disturbance
+from pageferry.bench.layouts import noted, one_after_the_other
+from pageferry.bench.lines import Environment, Line, Skipped, Timed, environment_of
 from pageferry.bench.plan import Measures
 from pageferry.bench.spec import Benchmark
-from pageferry.kernel.build import BuildRequest, describe, plan_build
+from pageferry.bench.target import (
+    Place,
+    describe_built,
+    describe_live,
+    module_path,
+    run_lines,
+    run_live,
+    run_vm_lines,
+)
+from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
 from pageferry.report import published
 from pageferry.results import store
 from pageferry.results.schema import Kernel, Machine, Result, Row
+from pageferry.units import format_size
 from pageferry.vm import topology
+from pageferry.vm.run import VmRequest
+
+Seen = Callable[[Line], None]
+
+
+@contextlib.contextmanager
+def _shown(measurements: int) -> Iterator[Seen]:
+    """Show the progress of a program with this many measurements."""
+    progress = output.Progress("measuring", measurements)
+
+    def seen(line: Line) -> None:
+        if isinstance(line, Environment) and not progress.done:
+            # The build and the boot took the time until here.
+            progress.start = time.monotonic()
+        elif isinstance(line, Timed):
+            progress.advance()
+        elif isinstance(line, Skipped):
+            progress.finish()
+            output.warn(f"{format_size(line.folio_bytes)} skipped: {line.reason}")
+
+    try:
+        yield seen
+    finally:
+        progress.finish()
 
 
 @dataclass(frozen=True)
@@ -54,7 +90,9 @@ class Job:
             steps += [*writes.ENGINES, *plan.writes(), "restore all of them"]
         else:
             steps += describe(plan_build(self.kernel))
-            steps.append(boots(" ".join([self.where, *plan.words()]), self.layouts))
+            often = f", {self.layouts} times in turn" if self.layouts > 1 else ""
+            named = " ".join([self.where, *plan.words()])
+            steps.append(f"boot topology {named}{often}")
             simulated = plan.simulated() if self.simulated else {}
             words += [f"--module={name}.ko {how}" for name, how in simulated.items()]
             words += [f"--module={name}.ko" for name in plan.modules()]
@@ -64,12 +102,55 @@ class Job:
 
     def measure(self, plan: Measures) -> tuple[list[Line], Kernel, Machine]:
         """Run the program once, or once in each boot."""
-        limit_s = plan.limit_s() if self.timeout_s is None else self.timeout_s
-        with shown(plan.measurements() * self.layouts) as seen:
-            return execute(
-                *(self.bench, plan, self.where, self.kernel),
-                *(limit_s, seen, self.layouts),
-            )
+        with _shown(plan.measurements() * self.layouts) as seen:
+            if self.where is not None:
+                return self._in_vm(plan, self.where, seen)
+            argv = [str(build.build() / plan.program), *plan.arguments()]
+            with Disturbance() as others:
+                lines = run_lines(run_live, argv, self.bench.lines, seen)
+        environment = environment_of(lines)
+        place = Place(other_load=_say(others))
+        return lines, describe_live(environment), place.describe(environment)
+
+    def _in_vm(
+        self, plan: Measures, where: str, seen: Seen
+    ) -> tuple[list[Line], Kernel, Machine]:
+        path = build.build(self.kernel.arch) / plan.program
+        kernel = build_kernel(self.kernel)
+        arguments = plan.arguments()
+        machine = topology.load(where)
+        apart = self.bench.simulated_apart and machine.cpus > 1
+        simulated = {} if machine.dma_channels else plan.simulated()
+        for name, words in simulated.items():
+            module = module_path(kernel, name)
+            cpu = " cpu=1" if apart and _knows(module, "cpu") else ""
+            arguments.append(f"--module={module} {words}{cpu}")
+        for name in plan.modules():
+            # A simulated rate tests the channels alone.
+            alone = " cpu_share=0" if name == "dcbm" and simulated else ""
+            arguments.append(f"--module={module_path(kernel, name)}{alone}")
+        vm = VmRequest(
+            command=(str(path), *arguments),
+            image=kernel.image,
+            modules=kernel.modules,
+            topology=where,
+            append=tuple(plan.words()),
+            timeout_s=plan.limit_s() if self.timeout_s is None else self.timeout_s,
+            # Where the host's time counts, the guest's first touch of a page must not
+            # fault on the host.
+            preallocate=not machine.icount,
+        )
+        boots: list[list[Line]] = []
+        with Disturbance() as others:
+            for nr in range(1, self.layouts + 1):
+                of_all = f", {nr} of {self.layouts}" if self.layouts > 1 else ""
+                output.talk(f"booting {kernel.release}, topology {where}{of_all}")
+                lines, outcome = run_vm_lines(vm, self.bench.lines, seen)
+                boots.append(lines)
+        lines = one_after_the_other(boots)
+        environment = environment_of(lines)
+        place = Place(outcome.accel, where, _say(others))
+        return lines, describe_built(kernel, environment), place.describe(environment)
 
     def run(self) -> Result:
         """Measure, verify, and return the result."""
@@ -90,6 +171,20 @@ class Job:
             checks=bench.judge(self.args, rows),
             published=[published.load(name).as_json() for name in theirs] or None,
         )
+
+
+def _knows(module: Path, parameter: str) -> bool:
+    """Return whether a module has this parameter."""
+    return f"parm={parameter}:".encode() in module.read_bytes()
+
+
+def _say(others: Disturbance) -> float | None:
+    if others.too_much and others.share is not None:
+        output.warn(
+            f"other work took {others.share * 100:.0f}% of this host's CPU time "
+            "meanwhile: the figures are worth little"
+        )
+    return others.share
 
 
 def make_result(

@@ -39,9 +39,3 @@ def noted(rows: Sequence[Row], layouts: int) -> list[Row]:
     if layouts == 1:
         return list(rows)
     return [msgspec.structs.replace(row, layouts=layouts) for row in rows]
-
-
-def boots(topology: str, layouts: int) -> str:
-    """Describe the boots of a dry run."""
-    often = f", {layouts} times in turn" if layouts > 1 else ""
-    return f"boot topology {topology}{often}"

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from pathlib import Path
 
 import pytest
 
 from helpers.fake_machine import boots
-from pageferry.bench import execute, target
+from pageferry.bench import target
+from pageferry.bench.job import Job
 from pageferry.bench.latency.cases import Case, Plan
 from pageferry.bench.latency.spec import SPEC
 from pageferry.bench.lines import Environment, Line
@@ -48,9 +50,10 @@ def test_what_is_simulated_gets_a_cpu(
     seen = boots(monkeypatch, tmp_path, lambda _: lines, module)
     plan = Plan((Case("dcbm", channels=4, mbps=9),), rounds=1)
     bench = dataclasses.replace(SPEC, simulated_apart=apart)
-    execute.execute(bench, plan, topology, BuildRequest(), 10.0, lambda line: None)
+    Job(bench, plan, argparse.Namespace(), topology, BuildRequest()).measure(plan)
     (request,) = seen
     assert request.topology == topology
+    assert request.timeout_s == plan.limit_s()
     # Not where instructions are counted.
     assert request.preallocate == (topology != "cost")
     given = [word for word in request.command if word.startswith("--module=")]
