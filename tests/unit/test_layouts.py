@@ -15,7 +15,7 @@ from pageferry.bench.job import Job
 from pageferry.bench.layouts import noted, one_after_the_other
 from pageferry.bench.lines import Done, Environment, Line, Timed
 from pageferry.bench.move_pages.spec import SPEC, Measurement, MovePlan, make_rows
-from pageferry.bench.target import Place
+from pageferry.bench.target import describe_machine
 from pageferry.cli import main
 from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import rounds
@@ -117,7 +117,7 @@ def test_every_benchmark_hands_it_on(
 
     def fake(job: Job, _: object) -> tuple[list[Line], Kernel, Machine]:
         given.append(job.layouts)
-        return lines, Kernel(release="6.12", version=""), Place().describe(HERE)
+        return lines, Kernel(release="6.12", version=""), describe_machine(HERE)
 
     monkeypatch.setattr(Job, "measure", fake)
     output = tmp_path / "result.json"

@@ -12,7 +12,6 @@ import os
 import resource
 import time
 from pathlib import Path
-from types import TracebackType
 
 STAT = Path("/proc/stat")
 # Above this share, repeat a run.
@@ -46,31 +45,18 @@ def _own_seconds() -> float:
 
 
 class Disturbance:
-    """Measures a block: `share` is None until it ends, or where unknown."""
+    """The work of others from its creation on."""
 
     def __init__(self) -> None:
-        self.share: float | None = None
-
-    def __enter__(self) -> Disturbance:
         self._start = time.monotonic()
         self._own = _own_seconds()
         self._busy = _read()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def share(self) -> float | None:
+        """Return the share until now, or None where it is unknown."""
         busy, wall = _read(), time.monotonic() - self._start
         if busy is None or self._busy is None or wall <= 0:
-            return
+            return None
         others = busy - self._busy - (_own_seconds() - self._own)
         share = others / (wall * (os.cpu_count() or 1))
-        self.share = round(min(max(share, 0.0), 1.0), 3)
-
-    @property
-    def too_much(self) -> bool:
-        """Return whether the figures are unreliable."""
-        return self.share is not None and self.share > TOLERABLE
+        return round(min(max(share, 0.0), 1.0), 3)

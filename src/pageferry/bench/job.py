@@ -14,17 +14,16 @@ from typing import Any
 
 from pageferry import __version__, output
 from pageferry.bench import build, writes
-from pageferry.bench.disturbance import Disturbance
+from pageferry.bench.disturbance import TOLERABLE, Disturbance
 from pageferry.bench.layouts import noted, one_after_the_other
 from pageferry.bench.lines import Environment, Line, Skipped, Timed, environment_of
 from pageferry.bench.plan import Measures
 from pageferry.bench.spec import Benchmark
 from pageferry.bench.target import (
-    Place,
     describe_built,
     describe_live,
+    describe_machine,
     module_path,
-    run_lines,
     run_live,
     run_vm_lines,
 )
@@ -106,11 +105,11 @@ class Job:
             if self.where is not None:
                 return self._in_vm(plan, self.where, seen)
             argv = [str(build.build() / plan.program), *plan.arguments()]
-            with Disturbance() as others:
-                lines = run_lines(run_live, argv, self.bench.lines, seen)
-        environment = environment_of(lines)
-        place = Place(other_load=_say(others))
-        return lines, describe_live(environment), place.describe(environment)
+            others = Disturbance()
+            lines = run_live(argv, self.bench.lines, seen)
+        here = environment_of(lines)
+        machine = describe_machine(here, other_load=_say(others))
+        return lines, describe_live(here), machine
 
     def _in_vm(
         self, plan: Measures, where: str, seen: Seen
@@ -118,9 +117,9 @@ class Job:
         path = build.build(self.kernel.arch) / plan.program
         kernel = build_kernel(self.kernel)
         arguments = plan.arguments()
-        machine = topology.load(where)
-        apart = self.bench.simulated_apart and machine.cpus > 1
-        simulated = {} if machine.dma_channels else plan.simulated()
+        wanted = topology.load(where)
+        apart = self.bench.simulated_apart and wanted.cpus > 1
+        simulated = {} if wanted.dma_channels else plan.simulated()
         for name, words in simulated.items():
             module = module_path(kernel, name)
             cpu = " cpu=1" if apart and _knows(module, "cpu") else ""
@@ -138,19 +137,20 @@ class Job:
             timeout_s=plan.limit_s() if self.timeout_s is None else self.timeout_s,
             # Where the host's time counts, the guest's first touch of a page must not
             # fault on the host.
-            preallocate=not machine.icount,
+            preallocate=not wanted.icount,
         )
         boots: list[list[Line]] = []
-        with Disturbance() as others:
-            for nr in range(1, self.layouts + 1):
-                of_all = f", {nr} of {self.layouts}" if self.layouts > 1 else ""
-                output.talk(f"booting {kernel.release}, topology {where}{of_all}")
-                lines, outcome = run_vm_lines(vm, self.bench.lines, seen)
-                boots.append(lines)
+        others = Disturbance()
+        for nr in range(1, self.layouts + 1):
+            of_all = f", {nr} of {self.layouts}" if self.layouts > 1 else ""
+            output.talk(f"booting {kernel.release}, topology {where}{of_all}")
+            lines, outcome = run_vm_lines(vm, self.bench.lines, seen)
+            boots.append(lines)
+        load = _say(others)
         lines = one_after_the_other(boots)
-        environment = environment_of(lines)
-        place = Place(outcome.accel, where, _say(others))
-        return lines, describe_built(kernel, environment), place.describe(environment)
+        here = environment_of(lines)
+        machine = describe_machine(here, where, outcome.accel, load)
+        return lines, describe_built(kernel, here), machine
 
     def run(self) -> Result:
         """Measure, verify, and return the result."""
@@ -179,12 +179,13 @@ def _knows(module: Path, parameter: str) -> bool:
 
 
 def _say(others: Disturbance) -> float | None:
-    if others.too_much and others.share is not None:
+    share = others.share()
+    if share is not None and share > TOLERABLE:
         output.warn(
-            f"other work took {others.share * 100:.0f}% of this host's CPU time "
+            f"other work took {share * 100:.0f}% of this host's CPU time "
             "meanwhile: the figures are worth little"
         )
-    return others.share
+    return share
 
 
 def make_result(

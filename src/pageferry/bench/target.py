@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import replace
+from hashlib import file_digest
 from pathlib import Path
-from typing import Protocol
 
 from pageferry import output, proc
 from pageferry.bench.lines import Environment, Failure, Line, complete, parse_line
@@ -24,13 +23,6 @@ NODES = Path("/sys/devices/system/node")
 Kinds = Sequence[type[Line]]
 # Attempts in a virtual machine, whose emulator may break the guest.
 _RUNS = 3
-
-
-class Runner(Protocol):
-    """Runs a program and passes on its output, line by line."""
-
-    def __call__(self, argv: Sequence[str], seen: Callable[[str], None]) -> int:
-        """Return the program's exit status."""
 
 
 class _Reader:
@@ -56,35 +48,27 @@ class _Reader:
             self.text(raw.decode(errors="replace"))
 
 
-def run_lines(
-    runner: Runner,
-    argv: Sequence[str],
-    kinds: Kinds,
-    progress: Callable[[Line], None],
+def run_live(
+    argv: Sequence[str], kinds: Kinds, progress: Callable[[Line], None]
 ) -> list[Line]:
-    """Run a benchmark program to its end, and parse its output."""
+    """Run a benchmark program on this machine, and parse its output."""
     reader = _Reader(kinds, progress)
-    lines = reader.lines
-    code = runner(argv, reader.text)
-    if code and not any(isinstance(line, Failure) for line in lines):
-        raise PageferryError(
-            "the benchmark program failed",
-            value=Path(argv[0]).name,
-            reason=f"exit status {code}",
-        )
-    return complete(lines)
-
-
-def run_live(argv: Sequence[str], seen: Callable[[str], None]) -> int:
-    """Run a program on this machine. Its errors are JSON lines, too."""
     with proc.group(argv) as process:
         assert process.stdout is not None
         for raw in process.stdout:
             text = raw.decode(errors="replace")
             if text.startswith("warning: "):
                 output.warn(text.removeprefix("warning: ").rstrip())
-            seen(text)
-        return process.wait()
+            reader.text(text)
+        code = process.wait()
+    # A program reports its own errors as lines.
+    if code and not any(isinstance(line, Failure) for line in reader.lines):
+        raise PageferryError(
+            "the benchmark program failed",
+            value=Path(argv[0]).name,
+            reason=f"exit status {code}",
+        )
+    return complete(reader.lines)
 
 
 def live_obstacle(from_node: int, to_node: int, engines: Sequence[str]) -> str | None:
@@ -115,10 +99,7 @@ def host_cpu_model() -> str:
 def _file_sha256(path: Path) -> str | None:
     try:
         with path.open("rb") as stream:
-            digest = sha256()
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-            return digest.hexdigest()
+            return file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
 
@@ -145,29 +126,26 @@ def describe_live(environment: Environment) -> Kernel:
     )
 
 
-@dataclass(frozen=True)
-class Place:
-    """The kind of machine, for the result."""
-
-    accel: str | None = None
-    topology: str | None = None
-    other_load: float | None = None
-
-    def describe(self, environment: Environment) -> Machine:
-        """Describe the machine that the program ran on."""
-        vm = self.topology is not None
-        return Machine(
-            where="vm" if vm else "live",
-            cpu_model=environment.cpu_model,
-            cpus=environment.cpus,
-            nodes=environment.nodes,
-            accel=self.accel,
-            topology=self.topology,
-            host_cpu_model=host_cpu_model() if vm else None,
-            host_cpus=len(os.sched_getaffinity(0)) if vm else None,
-            host_kernel=os.uname().release,
-            host_other_load=self.other_load,
-        )
+def describe_machine(
+    environment: Environment,
+    topology: str | None = None,
+    accel: str | None = None,
+    other_load: float | None = None,
+) -> Machine:
+    """Describe the machine that the program ran on, virtual if it has a topology."""
+    vm = topology is not None
+    return Machine(
+        where="vm" if vm else "live",
+        cpu_model=environment.cpu_model,
+        cpus=environment.cpus,
+        nodes=environment.nodes,
+        accel=accel,
+        topology=topology,
+        host_cpu_model=host_cpu_model() if vm else None,
+        host_cpus=len(os.sched_getaffinity(0)) if vm else None,
+        host_kernel=os.uname().release,
+        host_other_load=other_load,
+    )
 
 
 def module_path(kernel: BuiltKernel, name: str) -> Path:

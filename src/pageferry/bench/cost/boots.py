@@ -18,7 +18,7 @@ from pageferry.bench.cost import rows as cost
 from pageferry.bench.job import make_result
 from pageferry.bench.lines import Line, complete, environment_of, parse_line
 from pageferry.bench.plan import MODULES
-from pageferry.bench.target import Place, describe_built, module_path
+from pageferry.bench.target import describe_built, describe_machine, module_path
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.kernel.build import (
@@ -104,12 +104,11 @@ class Job:
         environment = environment_of(seen[main])
         stock = next((b for b in boots if b.engine == "stock"), None)
         counted = [boot for boot in boots if not boot.again]
-        place = Place(accel="tcg icount", topology=", ".join(self.machines))
         return make_result(
             *(begin, self.args),
             cost.make_rows([s for boot in counted for s in samples[boot]]),
             *(seen[main], describe_built(main.kernel, environment)),
-            place.describe(environment),
+            describe_machine(environment, ", ".join(self.machines), "tcg icount"),
             stock_kernel=None
             if stock is None
             else describe_built(stock.kernel, environment_of(seen[stock])),
