@@ -19,9 +19,14 @@ from pageferry.bench.compaction.spec import parse_total as parse_mapped
 from pageferry.bench.demotion.spec import parse_call_bytes, parse_parts
 from pageferry.bench.hugetlb.spec import parse_sizes as parse_hugetlb_sizes
 from pageferry.bench.job import Job
-from pageferry.bench.latency.cases import Case, Plan, parse_limits, parse_streaming
+from pageferry.bench.latency.cases import (
+    Case,
+    LatencyPlan,
+    parse_limits,
+    parse_streaming,
+)
 from pageferry.bench.lines import Timed
-from pageferry.bench.plan import Measures
+from pageferry.bench.plan import Plan
 from pageferry.commands.bench import add_arguments
 from pageferry.errors import PageferryError
 from pageferry.kernel.build import BuildRequest
@@ -62,11 +67,11 @@ def test_bad_values(parse: Callable[[str], object], texts: list[str]) -> None:
 def rows_of(name: str, *lines: Timed) -> list[Row]:
     made = spec.load(name).make_rows
     assert made is not None
-    plan = Plan((CASE,)) if name == "latency" else parsed(name)
+    plan = LatencyPlan(cases=(CASE,)) if name == "latency" else parsed(name)
     return made(plan, lines)
 
 
-def parsed(name: str, *argv: str) -> Measures:
+def parsed(name: str, *argv: str) -> Plan:
     """Make a plan from a command line."""
     bench = spec.load(name)
     parser = argparse.ArgumentParser()

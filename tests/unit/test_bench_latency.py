@@ -17,7 +17,7 @@ from helpers.golden_files import check_golden
 from helpers.latency_data import MIB, measured
 from pageferry.bench.latency.cases import (
     Case,
-    Plan,
+    LatencyPlan,
     Sweep,
     check_cases,
     parse_limits,
@@ -50,7 +50,7 @@ def sweep(**changes: Any) -> Sweep:  # noqa: ANN401
 
 
 def rows_of(cases: list[Case], lines: list[Latency]) -> list[Row]:
-    return make_rows(Plan(tuple(cases)), lines)
+    return make_rows(LatencyPlan(cases=tuple(cases)), lines)
 
 
 def test_what_the_program_is_told() -> None:
@@ -97,7 +97,9 @@ def test_only_simulated_channels_are_slowed_down() -> None:
 
 
 def test_the_plan_knows_its_modules() -> None:
-    plan = Plan((STOCK, replace(DMA, channels=4), replace(DMA, mbps=10)), rounds=3)
+    plan = LatencyPlan(
+        cases=(STOCK, replace(DMA, channels=4), replace(DMA, mbps=10)), rounds=3
+    )
     assert plan.engines == ("stock", "dcbm")
     assert plan.modules() == ["dcbm"]
     assert plan.simulated() == {"dmasim": "channels=16 bandwidth_mbps=64"}
@@ -105,8 +107,10 @@ def test_the_plan_knows_its_modules() -> None:
     assert plan.arguments()[-1].endswith("mbps=10,share=false")
     # Real channels have a rate of their own.
     assert not any("mbps" in word for word in plan.on_real_channels().arguments())
-    assert Plan((STOCK,)).simulated() == {}
-    assert Plan((replace(DMA, channels=1, mbps=4),)).limit_s() > 300 + 6 * 16
+    assert LatencyPlan(cases=(STOCK,)).simulated() == {}
+    assert (
+        LatencyPlan(cases=(replace(DMA, channels=1, mbps=4),)).limit_s() > 300 + 6 * 16
+    )
 
 
 def test_lists() -> None:

@@ -12,7 +12,7 @@ import pytest
 from helpers.fake_machine import boots
 from pageferry.bench import target
 from pageferry.bench.job import Job
-from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.latency.cases import Case, LatencyPlan
 from pageferry.bench.latency.spec import SPEC
 from pageferry.bench.lines import Environment, Line
 from pageferry.errors import PageferryError
@@ -48,7 +48,7 @@ def test_what_is_simulated_gets_a_cpu(
     module.write_bytes(b"\0license=GPL\0" + parameters + b"\0")
     lines: list[Line] = [Environment(bench="latency", release="6.12", version="")]
     seen = boots(monkeypatch, tmp_path, lambda _: lines, module)
-    plan = Plan((Case("dcbm", channels=4, mbps=9),), rounds=1)
+    plan = LatencyPlan(cases=(Case("dcbm", channels=4, mbps=9),), rounds=1)
     bench = dataclasses.replace(SPEC, simulated_apart=apart)
     Job(bench, plan, argparse.Namespace(), topology, BuildRequest()).measure(plan)
     (request,) = seen

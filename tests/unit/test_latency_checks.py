@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from helpers.latency_data import MIB, SLOWED, row, touch, unmapped
-from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.latency.cases import Case, LatencyPlan
 from pageferry.bench.latency.checks import (
     ALONE,
     judge,
@@ -136,7 +136,7 @@ def test_one_folio_is_one_batch() -> None:
 
 
 def test_all_of_it_is_one_run() -> None:
-    assert 20 < len(Plan(CheckPlan().cases(KNOWN)).cases) < 64
+    assert 20 < len(LatencyPlan(cases=CheckPlan().cases(KNOWN)).cases) < 64
 
 
 # --- the judgement ------------------------------------------------------------

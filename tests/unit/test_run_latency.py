@@ -11,7 +11,7 @@ import pytest
 from helpers.bench_data import result as any_result
 from helpers.latency_data import measured
 from pageferry.bench.job import Job
-from pageferry.bench.latency.cases import Plan
+from pageferry.bench.latency.cases import LatencyPlan
 from pageferry.bench.lines import Environment, Line
 from pageferry.cli import main
 from pageferry.results.schema import Kernel, Machine, decode
@@ -23,10 +23,12 @@ class FakeMachine:
     """Moves 1 GB/s in all cases, with each folio back after 1.1 us."""
 
     def __init__(self) -> None:
-        self.plans: list[Plan] = []
+        self.plans: list[LatencyPlan] = []
         self.lost_ns = 0
 
-    def measure(self, job: Job, plan: Plan) -> tuple[list[Line], Kernel, Machine]:
+    def measure(
+        self, job: Job, plan: LatencyPlan
+    ) -> tuple[list[Line], Kernel, Machine]:
         assert job.where == "two-node"
         # The time after which a machine counts as hung.
         assert job.timeout_s is None and plan.limit_s() > 300

@@ -17,7 +17,7 @@ from pageferry.bench import build, writes
 from pageferry.bench.disturbance import TOLERABLE, Disturbance
 from pageferry.bench.layouts import noted, one_after_the_other
 from pageferry.bench.lines import Environment, Line, Skipped, Timed, environment_of
-from pageferry.bench.plan import Measures
+from pageferry.bench.plan import Plan
 from pageferry.bench.spec import Benchmark
 from pageferry.bench.target import (
     describe_built,
@@ -67,7 +67,7 @@ class Job:
     """
 
     bench: Benchmark
-    plan: Measures
+    plan: Plan
     args: argparse.Namespace
     where: str | None
     kernel: BuildRequest
@@ -99,7 +99,7 @@ class Job:
         steps += plan.leaves(live=self.where is None)
         return [*steps, f"keep the result in {store.results_dir()}"]
 
-    def measure(self, plan: Measures) -> tuple[list[Line], Kernel, Machine]:
+    def measure(self, plan: Plan) -> tuple[list[Line], Kernel, Machine]:
         """Run the program once, or once in each boot."""
         with _shown(plan.measurements() * self.layouts) as seen:
             if self.where is not None:
@@ -112,7 +112,7 @@ class Job:
         return lines, describe_live(here), machine
 
     def _in_vm(
-        self, plan: Measures, where: str, seen: Seen
+        self, plan: Plan, where: str, seen: Seen
     ) -> tuple[list[Line], Kernel, Machine]:
         path = build.build(self.kernel.arch) / plan.program
         kernel = build_kernel(self.kernel)

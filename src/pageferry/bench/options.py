@@ -154,7 +154,7 @@ def parse_total(text: str, largest: int = PMD_BYTES) -> int:
     return total
 
 
-def nodes_of(args: argparse.Namespace, most: int) -> dict[str, int]:
+def nodes_of(args: argparse.Namespace, most: int) -> dict[str, Any]:
     """Parse the source and the target node."""
     from_node = whole("--from-node", args.from_node, 0, most)
     to_node = whole("--to-node", args.to_node, 0, most)

@@ -4,49 +4,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 from pageferry.bench import writes
 
-# Kernel modules of engines.
-MODULES = {"mtcopy": "mtcopy", "dcbm": "dcbm"}
+# The engines in kernel modules, which have the same names.
+MODULES = ("mtcopy", "dcbm")
 BASE_S = 300.0
-
-
-class Measures(Protocol):
-    """The interface of a plan: nodes, engines and sizes."""
-
-    @property
-    def program(self) -> str: ...
-    @property
-    def from_node(self) -> int: ...
-    @property
-    def to_node(self) -> int: ...
-    @property
-    def engines(self) -> tuple[str, ...]: ...
-    @property
-    def sizes(self) -> tuple[int, ...]: ...
-    @property
-    def total_bytes(self) -> int: ...
-    @property
-    def rounds(self) -> int: ...
-
-    # Plan describes these. arguments() are those of the program; writes() lists the
-    # settings that it writes and restores.
-    def arguments(self) -> list[str]: ...
-    def writes(self) -> list[str]: ...
-    def modules(self) -> list[str]: ...
-    def simulated(self) -> dict[str, str]: ...
-    def words(self) -> list[str]: ...
-    def measurements(self) -> int: ...
-    def limit_s(self) -> float: ...
-    def leaves(self, *, live: bool) -> list[str]: ...
-    def on_real_channels(self) -> Self: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A plan in which engines take turns."""
+
+    # The program in bench/.
+    program: ClassVar[str]
 
     sizes: tuple[int, ...]
     engines: tuple[str, ...]
@@ -80,7 +52,7 @@ class Plan:
 
     def modules(self) -> list[str]:
         """List the kernel modules of the engines."""
-        return [MODULES[name] for name in self.engines if name in MODULES]
+        return [name for name in self.engines if name in MODULES]
 
     def simulated(self) -> dict[str, str]:
         """List the modules that simulate hardware, with their parameters."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pageferry.bench.lines import Line
 from pageferry.bench.options import Option
-from pageferry.bench.plan import Measures
+from pageferry.bench.plan import Plan
 from pageferry.kernel.build import BuildRequest
 from pageferry.results.schema import Check, Result, Row
 
@@ -27,7 +27,7 @@ class Runs(Protocol):
 
     # Describes a run and the files that it would write.
     def dry_run(self) -> list[str]: ...
-    # Measures and verifies every row.
+    # Plan and verifies every row.
     def run(self) -> Result: ...
 
 
@@ -64,7 +64,7 @@ class Benchmark:
     # Whether --help lists all options first, or one word for them.
     all_in_usage: bool = False
 
-    make_plan: Callable[[argparse.Namespace], Measures] | None = None
+    make_plan: Callable[[argparse.Namespace], Plan] | None = None
     # Lines of this program only; all programs print the others.
     lines: tuple[type[Line], ...] = ()
     make_rows: Callable[[Any, Sequence[Line]], list[Row]] | None = None
@@ -76,8 +76,8 @@ class Benchmark:
     # Published figures by their --published name, and their table below ours.
     published: Mapping[object, tuple[str, ...]] = field(default_factory=dict)
     show_published: Callable[[], str] | None = None
-    # Measures the rates that the plan depends on; gets the job, too.
-    settle: Callable[[Any, Any], Measures] | None = None
+    # Plan the rates that the plan depends on; gets the job, too.
+    settle: Callable[[Any, Any], Plan] | None = None
     # Warns about lines, which count nevertheless.
     warn: Callable[[Sequence[Line]], None] | None = None
     judge: Callable[[argparse.Namespace, Sequence[Row]], list[Check] | None] = _unjudged

@@ -7,7 +7,7 @@ import argparse
 
 from pageferry import output
 from pageferry.bench.layouts import MAX_LAYOUTS
-from pageferry.bench.plan import Measures
+from pageferry.bench.plan import Plan
 from pageferry.bench.target import live_obstacle
 from pageferry.errors import unsupported, usage_error
 from pageferry.units import format_size, parse_size, whole
@@ -19,7 +19,7 @@ def layouts_of(args: argparse.Namespace) -> int:
     return whole("--layouts", getattr(args, "layouts", "1"), 1, MAX_LAYOUTS)
 
 
-def choose_topology(args: argparse.Namespace, plan: Measures, verb: str) -> str | None:
+def choose_topology(args: argparse.Namespace, plan: Plan, verb: str) -> str | None:
     """Choose a topology, and print the reason; None is this machine."""
     several = layouts_of(args) > 1
     obstacle = live_obstacle(plan.from_node, plan.to_node, plan.engines)
@@ -46,7 +46,7 @@ def choose_topology(args: argparse.Namespace, plan: Measures, verb: str) -> str 
     return str(args.topology)
 
 
-def check_machine(name: str, plan: Measures) -> None:
+def check_machine(name: str, plan: Plan) -> None:
     """Reject a plan for which the virtual machine has too little memory."""
     machine = topology.load(name)
     for node in (plan.from_node, plan.to_node):
@@ -65,7 +65,7 @@ def check_machine(name: str, plan: Measures) -> None:
             )
 
 
-def _hint(plan: Measures, memory: int) -> str:
+def _hint(plan: Plan, memory: int) -> str:
     """Suggest a smaller --total, or a larger machine if no total would fit."""
     if memory // 4 >= max(plan.sizes):
         return f"--total {format_size(memory // 4)}"

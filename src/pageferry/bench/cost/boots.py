@@ -143,8 +143,7 @@ def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
         first = len(boots)
         for engine in job.engines:
             kernel = kernels[job.request_for(engine)]
-            module = MODULES.get(engine)
-            modules = () if module is None else (module_path(kernel, module),)
+            modules = (module_path(kernel, engine),) if engine in MODULES else ()
             boots += [
                 Boot(engine, n, kernel, modules, machine, job.sizes, job.pages, counted)
                 for n in range(job.layouts)

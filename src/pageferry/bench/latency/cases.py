@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 from pageferry.bench import writes
 from pageferry.bench.options import MAX_CHANNELS, parse_list
-from pageferry.bench.plan import BASE_S, MODULES
+from pageferry.bench.plan import BASE_S, Plan
 from pageferry.errors import usage_error
 from pageferry.units import PMD_BYTES, format_size
 
@@ -87,18 +87,17 @@ class Case:
         return ",".join(words)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The plan of one run of the program."""
+@dataclass(frozen=True, kw_only=True)
+class LatencyPlan(Plan):
+    """The plan of one run. Its engines, sizes and total follow from its cases."""
 
     program: ClassVar[str] = "latency"
-    # A hanging run must end, and a slow one must not.
-    slowest_bytes_per_s: ClassVar[int] = 4_000_000
 
     cases: tuple[Case, ...]
+    sizes: tuple[int, ...] = field(init=False)
+    engines: tuple[str, ...] = field(init=False)
+    total_bytes: int = field(init=False)
     rounds: int = 5
-    from_node: int = 0
-    to_node: int = 1
     pause_us: int = 100
     # Two windows may be in flight when channels become slow. The kernel then needs four
     # late ones in a row to notice.
@@ -106,24 +105,15 @@ class Plan:
     # The cases depend on the rates of the machine.
     learns: bool = False
 
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """List the engines, each once."""
-        return tuple(dict.fromkeys(case.engine for case in self.cases))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """List the folio sizes, each once."""
-        return tuple(dict.fromkeys(case.folio_bytes for case in self.cases))
-
-    @property
-    def total_bytes(self) -> int:
-        """Return the size of the largest move."""
-        return max(case.total_bytes for case in self.cases)
-
-    def modules(self) -> list[str]:
-        """List the kernel modules of the engines."""
-        return [MODULES[name] for name in self.engines if name in MODULES]
+    def __post_init__(self) -> None:
+        """List engines and sizes, each once, and find the largest move."""
+        found = {
+            "sizes": tuple(dict.fromkeys(case.folio_bytes for case in self.cases)),
+            "engines": tuple(dict.fromkeys(case.engine for case in self.cases)),
+            "total_bytes": max(case.total_bytes for case in self.cases),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def simulated(self) -> dict[str, str]:
         """List the modules that simulate hardware, with their parameters."""
@@ -134,11 +124,7 @@ class Plan:
         words = f"channels={max(case.channels for case in dma)}"
         return {"dmasim": f"{words} bandwidth_mbps={max(rates, default=0)}"}
 
-    def words(self) -> list[str]:
-        """Return the kernel command line words of a virtual machine."""
-        return []
-
-    def on_real_channels(self) -> Plan:
+    def on_real_channels(self) -> Self:
         """Return the plan for real channels, whose rate cannot be set."""
         cases = tuple(replace(case, mbps=None) for case in self.cases)
         return replace(self, cases=cases)

@@ -8,7 +8,7 @@ from statistics import median
 
 import msgspec
 
-from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.latency.cases import Case, LatencyPlan
 from pageferry.bench.lines import Line, Moved
 from pageferry.bench.rows import (
     by_round,
@@ -62,7 +62,7 @@ class Latency(Moved, tag="latency", kw_only=True):
     slow_skipped_windows: int = 0
 
 
-def make_rows(plan: Plan, lines: Sequence[Line]) -> list[Row]:
+def make_rows(plan: LatencyPlan, lines: Sequence[Line]) -> list[Row]:
     """Make rows from measurements, in the order of the cases.
 
     Leave out cases whose folio size the kernel lacks.
@@ -78,7 +78,7 @@ def make_rows(plan: Plan, lines: Sequence[Line]) -> list[Row]:
     return mark_knees(rows)
 
 
-def _baseline(plan: Plan, case: Case) -> int | None:
+def _baseline(plan: LatencyPlan, case: Case) -> int | None:
     """Find stock with the same memory and the same toucher."""
     wanted = (case.folio_bytes, case.total_bytes, case.touch)
     for index, other in enumerate(plan.cases):

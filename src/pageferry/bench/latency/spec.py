@@ -12,7 +12,7 @@ from pageferry import output
 from pageferry.bench import options
 from pageferry.bench.job import Job
 from pageferry.bench.latency import cases, checks, plans
-from pageferry.bench.latency.cases import Case, Plan
+from pageferry.bench.latency.cases import Case, LatencyPlan
 from pageferry.bench.latency.rows import Latency, make_rows
 from pageferry.bench.latency.table import show
 from pageferry.bench.options import option, parse_list, switch
@@ -179,7 +179,7 @@ def _check_plan(args: argparse.Namespace) -> plans.CheckPlan | None:
     )
 
 
-def make_plan(args: argparse.Namespace) -> Plan:
+def make_plan(args: argparse.Namespace) -> LatencyPlan:
     """Check the options before anything is built or booted."""
     check = _check_plan(args)
     given = [name for name in SWEEPS if getattr(args, name) not in (None, False)]
@@ -197,7 +197,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         wanted = _fixed(args, mbps, nodes["to_node"])
     else:
         wanted = _sweep(args, mbps)
-    return Plan(
+    return LatencyPlan(
         cases=cases.check_cases(wanted),
         rounds=whole("--rounds", args.rounds, 1, 10_000),
         **nodes,
@@ -207,7 +207,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     )
 
 
-def settle(plan: Plan, job: Job) -> Plan:
+def settle(plan: LatencyPlan, job: Job) -> LatencyPlan:
     """With --check, learn this machine's rates, and make the plan they lead to.
 
     The run with the final plan measures all figures that the checks compare.
