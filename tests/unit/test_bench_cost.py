@@ -18,7 +18,6 @@ from pageferry.bench.cost.boots import Job
 from pageferry.bench.cost.rows import (
     PATHS,
     Cost,
-    Sample,
     check_same,
     default_engines,
     init_arguments,
@@ -49,25 +48,23 @@ def sample(
     engine: str,
     per_folio: int,
     *,
-    layout: int = 0,
     folio_bytes: int = 4096,
     **changes: Any,  # noqa: ANN401
-) -> Sample:
+) -> Cost:
     folios = 8192 if folio_bytes == 4096 else 32
     fields: dict[str, Any] = {"copy_instructions": None, "engine_bytes": None}
     fields |= {"folios": folios, "pass_ns": [per_folio * folios] * 4, **changes}
-    cost = Cost(engine=engine, folio_bytes=folio_bytes, verified=True, **fields)
-    return Sample(engine, layout, cost)
+    return Cost(engine=engine, folio_bytes=folio_bytes, verified=True, **fields)
 
 
-def elsewhere(engine: str, path: str, per_folio: int, **changes: Any) -> Sample:  # noqa: ANN401
+def elsewhere(engine: str, path: str, per_folio: int, **changes: Any) -> Cost:  # noqa: ANN401
     """Two passes with different numbers of folios."""
     passes: dict[str, Any] = {"pass_ns": [1000 * per_folio, 3000 * per_folio]}
     passes |= {"pass_folios": [1000, 3000]}
     return sample(engine, 0, path=path, folios=1000, **passes, **changes)
 
 
-def moved_again(engine: str, first: int, later: int, split: int) -> Sample:
+def moved_again(engine: str, first: int, later: int, split: int) -> Cost:
     """Folios of 64K, moved ten times there and back."""
     seen: dict[str, Any] = {"pass_ns": [first * 256] + [later * 256] * 9}
     seen |= {"split_folios": split, "split": split, "split_deferred": split}
@@ -76,15 +73,15 @@ def moved_again(engine: str, first: int, later: int, split: int) -> Sample:
     return sample(engine, 0, folio_bytes=64 * KIB, **seen)
 
 
-def samples() -> list[Sample]:
+def samples() -> list[Cost]:
     found = []
     for layout in range(5):
         found += [
-            sample("stock", 6550 + layout, layout=layout),
-            sample("off", 6560 + layout, layout=layout),
-            sample("stock", 849350, layout=layout, folio_bytes=2 * MIB),
-            sample("off", 849360, layout=layout, folio_bytes=2 * MIB),
-            sample("mtcopy", 860000, layout=layout, folio_bytes=2 * MIB),
+            sample("stock", 6550 + layout),
+            sample("off", 6560 + layout),
+            sample("stock", 849350, folio_bytes=2 * MIB),
+            sample("off", 849360, folio_bytes=2 * MIB),
+            sample("mtcopy", 860000, folio_bytes=2 * MIB),
         ]
     return found
 
@@ -111,8 +108,8 @@ def test_the_copy_is_told_apart_where_cpu_was_counted() -> None:
     rows = make_rows(
         [
             sample("stock", 6500),
-            sample("cpu", 6900, copy_instructions=1700, layout=0),
-            sample("cpu", 6900, copy_instructions=1702, layout=1),
+            sample("cpu", 6900, copy_instructions=1700),
+            sample("cpu", 6900, copy_instructions=1702),
             # This engine copies by itself, so its cost differs.
             sample("mtcopy", 6000, engine_bytes=1),
             sample("dcbm", 5000, engine_bytes=1),
@@ -346,7 +343,7 @@ def test_other_digits_are_refused() -> None:
 
 def test_a_boot_that_measured_nothing_is_refused() -> None:
     with pytest.raises(PageferryError, match="measured nothing"):
-        samples_of("stock", 0, [Done(passes=4)])
+        samples_of("stock", [Done(passes=4)])
 
 
 def test_table() -> None:

@@ -14,6 +14,7 @@ from pageferry.results.stats import round_ratios, spread
 from pageferry.sysfs import histogram
 from pageferry.units import format_size
 
+L = TypeVar("L", bound=Line)
 T = TypeVar("T", bound=Timed)
 M = TypeVar("M", bound=Moved)
 Key = tuple[Any, ...]
@@ -32,9 +33,9 @@ def counted(lines: Sequence[Line], kind: type[T]) -> list[T]:
     return [sample for sample in found if sample.round > 0]
 
 
-def sort_by(samples: Sequence[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+def sort_by(samples: Sequence[L], key: Callable[[L], Key]) -> dict[Key, list[L]]:
     """Sort by kind, in the order of the first measurement of each."""
-    found: dict[Key, list[T]] = {}
+    found: dict[Key, list[L]] = {}
     for sample in samples:
         found.setdefault(key(sample), []).append(sample)
     return found

@@ -94,8 +94,7 @@ class Job:
         boots = _boots(self, kernels)
         seen = _run_boots(boots, program, self.jobs)
         samples = {
-            boot: cost.samples_of(boot.engine, boot.layout, lines)
-            for boot, lines in seen.items()
+            boot: cost.samples_of(boot.engine, lines) for boot, lines in seen.items()
         }
         for boot in boots:
             if boot.again:

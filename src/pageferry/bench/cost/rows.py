@@ -11,12 +11,13 @@ in free memory. The result is the mean.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+import msgspec
+
 from pageferry.bench.lines import Line
-from pageferry.bench.rows import total
+from pageferry.bench.rows import Key, sort_by, total
 from pageferry.errors import PageferryError
 from pageferry.kernel.arch import ARM64, Architecture
 from pageferry.results import schema
@@ -94,34 +95,22 @@ class Cost(Line, tag="cost", kw_only=True):
     split: int | None = None
     split_deferred: int | None = None
 
-
-@dataclass(frozen=True)
-class Sample:
-    """The measurement of one folio size in one boot."""
-
-    engine: str
-    layout: int
-    cost: Cost
-
     @property
     def changing(self) -> bool:
         """Return whether a move may change the folios."""
-        return self.cost.split_folios is not None
+        return self.split_folios is not None
 
     @property
     def instructions_per_folio(self) -> float:
         """Return the mean of all passes that count, or the first of fresh memory."""
-        if self.cost.pass_folios is not None:
-            return sum(self.cost.pass_ns) / sum(self.cost.pass_folios)
-        passes = self.cost.pass_ns[:1] if self.changing else self.cost.pass_ns
-        return mean(passes) / self.cost.folios
+        if self.pass_folios is not None:
+            return sum(self.pass_ns) / sum(self.pass_folios)
+        return mean(self.pass_ns[:1] if self.changing else self.pass_ns) / self.folios
 
     @property
     def later_instructions_per_folio(self) -> float | None:
         """Return the mean of all moves but the first, per original folio."""
-        if not self.changing:
-            return None
-        return mean(self.cost.pass_ns[1:]) / self.cost.folios
+        return mean(self.pass_ns[1:]) / self.folios if self.changing else None
 
 
 def initramfs(program: Path, modules: Sequence[Path], layout: int) -> bytes:
@@ -161,90 +150,61 @@ def init_arguments(
     return arguments
 
 
-def samples_of(engine: str, layout: int, lines: Sequence[Line]) -> list[Sample]:
-    """Select the figures of one boot."""
-    samples = [Sample(engine, layout, line) for line in lines if isinstance(line, Cost)]
+def samples_of(engine: str, lines: Sequence[Line]) -> list[Cost]:
+    """Select the figures of one boot, with the tool's name of the engine."""
+    samples = [
+        msgspec.structs.replace(line, engine=engine)
+        for line in lines
+        if isinstance(line, Cost)
+    ]
     for sample in samples:
-        if not sample.cost.verified or not sample.cost.pass_ns:
+        if not sample.verified or not sample.pass_ns:
             raise PageferryError("a measurement was not verified", value=engine)
     if not samples:
         raise PageferryError("a boot measured nothing", value=engine)
     return samples
 
 
-def check_same(first: Sequence[Sample], again: Sequence[Sample]) -> None:
+def check_same(first: Sequence[Cost], again: Sequence[Cost]) -> None:
     """Compare two boots of the same image and initramfs, digit by digit."""
     for one, other in zip(first, again, strict=True):
-        if one.cost != other.cost:
+        if one != other:
             raise PageferryError(
                 "two runs of the same image gave different instruction counts",
-                value=f"{one.engine}, {one.cost.path or MOVE_PAGES}, "
-                f"{format_size(one.cost.folio_bytes)}",
-                reason=f"{one.cost.pass_ns} and then {other.cost.pass_ns}",
+                value=f"{one.engine}, {one.path or MOVE_PAGES}, "
+                f"{format_size(one.folio_bytes)}",
+                reason=f"{one.pass_ns} and then {other.pass_ns}",
                 hint="something outside the guest reached it: not usable as a gate",
             )
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Folio size, pages and path: rows of one kind differ only by engine."""
-
-    folio_bytes: int
-    pages: str | None
-    path: str | None
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """Return the sort key."""
-        pages = PAGES.index(self.pages) if self.pages else -1
-        return PATHS.index(self.path or MOVE_PAGES), self.folio_bytes, pages
+def _kind(sample: Cost) -> Key:
+    """Return path, folio size and pages, which sort rows of the same engine."""
+    pages = PAGES.index(sample.pages) if sample.pages else -1
+    return PATHS.index(sample.path or MOVE_PAGES), sample.folio_bytes, pages
 
 
-def make_rows(samples: Sequence[Sample]) -> list[Row]:
+def make_rows(samples: Sequence[Cost]) -> list[Row]:
     """Make one row for each engine and kind of folio."""
-    grouped: dict[tuple[_Kind, str], list[Sample]] = {}
-    for sample in samples:
-        cost = sample.cost
-        key = (_Kind(cost.folio_bytes, cost.pages, cost.path), sample.engine)
-        grouped.setdefault(key, []).append(sample)
+    grouped = sort_by(samples, lambda s: (_kind(s), ENGINES.index(s.engine)))
     means = {
-        key: mean(sample.instructions_per_folio for sample in group)
-        for key, group in grouped.items()
+        (kind, group[0].engine): mean(s.instructions_per_folio for s in group)
+        for (kind, _), group in grouped.items()
     }
-    copies = _copies(grouped)
+    copies = {}
+    for (kind, _), group in grouped.items():
+        known = [c for s in group if (c := s.copy_instructions) is not None]
+        if known:
+            copies[kind] = round(mean(known))
     return [
-        _row(kind, engine, group, means, copies)
-        for (kind, engine), group in _sorted(grouped)
+        _row(grouped[kind, nr], means, copies.get(kind)) for kind, nr in sorted(grouped)
     ]
 
 
-def _copies(grouped: Mapping[tuple[_Kind, str], list[Sample]]) -> dict[_Kind, int]:
-    """Find the cost of a folio's copy by kind, if "cpu" was measured."""
-    found = {}
-    for (kind, _), group in grouped.items():
-        known = [c for s in group if (c := s.cost.copy_instructions) is not None]
-        if known:
-            found[kind] = round(mean(known))
-    return found
-
-
-def _sorted(
-    grouped: Mapping[tuple[_Kind, str], list[Sample]],
-) -> list[tuple[tuple[_Kind, str], list[Sample]]]:
-    return sorted(
-        grouped.items(), key=lambda item: (item[0][0].place, ENGINES.index(item[0][1]))
-    )
-
-
-def _row(
-    kind: _Kind,
-    engine: str,
-    group: Sequence[Sample],
-    means: Mapping[tuple[_Kind, str], float],
-    copies: Mapping[_Kind, int],
-) -> Row:
+def _row(group: Sequence[Cost], means: Mapping[Key, float], copy: int | None) -> Row:
     figures = [sample.instructions_per_folio for sample in group]
-    first = group[0].cost
+    first = group[0]
+    kind, engine = _kind(first), first.engine
     stock = means.get((kind, "stock"))
     later = [n for s in group if (n := s.later_instructions_per_folio) is not None]
     by_cpu = engine != "dcbm" and not (engine == "mtcopy" and first.engine_bytes)
@@ -253,20 +213,20 @@ def _row(
         engine=engine,
         channels=DMA_CHANNELS if engine == "dcbm" else 0,
         threads=1,
-        folio_bytes=kind.folio_bytes,
-        pages=kind.pages,
-        path=kind.path,
-        moved_bytes=first.folios * kind.folio_bytes,
+        folio_bytes=first.folio_bytes,
+        pages=first.pages,
+        path=first.path,
+        moved_bytes=first.folios * first.folio_bytes,
         rounds=len(first.pass_ns),
-        verified=all(sample.cost.verified for sample in group),
+        verified=all(sample.verified for sample in group),
         # The program has checked folios that must stay whole.
         split_folios=None
-        if kind.path
-        else max(sample.cost.split_folios or 0 for sample in group),
-        engine_bytes=total([sample.cost.engine_bytes for sample in group]),
-        ratio_to_stock=None if stock is None else means[(kind, engine)] / stock,
-        instructions_per_folio=round(means[(kind, engine)]),
-        copy_instructions=copies.get(kind) if by_cpu else None,
+        if first.path
+        else max(sample.split_folios or 0 for sample in group),
+        engine_bytes=total([sample.engine_bytes for sample in group]),
+        ratio_to_stock=None if stock is None else means[kind, engine] / stock,
+        instructions_per_folio=round(means[kind, engine]),
+        copy_instructions=copy if by_cpu else None,
         layouts=len(group),
         cost=schema.Cost(
             instructions_per_folio_min=round(min(figures)),
