@@ -49,12 +49,10 @@ struct options {
 	struct word_list states;
 };
 
-static const char *const counters[] = {
-	"pgmigrate_success",	"pgmigrate_fail",
-	"compact_migrate_scanned", "compact_free_scanned",
-	"compact_stall",	"compact_fail",	NULL
-};
-enum { COMPACT_SCANNED = 2, COMPACT_STALL = 4 };
+static const char *const counters[] = { "pgmigrate_success",
+					"compact_migrate_scanned",
+					"compact_stall", NULL };
+enum { MIGRATED, SCANNED, STALLED };
 
 static const char *const state_names[] = { "idle", "busy", NULL };
 
@@ -174,9 +172,9 @@ static struct {
 static void channels_follow(const struct options *o, const struct sample *s)
 {
 	if (!o->channel_percent || strcmp(s->variant->engine, "stock") ||
-	    !s->counted.known[0] || !s->thread_ns)
+	    !s->counted.known[MIGRATED] || !s->thread_ns)
 		return;
-	migrated.pages += s->counted.value[0];
+	migrated.pages += s->counted.value[MIGRATED];
 	migrated.thread_ns += s->thread_ns;
 	migrated.channel_mbps = migrated.pages * page_bytes() * 1000 /
 				migrated.thread_ns * o->channel_percent / 100;
@@ -232,7 +230,7 @@ static void allocate(const struct options *o, struct sample *s)
 }
 
 static void report_sample(const struct options *o, const struct sample *s,
-			  uint64_t allocated, uint64_t drained)
+			  uint64_t allocated)
 {
 	char ended[32] = "unknown";
 
@@ -246,10 +244,8 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("total_bytes", o->run.total_bytes);
 	json_u64("asked", o->count);
 	json_u64("allocated", allocated);
-	json_u64("drained", drained);
 	json_str("ended", ended);
 	json_u64("repeated", s->repeated);
-	json_u64("passes", test_read("passes"));
 	json_u64("wall_ns", s->wall_ns);
 	json_u64("thread_ns", s->thread_ns);
 	json_u64("user_ns", cpu_ticks_ns(s->before.user, s->after.user));
@@ -270,7 +266,8 @@ static void check_allocated(const struct options *o, const struct sample *s,
 	char ended[32] = "unknown";
 	uint64_t free = 0;
 
-	if (allocated && (!s->counted.known[0] || s->counted.value[0]))
+	if (allocated &&
+	    (!s->counted.known[MIGRATED] || s->counted.value[MIGRATED]))
 		return;
 	file_read(TEST_DIR "/ended", ended, sizeof(ended));
 	node_free_bytes(o->run.from, &free);
@@ -278,9 +275,9 @@ static void check_allocated(const struct options *o, const struct sample *s,
 		  "%s, %s, round %u: %llu huge pages were allocated on node %d (%s), %llu pages migrated, compaction began %llu times and scanned %llu pages, %llu huge pages were free and %llu bytes are: ask for more memory",
 		  s->variant->engine, s->busy ? "busy" : "idle", s->round,
 		  (unsigned long long)allocated, o->run.from, ended,
-		  (unsigned long long)s->counted.value[0],
-		  (unsigned long long)s->counted.value[COMPACT_STALL],
-		  (unsigned long long)s->counted.value[COMPACT_SCANNED],
+		  (unsigned long long)s->counted.value[MIGRATED],
+		  (unsigned long long)s->counted.value[STALLED],
+		  (unsigned long long)s->counted.value[SCANNED],
 		  (unsigned long long)drained, (unsigned long long)free);
 }
 
@@ -310,7 +307,7 @@ static bool measure_once(const struct options *o, struct sample *s, bool last)
 	counts = allocated == o->count || last;
 	if (counts) {
 		check_allocated(o, s, allocated, drained);
-		report_sample(o, s, allocated, drained);
+		report_sample(o, s, allocated);
 		channels_follow(o, s);
 	}
 	test_write("free", 1);
@@ -392,6 +389,6 @@ int main(int argc, char **argv)
 		for (int busy = false; busy <= true; busy++)
 			if (has_word(&opts.states, busy))
 				run_state(&opts, round, busy);
-	run_done(r);
+	run_done();
 	return BENCH_OK;
 }

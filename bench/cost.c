@@ -454,8 +454,6 @@ int main(int argc, char **argv)
 		else
 			measure_path(&opts, opts.paths.at[i]);
 	}
-	json_begin("done");
-	json_u64("passes", opts.passes);
-	json_end();
+	run_done();
 	return BENCH_OK;
 }

@@ -269,7 +269,6 @@ static void report_sample(const struct options *o, const struct sample *s)
 	moved_begin("demotion", s->variant, s->folio_bytes, s->round,
 		    s->placement.to_bytes, s->elapsed_ns);
 	json_str("method", pressure_names[o->pressure]);
-	json_u64("asked_bytes", o->run.total_bytes);
 	json_u64("left_bytes", s->placement.from_bytes);
 	json_bool("complete", s->complete);
 	json_u64_or_null("moving_ns", s->moving_known, s->moving_ns);
@@ -378,6 +377,6 @@ int main(int argc, char **argv)
 		if (reclaim)
 			run_round(r, round, measure_reclaim);
 	}
-	run_done(r);
+	run_done();
 	return BENCH_OK;
 }

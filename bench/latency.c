@@ -264,10 +264,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	if (t->touch != TOUCH_NONE)
 		toucher_report(&s->toucher);
 	if (t->slow_factor) {
-		json_u64("slow_percent", t->slow_percent);
-		json_u64("slow_factor", t->slow_factor);
 		json_bool("slow_seen", s->slowdown.seen);
-		json_u64("slow_at_folios", s->slowdown.at_folios);
 		json_u64("slow_skipped_windows", s->slowdown.skipped_windows);
 	}
 	verified_end();
@@ -359,6 +356,6 @@ int main(int argc, char **argv)
 	first_open();
 	run_on_cpu(r, r->cpu);
 	run_rounds(&opts);
-	run_done(r);
+	run_done();
 	return BENCH_OK;
 }

@@ -241,6 +241,6 @@ int main(int argc, char **argv)
 	/* Do this after the hogs, which take their CPUs from the same mask. */
 	run_on_cpu(r, r->cpu);
 	run_rounds(&opts);
-	run_done(r);
+	run_done();
 	return BENCH_OK;
 }

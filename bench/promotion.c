@@ -195,12 +195,11 @@ static uint64_t promoted_bytes(const struct sample *s)
 	return bytes < s->placement.to_bytes ? bytes : s->placement.to_bytes;
 }
 
-static void report_sample(const struct options *o, const struct sample *s)
+static void report_sample(const struct sample *s)
 {
 	moved_begin("promotion", s->variant, s->folio_bytes, s->round,
 		    promoted_bytes(s), s->elapsed_ns);
 	json_str("method", "numa_balancing");
-	json_u64("asked_bytes", o->run.total_bytes);
 	json_u64("pgpromote_success", s->promoted_pages);
 	json_u64("fast_bytes", s->placement.to_bytes);
 	json_u64("left_bytes", s->placement.from_bytes);
@@ -258,7 +257,7 @@ static void measure(const struct run *t, const struct variant *v,
 	region_check_content(&r, seed, s->variant->engine, s->round);
 	region_unmap(&spacer);
 	region_unmap(&r);
-	report_sample(o, s);
+	report_sample(s);
 }
 
 /*
@@ -310,6 +309,6 @@ int main(int argc, char **argv)
 	run_on_cpu(r, opts.other_cpu);
 	for (unsigned int round = 0; round <= r->rounds; round++)
 		run_round(r, round, measure);
-	run_done(r);
+	run_done();
 	return BENCH_OK;
 }

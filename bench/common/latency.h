@@ -89,7 +89,7 @@ struct slowdown {
 	pthread_t thread;
 	atomic_bool over;
 	bool seen;
-	uint64_t start, at_folios, skipped_windows;
+	uint64_t start, skipped_windows;
 	struct unmapped_stats after;
 };
 

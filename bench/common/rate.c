@@ -75,7 +75,6 @@ static void *slowdown_main(void *arg)
 	} while (folios - s->start < s->folios);
 	if (!rate_set(s->slow_mbps))
 		return NULL;
-	s->at_folios = folios - s->start;
 	at_windows = windows;
 	do {
 		poll_sleep();

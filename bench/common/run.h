@@ -70,7 +70,7 @@ const struct variant *run_turn(const struct run *r, size_t i,
 void run_round(const struct run *r, unsigned int round,
 	       void (*measure)(const struct run *r, const struct variant *v,
 			       size_t folio_bytes, unsigned int round));
-void run_done(const struct run *r);
+void run_done(void);
 uint64_t run_seed(void);
 void variant_report(const struct variant *v);
 void moved_begin(const char *type, const struct variant *v,

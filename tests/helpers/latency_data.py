@@ -59,9 +59,7 @@ def measured(
         known |= {"touch_slowest_ns": 900_000, "touch_lost_ns": 1_200_000}
         known |= {"touch_slept_ns": 1_100_000, "touch_hist": [288, 997, 851968, 3]}
     if case.slow is not None:
-        known |= {"slow_percent": case.slow[0], "slow_factor": case.slow[1]}
-        known |= {"slow_seen": True, "slow_at_folios": folios // 2}
-        known |= {"slow_skipped_windows": 5}
+        known |= {"slow_seen": True, "slow_skipped_windows": 5}
     return msgspec.structs.replace(line, **{**known, **changes})
 
 

@@ -107,10 +107,10 @@ def test_totals() -> None:
 
 def test_a_line_of_an_unpatched_kernel_is_read() -> None:
     fields = msgspec.to_builtins(compaction("stock", 9))
-    fields |= {"compact_stall": None, "engine_bytes": None}
+    fields |= {"compact_migrate_scanned": None, "engine_bytes": None}
     line = parse_line(json.dumps({"type": fields.pop("type"), **fields}), Compaction)
     assert isinstance(line, Compaction)
-    assert line.compact_stall is None
+    assert line.compact_migrate_scanned is None
     (row,) = make_rows(plan(), [line])
     assert row.engine_bytes is None
 

@@ -98,4 +98,4 @@ def test_a_run_without_its_last_line_is_a_failure() -> None:
     with pytest.raises(PageferryError) as caught:
         complete([])
     assert caught.value.code == 5
-    assert complete([line, Done(rounds=1)])[0] is line
+    assert complete([line, Done()])[0] is line

@@ -53,7 +53,7 @@ def boot(speed: int, rounds: int = 2) -> list[Line]:
     for number in range(rounds + 1):
         lines.append(measured("stock", number, 1000 * speed))
         lines.append(measured("mtcopy", number, 1000))
-    return [*lines, Done(rounds=rounds)]
+    return [*lines, Done()]
 
 
 def test_rounds_are_numbered_on() -> None:

@@ -86,9 +86,6 @@ class Failure(Line, tag="error", kw_only=True):
 class Done(Line, tag="done", kw_only=True):
     """The last line: all measurements are done."""
 
-    rounds: int = 0
-    passes: int = 0
-
 
 _ALWAYS: tuple[type[Line], ...] = (Environment, Skipped, Failure, Done)
 _START = '{"type": "'

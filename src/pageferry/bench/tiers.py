@@ -28,7 +28,6 @@ class ByMethod(Moved, kw_only=True):
 class Tiering(ByMethod, kw_only=True):
     """Memory that the kernel moved without a request for pages."""
 
-    asked_bytes: int
     left_bytes: int
 
 

@@ -36,11 +36,9 @@ class Compaction(Timed, tag="compaction", kw_only=True):
     total_bytes: int
     asked: int
     allocated: int
-    drained: int
     ended: str
     # Earlier attempts that got fewer pages than requested.
     repeated: int = 0
-    passes: int
     wall_ns: int
     # CPU time of the allocating thread. The following are times of its CPU, in ticks.
     thread_ns: int
@@ -54,11 +52,7 @@ class Compaction(Timed, tag="compaction", kw_only=True):
     alone_ns: int = 0
     # Differences in /proc/vmstat, of the whole machine. Null: this kernel lacks it.
     pgmigrate_success: int | None = None
-    pgmigrate_fail: int | None = None
     compact_migrate_scanned: int | None = None
-    compact_free_scanned: int | None = None
-    compact_stall: int | None = None
-    compact_fail: int | None = None
 
 
 def samples_of(lines: Sequence[Line]) -> list[Compaction]:

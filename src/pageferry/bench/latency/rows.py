@@ -55,10 +55,7 @@ class Latency(Moved, tag="latency", kw_only=True):
     waited_max_ns: int | None = None
     waited_hist: list[int] | None = None
     # Only with slowed channels.
-    slow_percent: int | None = None
-    slow_factor: int | None = None
     slow_seen: bool = False
-    slow_at_folios: int = 0
     slow_skipped_windows: int = 0
 
 
