@@ -22,6 +22,11 @@ from pageferry.errors import PageferryError
 Count = Annotated[int, Meta(ge=0)]
 
 
+def about(text: str) -> Meta:
+    """Describe a field in the JSON Schema."""
+    return Meta(description=text)
+
+
 class Spread(msgspec.Struct, frozen=True):
     """A figure that was measured several times, as whole numbers."""
 
@@ -42,20 +47,19 @@ class Unmapped(msgspec.Struct, kw_only=True, frozen=True):
     """How long folios were out of reach, in ns."""
 
     first: Annotated[
-        Count | None,
-        Meta(description="from the first unmapping to the first folio back"),
+        Count | None, about("from the first unmapping to the first folio back")
     ] = None
     mean: Count
     p50: Count | None = None
     p99: Count
-    last: Annotated[Count, Meta(description="of the folio that took longest")]
+    last: Annotated[Count, about("of the folio that took longest")]
 
 
 class Waited(msgspec.Struct, kw_only=True, frozen=True):
     """Threads that waited for a folio to come back: medians of rounds."""
 
     threads: Count
-    sum: Annotated[Count, Meta(description="ns that all of them waited")]
+    sum: Annotated[Count, about("ns that all of them waited")]
     p99: Count | None = None
     last: Count | None = None
 
@@ -64,20 +68,18 @@ class Touch(msgspec.Struct, kw_only=True, frozen=True):
     """Progress of a thread that touched the memory while it moved."""
 
     mode: Literal["read", "write"]
-    touches: Annotated[Spread, Meta(description="in each round")]
-    quiet_ns: Annotated[Count, Meta(description="median touch when nothing moves")]
+    touches: Annotated[Spread, about("in each round")]
+    quiet_ns: Annotated[Count, about("median touch when nothing moves")]
     threshold_ns: Annotated[
-        Count, Meta(description="longer touches lose time: largest of all rounds")
+        Count, about("longer touches lose time: largest of all rounds")
     ]
     p99_ns: Count
-    slowest_ns: Annotated[Count, Meta(description="of all rounds")]
-    slow: Annotated[Count, Meta(description="touches that lost time, all rounds")]
-    slept: Annotated[
-        Count, Meta(description="slow touches that slept: they waited for a folio")
-    ]
-    lost_ns: Annotated[Spread, Meta(description="in each round")]
-    lost_ns_all: Annotated[Count, Meta(description="in all rounds")]
-    slept_ns_all: Annotated[Count, Meta(description="of that, in touches that slept")]
+    slowest_ns: Annotated[Count, about("of all rounds")]
+    slow: Annotated[Count, about("touches that lost time, all rounds")]
+    slept: Annotated[Count, about("slow touches that slept: they waited for a folio")]
+    lost_ns: Annotated[Spread, about("in each round")]
+    lost_ns_all: Annotated[Count, about("in all rounds")]
+    slept_ns_all: Annotated[Count, about("of that, in touches that slept")]
 
 
 class Slowed(msgspec.Struct, kw_only=True, frozen=True):
@@ -89,7 +91,7 @@ class Slowed(msgspec.Struct, kw_only=True, frozen=True):
     after_percent: Count
     factor: Count
     skipped_windows: Annotated[
-        Count, Meta(description="between the change and the first that counts")
+        Count, about("between the change and the first that counts")
     ]
 
 
@@ -116,40 +118,33 @@ class Latency(msgspec.Struct, kw_only=True, frozen=True):
     batch_cap_pages: Count | None = None
     max_windows: Count | None = None
     streaming: bool | None = None
-    max_unmapped_us: Annotated[
-        Count | None, Meta(description="0: no limit in time")
-    ] = None
+    max_unmapped_us: Annotated[Count | None, about("0: no limit in time")] = None
     default_limit: Annotated[
-        bool | None, Meta(description="the kernel measured the limit itself")
+        bool | None, about("the kernel measured the limit itself")
     ] = None
-    windows: Annotated[
-        Spread | None, Meta(description="that each move was worked through in")
-    ] = None
-    over_limit_folios: Annotated[Count | None, Meta(description="in all rounds")] = None
-    cpu_share: Annotated[
-        bool | None, Meta(description="the CPU copied a share beside the channels")
-    ] = None
-    knee: Annotated[
-        bool | None,
-        Meta(description="smallest cap with 90% of the best rate of its sweep"),
-    ] = None
-    role: Annotated[str | None, Meta(description="what --check takes this row for")] = (
+    windows: Annotated[Spread | None, about("that each move was worked through in")] = (
         None
     )
+    over_limit_folios: Annotated[Count | None, about("in all rounds")] = None
+    cpu_share: Annotated[
+        bool | None, about("the CPU copied a share beside the channels")
+    ] = None
+    knee: Annotated[
+        bool | None, about("smallest cap with 90% of the best rate of its sweep")
+    ] = None
+    role: Annotated[str | None, about("what --check takes this row for")] = None
 
 
 class ByKernel(msgspec.Struct, kw_only=True, frozen=True):
     """Memory that the kernel moved by itself: how, and who copied it."""
 
-    method: Annotated[str | None, Meta(description="what moved the memory")] = None
-    cpu_bytes: Annotated[
-        Count | None, Meta(description="left to the CPU, in all rounds")
-    ] = None
+    method: Annotated[str | None, about("what moved the memory")] = None
+    cpu_bytes: Annotated[Count | None, about("left to the CPU, in all rounds")] = None
     share_offloaded: Annotated[
-        float | None, Meta(description="the engine's part of what was moved")
+        float | None, about("the engine's part of what was moved")
     ] = None
     folios_per_batch: Annotated[
-        float | None, Meta(description="mean of all that were looked at for an engine")
+        float | None, about("mean of all that were looked at for an engine")
     ] = None
 
 
@@ -165,13 +160,12 @@ class Demotion(Tiers, kw_only=True, frozen=True):
 
     folios_per_call: Count | None = None
     ratio_to_single: Annotated[
-        RatioSpread | None,
-        Meta(description="to one page per call, in each round"),
+        RatioSpread | None, about("to one page per call, in each round")
     ] = None
     futile_ns: Annotated[
         Spread | None,
-        Meta(
-            description="what reclaim went on for when the last page had been demoted; "
+        about(
+            "what reclaim went on for when the last page had been demoted; "
             "not in bytes_per_s, unless null: not known"
         ),
     ] = None
@@ -190,7 +184,7 @@ class Promotion(Tiers, kw_only=True, frozen=True):
     # In all rounds, by /proc/vmstat, of the whole machine.
     pgpromote_success: Count | None = None
     first_promotion_ns: Annotated[
-        Spread | None, Meta(description="until the kernel had promoted the first folio")
+        Spread | None, about("until the kernel had promoted the first folio")
     ] = None
 
 
@@ -198,47 +192,45 @@ class Compaction(ByKernel, kw_only=True, frozen=True):
     """Figures of `bench compaction` alone. A round allocated so many pages at most."""
 
     asked_pages: Count | None = None
-    allocated_pages: Annotated[
-        Spread | None, Meta(description="huge pages, in each round")
-    ] = None
+    allocated_pages: Annotated[Spread | None, about("huge pages, in each round")] = None
     wall_ns: Annotated[
-        Spread | None, Meta(description="until they were there, or no more could be")
+        Spread | None, about("until they were there, or no more could be")
     ] = None
     wall_ratio_to_stock: Annotated[
-        RatioSpread | None, Meta(description="of the time for each huge page")
+        RatioSpread | None, about("of the time for each huge page")
     ] = None
     thread_ns: Annotated[
-        Spread | None, Meta(description="CPU time of the thread that allocated")
+        Spread | None, about("CPU time of the thread that allocated")
     ] = None
     thread_ratio_to_stock: Annotated[
-        RatioSpread | None, Meta(description="of thread_ns for each huge page")
+        RatioSpread | None, about("of thread_ns for each huge page")
     ] = None
     # Shares of all rounds' time that the CPU of the measurement spent so, by ticks.
     user_share: float | None = None
     system_share: float | None = None
     idle_share: float | None = None
     system_share_to_stock: Annotated[
-        RatioSpread | None, Meta(description="of system_share, in each round")
+        RatioSpread | None, about("of system_share, in each round")
     ] = None
     thread_share_to_stock: Annotated[
-        RatioSpread | None, Meta(description="of thread_ns / wall_ns, in each round")
+        RatioSpread | None, about("of thread_ns / wall_ns, in each round")
     ] = None
     migrated_pages: Annotated[
-        Spread | None, Meta(description="by /proc/vmstat, of the whole machine")
+        Spread | None, about("by /proc/vmstat, of the whole machine")
     ] = None
     scanned_pages: Annotated[
-        Spread | None, Meta(description="for pages to migrate; by /proc/vmstat")
+        Spread | None, about("for pages to migrate; by /proc/vmstat")
     ] = None
     hog_iterations: Annotated[
-        Spread | None, Meta(description="of the hog on that CPU, in wall_ns")
+        Spread | None, about("of the hog on that CPU, in wall_ns")
     ] = None
     hog_ratio_to_stock: Annotated[
-        RatioSpread | None, Meta(description="iterations in the same time")
+        RatioSpread | None, about("iterations in the same time")
     ] = None
     hog_until_stock_is_done: Annotated[
         RatioSpread | None,
-        Meta(
-            description="iterations until stock was done, as a ratio to stock's hog; "
+        about(
+            "iterations until stock was done, as a ratio to stock's hog; "
             "after a faster engine, the hog has the CPU alone"
         ),
     ] = None
@@ -257,31 +249,21 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     engine: str
     channels: Count
     channel_mbps: Annotated[
-        Count | None,
-        Meta(description="MB/s of each simulated channel; 0: as a CPU copies"),
+        Count | None, about("MB/s of each simulated channel; 0: as a CPU copies")
     ] = None
     threads: Annotated[int, Meta(ge=0, description="0: the engine chooses")]
     folio_bytes: Count
-    pages: Annotated[
-        str | None,
-        Meta(description="of 4K: what --pages says"),
-    ] = None
+    pages: Annotated[str | None, about("of 4K: what --pages says")] = None
     path: Annotated[
-        str | None,
-        Meta(description="of `bench cost`: what --paths says; null: move_pages"),
+        str | None, about("of `bench cost`: what --paths says; null: move_pages")
     ] = None
     busy: Annotated[
-        bool,
-        Meta(
-            description="a hog kept every CPU busy; of `bench compaction`, the caller's"
-        ),
+        bool, about("a hog kept every CPU busy; of `bench compaction`, the caller's")
     ] = False
-    moved_bytes: Annotated[Count, Meta(description="by each round")]
+    moved_bytes: Annotated[Count, about("by each round")]
     rounds: Count
     layouts: Count | None = None
-    verified: Annotated[
-        bool, Meta(description="every page on its node, every byte right")
-    ]
+    verified: Annotated[bool, about("every page on its node, every byte right")]
     # Folios that were no longer whole after the move, in all rounds; null
     # where the kernel does not let us look.
     split_folios: Count | None = None
@@ -322,7 +304,7 @@ class Check(msgspec.Struct, kw_only=True, frozen=True):
     name: str
     ok: bool
     measured: float
-    wanted: Annotated[str, Meta(description="what measured was compared with")]
+    wanted: Annotated[str, about("what measured was compared with")]
     detail: str
 
 
@@ -351,8 +333,7 @@ class Machine(msgspec.Struct, kw_only=True, frozen=True):
     host_cpus: Count | None = None
     host_kernel: str | None = None
     host_other_load: Annotated[
-        float | None,
-        Meta(description="share of the host's CPU time that others took meanwhile"),
+        float | None, about("share of the host's CPU time that others took meanwhile")
     ] = None
 
 
