@@ -155,8 +155,7 @@ struct sample {
 	uint64_t wall_ns, thread_ns, hog_iterations;
 	uint64_t alone_ns, alone_iterations;	/* of the hog alone */
 	struct cpu_ticks before, after;
-	struct counters counted;
-	struct offloaded offloaded_before, offloaded_after;
+	struct counters counted, copied;
 };
 
 /* The sum of all measurements of stock so far, and the rate that follows. */
@@ -208,7 +207,7 @@ static void allocate(const struct options *o, struct sample *s)
 {
 	uint64_t start, thread, hog;
 
-	offloaded_read("compaction", &s->offloaded_before);
+	counters_read(&s->copied, false);
 	counters_read(&s->counted, false);
 	if (s->busy)
 		hogs_run();
@@ -226,7 +225,7 @@ static void allocate(const struct options *o, struct sample *s)
 		hogs_pause();
 	}
 	counters_read(&s->counted, true);
-	offloaded_read("compaction", &s->offloaded_after);
+	counters_read(&s->copied, true);
 }
 
 static void report_sample(const struct options *o, const struct sample *s,
@@ -256,7 +255,7 @@ static void report_sample(const struct options *o, const struct sample *s,
 	json_u64("alone_iterations", s->alone_iterations);
 	json_u64("alone_ns", s->alone_ns);
 	counters_report(&s->counted);
-	offloaded_report(&s->offloaded_before, &s->offloaded_after);
+	counters_report(&s->copied);
 	verified_end();
 }
 
@@ -331,6 +330,7 @@ static void run_state(const struct options *o, unsigned int round, bool busy)
 		struct sample s = {
 			.variant = run_turn(&o->run, v, round),
 			.counted.names = counters,
+			.copied = COPIES_FOR("compaction"),
 			.busy = busy,
 			.round = round,
 		};

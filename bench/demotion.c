@@ -146,8 +146,7 @@ struct sample {
 	bool complete;		/* the kernel met the whole request */
 	bool stall_known, split_known;
 	struct stall stall;
-	struct counters demoted;
-	struct offloaded before, after;
+	struct counters demoted, copied;
 	struct placement placement;
 	size_t nr_split;
 };
@@ -275,7 +274,7 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_u64_or_null("stall_some_us", s->stall_known, s->stall.some_us);
 	json_u64_or_null("stall_full_us", s->stall_known, s->stall.full_us);
 	counters_report(&s->demoted);
-	offloaded_report(&s->before, &s->after);
+	counters_report(&s->copied);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	verified_end();
 }
@@ -287,6 +286,7 @@ static void measure_reclaim(const struct run *t, const struct variant *v,
 		.variant = v,
 		.folio_bytes = folio_bytes,
 		.demoted.names = counters,
+		.copied = COPIES_FOR("demotion"),
 		.round = round,
 	}, *s = &sample;
 	const struct options *o = &opts;
@@ -299,7 +299,7 @@ static void measure_reclaim(const struct run *t, const struct variant *v,
 	engine_select(s->variant);
 	make_cold(&r);
 	counters_read(&s->demoted, false);
-	offloaded_read("demotion", &s->before);
+	counters_read(&s->copied, false);
 	s->stall_known = cgroup_stall(&before);
 	if (o->pressure == PRESSURE_MAX) {
 		s->complete = demote_by_max(&r, s);
@@ -317,7 +317,7 @@ static void measure_reclaim(const struct run *t, const struct variant *v,
 		s->stall.some_us -= before.some_us;
 		s->stall.full_us -= before.full_us;
 	}
-	offloaded_read("demotion", &s->after);
+	counters_read(&s->copied, true);
 	counters_read(&s->demoted, true);
 	placement_read(&r, t, &s->placement);
 	if (!s->placement.to_bytes)

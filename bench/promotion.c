@@ -86,7 +86,7 @@ struct sample {
 	size_t folio_bytes;
 	unsigned int round;	/* 0: a warm-up, which does not count */
 	uint64_t waited_ns, elapsed_ns, promoted_pages;
-	struct offloaded before, after;
+	struct counters copied;
 	struct placement placement;
 	struct toucher toucher;
 	bool split_known;
@@ -204,7 +204,7 @@ static void report_sample(const struct sample *s)
 	json_u64("fast_bytes", s->placement.to_bytes);
 	json_u64("left_bytes", s->placement.from_bytes);
 	json_u64("waited_ns", s->waited_ns);
-	offloaded_report(&s->before, &s->after);
+	counters_report(&s->copied);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	toucher_report(&s->toucher);
 	verified_end();
@@ -219,6 +219,7 @@ static void measure(const struct run *t, const struct variant *v,
 		.variant = v,
 		.folio_bytes = folio_bytes,
 		.round = round,
+		.copied = COPIES_FOR("numa_misplaced"),
 	}, *s = &sample;
 	const struct options *o = &opts;
 	uint64_t first, seed = run_seed();
@@ -231,7 +232,7 @@ static void measure(const struct run *t, const struct variant *v,
 	s->toucher.region = &r;
 	s->toucher.mode = o->touch;
 	s->toucher.cpu = t->cpu;
-	offloaded_read("numa_misplaced", &s->before);
+	counters_read(&s->copied, false);
 	/*
 	 * Linux patches its code for this write.  No task may execute this code
 	 * now, because emulators are known to get that wrong.
@@ -245,7 +246,7 @@ static void measure(const struct run *t, const struct variant *v,
 	setting_must_pin(BALANCING, "0");
 	let_queue_drain();
 	engine_select(&off);
-	offloaded_read("numa_misplaced", &s->after);
+	counters_read(&s->copied, true);
 	placement_read(&r, t, &s->placement);
 	if (!s->placement.to_bytes)
 		bench_die(BENCH_FAILED,

@@ -62,35 +62,19 @@ void placement_read(const struct region *r, const struct run *o,
 	}
 }
 
-static bool reason_read(const char *reason, const char *name, uint64_t *value)
+const char *const copy_counters[] = { "engine_bytes", "cpu_bytes",
+				      "offered_folios", "batches", NULL };
+
+static bool counter_read(const struct counters *c, const char *name,
+			 uint64_t *value)
 {
 	char path[160];
 
-	snprintf(path, sizeof(path), OFFLOAD_DIR "/stats/reasons/%s/%s", reason,
-		 name);
+	if (!c->reason)
+		return line_read_u64(VMSTAT, name, value);
+	snprintf(path, sizeof(path), OFFLOAD_DIR "/stats/reasons/%s/%s",
+		 c->reason, name);
 	return file_read_u64(path, value);
-}
-
-void offloaded_read(const char *reason, struct offloaded *o)
-{
-	o->known = reason_read(reason, "engine_bytes", &o->engine_bytes) &&
-		   reason_read(reason, "cpu_bytes", &o->cpu_bytes) &&
-		   reason_read(reason, "offered_folios", &o->offered_folios) &&
-		   reason_read(reason, "batches", &o->batches);
-}
-
-void offloaded_report(const struct offloaded *before,
-		      const struct offloaded *after)
-{
-	bool known = before->known && after->known;
-
-	json_u64_or_null("engine_bytes", known,
-		       after->engine_bytes - before->engine_bytes);
-	json_u64_or_null("cpu_bytes", known,
-		       after->cpu_bytes - before->cpu_bytes);
-	json_u64_or_null("offered_folios", known,
-		       after->offered_folios - before->offered_folios);
-	json_u64_or_null("batches", known, after->batches - before->batches);
 }
 
 void counters_read(struct counters *c, bool since)
@@ -98,7 +82,7 @@ void counters_read(struct counters *c, bool since)
 	for (size_t i = 0; c->names[i]; i++) {
 		uint64_t value = 0;
 
-		c->known[i] = line_read_u64(VMSTAT, c->names[i], &value);
+		c->known[i] = counter_read(c, c->names[i], &value);
 		c->value[i] = since ? value - c->value[i] : value;
 	}
 }

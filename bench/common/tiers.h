@@ -26,22 +26,17 @@ struct placement {
 void placement_read(const struct region *r, const struct run *o,
 		    struct placement *p);
 
-/* The kernel's counters of copies for one reason, if it has these. */
-struct offloaded {
-	bool known;
-	uint64_t engine_bytes, cpu_bytes, offered_folios, batches;
-};
-
-void offloaded_read(const char *reason, struct offloaded *o);
-void offloaded_report(const struct offloaded *before,
-		      const struct offloaded *after);
-
-/* Counters of /proc/vmstat.  A kernel may lack some. */
+/* Counters of the kernel, which may lack some. */
 struct counters {
 	const char *const *names;	/* ending with NULL */
+	const char *reason;	/* of copies; NULL: lines of /proc/vmstat */
 	uint64_t value[8];
 	bool known[8];
 };
+
+/* The counters of copies for one reason. */
+extern const char *const copy_counters[];
+#define COPIES_FOR(why) { .names = copy_counters, .reason = why }
 
 /* Read the counters, or with @since their increase since the last read. */
 void counters_read(struct counters *c, bool since);
