@@ -15,10 +15,8 @@
  * compares every byte.
  */
 #include <errno.h>
-#include <linux/mempolicy.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,14 +104,6 @@ static uint64_t promoted_pages(const struct options *o)
 			  "%s has no pgpromote_success: this needs CONFIG_NUMA_BALANCING of Linux 5.18 or later",
 			  path);
 	return pages;
-}
-
-/* Remove the memory policy, which would keep the memory on its node. */
-static void let_go(const struct region *r)
-{
-	if (syscall(SYS_mbind, r->base, r->bytes, MPOL_DEFAULT, NULL, 0UL, 0))
-		bench_die(BENCH_FAILED, "mbind to no node: %s",
-			  strerror(errno));
 }
 
 /*
@@ -226,7 +216,7 @@ static void measure(const struct run *t, const struct variant *v,
 	struct region r, spacer;
 
 	region_allocate(&r, t->total_bytes, s->folio_bytes, t->from, seed);
-	let_go(&r);
+	memory_unbind(r.base, r.bytes);
 	spacer_take(&spacer, s->folio_bytes, t->to);
 	engine_select(s->variant);
 	s->toucher.region = &r;

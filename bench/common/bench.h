@@ -167,7 +167,8 @@ void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
 bool node_free_bytes(int node, uint64_t *bytes);
 void node_check_free(int node, uint64_t bytes);
-void memory_bind(void *base, size_t bytes, int node);
+void memory_bind(void *base, size_t bytes, int node, unsigned int flags);
+void memory_unbind(void *base, size_t bytes);
 void pin_to_cpu(int cpu);
 struct modules {
 	const char *names[8];	/* 'FILE.ko' or 'FILE.ko NAME=VALUE' */

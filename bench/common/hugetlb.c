@@ -139,5 +139,5 @@ void region_map_hugetlb(struct region *r, size_t bytes, size_t folio_bytes,
 			  strerror(errno));
 	hold(r);
 	r->base = r->map;
-	memory_bind(r->base, bytes, node);
+	memory_bind(r->base, bytes, node, 0);
 }

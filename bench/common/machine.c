@@ -77,15 +77,26 @@ void node_check_free(int node, uint64_t bytes)
 			  (unsigned long long)needed);
 }
 
-/* Place all pages on @node that are allocated from now on. */
-void memory_bind(void *base, size_t bytes, int node)
+/*
+ * Place all pages on @node that are allocated from now on, and with the flag
+ * MPOL_MF_MOVE also present ones.
+ */
+void memory_bind(void *base, size_t bytes, int node, unsigned int flags)
 {
 	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
 	const size_t bits = 8 * sizeof(mask[0]);
 
 	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
-	if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, MAX_NODES, 0))
+	if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, MAX_NODES, flags))
 		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
+			  strerror(errno));
+}
+
+/* Remove the memory policy, which would keep memory on its node. */
+void memory_unbind(void *base, size_t bytes)
+{
+	if (syscall(SYS_mbind, base, bytes, MPOL_DEFAULT, NULL, 0UL, 0))
+		bench_die(BENCH_FAILED, "mbind to no node: %s",
 			  strerror(errno));
 }
 

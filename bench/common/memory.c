@@ -113,7 +113,7 @@ static void map_with(struct region *r, size_t bytes, size_t folio_bytes,
 	 */
 	if (madvise(r->base, bytes, advice) && errno != EINVAL)
 		bench_die(BENCH_FAILED, "madvise: %s", strerror(errno));
-	memory_bind(r->base, bytes, node);
+	memory_bind(r->base, bytes, node, 0);
 }
 
 void region_map(struct region *r, size_t bytes, size_t folio_bytes, int node)

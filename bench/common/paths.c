@@ -70,17 +70,6 @@ static uint64_t vmstat_flushed(const char *name)
 	return vmstat(name);
 }
 
-/* Set the policy of existing memory. */
-static void policy_set(const struct region *r, int mode, int node, unsigned int how)
-{
-	unsigned long mask = mode == MPOL_DEFAULT ? 0 : 1UL << node;
-
-	if (syscall(SYS_mbind, r->base, r->bytes, mode, mask ? &mask : NULL,
-		    mask ? MASK_BITS : 0, how))
-		bench_die(BENCH_FAILED, "mbind to node %d: %s", node,
-			  strerror(errno));
-}
-
 static void run_mbind(const struct work *w)
 {
 	struct region r;
@@ -89,7 +78,7 @@ static void run_mbind(const struct work *w)
 	for (unsigned int i = 0; i < w->nr; i++) {
 		uint64_t start = bench_now_ns();
 
-		policy_set(&r, MPOL_BIND, target_of(i), MPOL_MF_MOVE);
+		memory_bind(r.base, r.bytes, target_of(i), MPOL_MF_MOVE);
 		w->passes[i].ns = bench_now_ns() - start;
 		w->passes[i].folios = r.bytes / page_bytes();
 		region_check(&r, target_of(i), seed_of(0), "mbind", i);
@@ -264,7 +253,7 @@ static void run_promotion(const struct work *w)
 	struct region r;
 
 	region_allocate(&r, w->bytes * w->nr, page, 1, seed_of(0));
-	policy_set(&r, MPOL_DEFAULT, 0, 0);
+	memory_unbind(r.base, r.bytes);
 	region_drain_lru(&r);
 	scan_wait(r.bytes / page);
 	for (unsigned int i = 0; i < w->nr; i++) {
