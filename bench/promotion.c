@@ -14,11 +14,8 @@
  * the program counts the nodes of all pages, undoes the writes of the thread and
  * compares every byte.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/latency.h"
 #include "common/tiers.h"
@@ -43,7 +40,7 @@ struct options {
  * Files of CONFIG_SCHED_DEBUG.  By default a scan begins after a second of CPU
  * time, and a page that is touched a second after the scan is not hot.
  */
-static const struct scan_setting {
+static const struct {
 	const char *key, *path, *value;
 } scan_settings[] = {
 	{ "scan_delay_ms_found", SCAN_DIR "/scan_delay_ms", "100" },
@@ -273,14 +270,10 @@ static void choose_cpus(struct options *o)
 /* Report the present settings in the environment line, then pin faster ones. */
 static void prepare_scan(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(scan_settings); i++) {
-		const struct scan_setting *s = &scan_settings[i];
-
-		setting_report(s->key, s->path);
-		if (!access(s->path, F_OK) && !setting_pin(s->path, s->value))
-			fprintf(stderr, "warning: cannot write '%s' to %s: %s\n",
-				s->value, s->path, strerror(errno));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(scan_settings); i++)
+		setting_report_and_pin(scan_settings[i].key,
+				       scan_settings[i].path,
+				       scan_settings[i].value);
 	setting_report("promote_rate_limit_mbps_found",
 		     "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps");
 }

@@ -64,6 +64,8 @@ bool setting_pin(const char *path, const char *value);
 void setting_must_pin(const char *path, const char *value);
 void setting_keep(const char *path, const char *old);
 void setting_report(const char *key, const char *path);
+void setting_report_and_pin(const char *key, const char *path,
+			    const char *value);
 bool line_read_u64(const char *path, const char *name, uint64_t *value);
 void settings_restore(void);
 void settings_restore_after(void (*cleanup)(void));

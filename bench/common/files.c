@@ -166,6 +166,16 @@ void setting_must_pin(const char *path, const char *value)
 			  path, strerror(errno));
 }
 
+/* Report the present value in the open JSON object, then pin @value if possible. */
+void setting_report_and_pin(const char *key, const char *path,
+			    const char *value)
+{
+	setting_report(key, path);
+	if (!access(path, F_OK) && !setting_pin(path, value))
+		fprintf(stderr, "warning: cannot write '%s' to %s: %s\n", value,
+			path, strerror(errno));
+}
+
 /* Restore this setting to @old, or with NULL to the present value. */
 void setting_keep(const char *path, const char *old)
 {

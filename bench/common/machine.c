@@ -179,28 +179,12 @@ void machine_report(void)
  */
 void machine_quiet(void)
 {
-	static const struct {
-		const char *key, *path, *off;
-	} others[] = {
-		{ "numa_balancing_found", "/proc/sys/kernel/numa_balancing",
-		  "0" },
-		{ "khugepaged_defrag_found",
-		  "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
-		  "0" },
-		{ "ksm_run_found", "/sys/kernel/mm/ksm/run", "0" },
-		{ "thp_enabled_found",
-		  "/sys/kernel/mm/transparent_hugepage/enabled", NULL },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-		char value[64];
-
-		setting_report(others[i].key, others[i].path);
-		setting_value(others[i].path, value, sizeof(value));
-		if (others[i].off && value[0] &&
-		    !setting_pin(others[i].path, others[i].off))
-			fprintf(stderr,
-				"warning: %s stays at %s (%s): pages may move by themselves\n",
-				others[i].path, value, strerror(errno));
-	}
+	setting_report_and_pin("numa_balancing_found",
+			       "/proc/sys/kernel/numa_balancing", "0");
+	setting_report_and_pin("khugepaged_defrag_found",
+			       "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
+			       "0");
+	setting_report_and_pin("ksm_run_found", "/sys/kernel/mm/ksm/run", "0");
+	setting_report("thp_enabled_found",
+		       "/sys/kernel/mm/transparent_hugepage/enabled");
 }
