@@ -2,7 +2,6 @@
 /*
  * bandwidth: the rate at which all CPUs together read the memory of one node.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -61,8 +60,6 @@ static void *reader(void *arg)
 
 static uint64_t run(struct reader *readers, unsigned int nr, uint64_t ms)
 {
-	struct timespec pause = { (time_t)(ms / 1000),
-				  (long)(ms % 1000) * 1000000L };
 	uint64_t start, bytes = 0;
 
 	pthread_barrier_init(&ready, NULL, nr + 1);
@@ -72,8 +69,7 @@ static uint64_t run(struct reader *readers, unsigned int nr, uint64_t ms)
 			bench_die(BENCH_LACKING, "cannot start thread %u", i);
 	pthread_barrier_wait(&ready);
 	start = bench_now_ns();
-	while (nanosleep(&pause, &pause) && errno == EINTR)
-		;
+	bench_sleep_ns(ms * 1000000);
 	over = true;
 	for (unsigned int i = 0; i < nr; i++) {
 		pthread_join(readers[i].thread, NULL);

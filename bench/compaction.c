@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/compaction.h"
@@ -40,7 +39,7 @@
 #define MAX_PERCENT 100000
 
 /* Many turns of the scheduler, but short compared to the measurement. */
-static const struct timespec hog_alone_time = { .tv_nsec = 100000000 };
+#define HOG_ALONE_NS 100000000
 
 struct options {
 	struct run run;
@@ -197,7 +196,7 @@ static void hog_alone(struct sample *s)
 {
 	uint64_t hog = hogs_progress(), start = bench_now_ns();
 
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &hog_alone_time, NULL);
+	bench_sleep_ns(HOG_ALONE_NS);
 	s->alone_iterations = hogs_progress() - hog;
 	s->alone_ns = bench_now_ns() - start;
 }

@@ -15,7 +15,6 @@
  * compares every byte.
  */
 #include <stdio.h>
-#include <time.h>
 
 #include "common/latency.h"
 #include "common/tiers.h"
@@ -24,7 +23,7 @@
 #define SCAN_DIR "/sys/kernel/debug/sched/numa_balancing"
 #define TIERING_MODE "2"
 #define QUEUE "/sys/kernel/mm/migrate_offload/promotion"
-#define POLL_NS 500000L
+#define POLL_NS 500000
 /* After this time without a promotion, the measurement ends. */
 #define STILL_NS 3000000000ULL
 
@@ -109,7 +108,6 @@ static uint64_t promoted_pages(const struct options *o)
  */
 static void watch(const struct options *o, struct sample *s, uint64_t first)
 {
-	const struct timespec poll = { .tv_nsec = POLL_NS };
 	const uint64_t page = page_bytes();
 	const uint64_t goal =
 		o->run.total_bytes / page * o->percent / 100;
@@ -119,7 +117,7 @@ static void watch(const struct options *o, struct sample *s, uint64_t first)
 	while (pages < goal) {
 		uint64_t now, found;
 
-		nanosleep(&poll, NULL);
+		bench_sleep_ns(POLL_NS);
 		found = promoted_pages(o) - first;
 		now = bench_now_ns();
 		if (!found) {
@@ -162,13 +160,12 @@ static uint64_t queue_folios(const char *what)
  */
 static void let_queue_drain(void)
 {
-	const struct timespec poll = { .tv_nsec = POLL_NS };
 	uint64_t begin = bench_now_ns();
 
 	while (queue_folios("queued") >
 		       queue_folios("moved") + queue_folios("returned") &&
 	       bench_now_ns() - begin < STILL_NS)
-		nanosleep(&poll, NULL);
+		bench_sleep_ns(POLL_NS);
 }
 
 /*

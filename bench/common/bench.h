@@ -30,6 +30,7 @@ enum bench_exit {
 _Noreturn void bench_die(enum bench_exit code, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 uint64_t bench_now_ns(void);
+void bench_sleep_ns(uint64_t ns);
 
 void json_begin(const char *type);
 void json_u64(const char *key, uint64_t value);

@@ -8,13 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "latency.h"
 
 #define RATES "/sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps"
 #define LOADED "/sys/module/dmasim/parameters/bandwidth_mbps"
-#define POLL_NS 200000L
+#define POLL_NS 200000
 
 static glob_t files;
 static char loaded[32];	/* the module's initial value; empty: unchanged */
@@ -49,13 +48,6 @@ bool rate_set(uint64_t mbps)
 	return rate_write(decimal(mbps).text);
 }
 
-static void poll_sleep(void)
-{
-	struct timespec time = { .tv_nsec = POLL_NS };
-
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
-}
-
 /*
  * Wait until the requested part has moved, and slow all channels down.  Skip
  * the windows that the kernel needs to notice, then read the counters.  Later
@@ -68,7 +60,7 @@ static void *slowdown_main(void *arg)
 
 	pin_to_cpu(s->cpu);
 	do {
-		poll_sleep();
+		bench_sleep_ns(POLL_NS);
 		if (atomic_load(&s->over) ||
 		    !unmapped_progress(&folios, &windows))
 			return NULL;
@@ -77,7 +69,7 @@ static void *slowdown_main(void *arg)
 		return NULL;
 	at_windows = windows;
 	do {
-		poll_sleep();
+		bench_sleep_ns(POLL_NS);
 		if (atomic_load(&s->over) ||
 		    !unmapped_progress(&folios, &windows))
 			return NULL;

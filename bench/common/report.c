@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,17 @@ void bench_die(enum bench_exit code, const char *fmt, ...)
 	json_str("message", message);
 	json_end();
 	exit(code);
+}
+
+void bench_sleep_ns(uint64_t ns)
+{
+	struct timespec time = {
+		.tv_sec = (time_t)(ns / 1000000000),
+		.tv_nsec = (long)(ns % 1000000000),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &time, &time) == EINTR)
+		;
 }
 
 uint64_t bench_now_ns(void)

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "latency.h"
 
@@ -26,17 +25,6 @@
 const char *const touch_names[] = { "none", "read", "write", NULL };
 
 enum phase { QUIET, READY, MOVING, STOP };
-
-static void sleep_ns(uint64_t ns)
-{
-	struct timespec time = {
-		.tv_sec = (time_t)(ns / 1000000000),
-		.tv_nsec = (long)(ns % 1000000000),
-	};
-
-	if (ns)
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
-}
 
 static uint64_t random_next(struct toucher *t)
 {
@@ -96,7 +84,7 @@ static void count_touch(struct toucher *t, uint64_t ns, long slept)
 static void pause_between(struct toucher *t)
 {
 	if (t->pause_ns)
-		sleep_ns(t->pause_ns / 2 + random_next(t) % t->pause_ns);
+		bench_sleep_ns(t->pause_ns / 2 + random_next(t) % t->pause_ns);
 }
 
 static int compare(const void *a, const void *b)
@@ -153,7 +141,7 @@ void toucher_start(struct toucher *t)
 	if (!t->written || !thread_start(&t->thread, toucher_main, t))
 		bench_die(BENCH_LACKING, "cannot start the thread that touches");
 	while (atomic_load(&t->phase) == QUIET)
-		sleep_ns(1000000);
+		bench_sleep_ns(1000000);
 }
 
 void toucher_moving(struct toucher *t)
