@@ -56,6 +56,8 @@ static struct options opts = {
 	.paths.nr = 1,
 };
 
+static const struct variant *const variant = &opts.run.variants[0];
+
 static void set_engine(const struct option_row *row, const char *text)
 {
 	if (!variant_parse(text, &opts.run.variants[0]))
@@ -100,11 +102,6 @@ static const struct program program = {
 	.options = rows,
 };
 
-static const struct variant *engine_of(const struct options *o)
-{
-	return &o->run.variants[0];
-}
-
 static void check_options(struct options *o)
 {
 	run_read_sizes(&o->run);
@@ -137,15 +134,6 @@ static void become_init(void)
 	mount_or_die("sysfs", "/sys");
 	/* On a kernel that has it: settings of engines are there. */
 	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
-}
-
-/*
- * Do this only for other paths, because it changes the layout of memory a
- * little.
- */
-static void become_init_of_paths(void)
-{
-	mount_or_die("cgroup2", "/sys/fs/cgroup");
 }
 
 static bool other_paths(const struct options *o)
@@ -190,7 +178,7 @@ static void one_pass(const struct region *r, unsigned int pass, uint64_t seed,
 		bench_die(BENCH_FAILED,
 			  "pass %u: move_pages(2) returned %ld: not every page moved",
 			  pass, ret);
-	region_check(r, node, seed, engine_of(&opts)->engine, pass);
+	region_check(r, node, seed, variant->engine, pass);
 }
 
 static void check_whole(const struct region *r, const char *when)
@@ -222,12 +210,12 @@ struct engine_counts {
 	uint64_t ns;
 };
 
-static struct engine_counts count_engine(const struct variant *v)
+static struct engine_counts count_engine(void)
 {
 	struct engine_counts c = { 0 };
 
-	c.known = engine_counter(v, "engine_bytes", &c.bytes) &&
-		  engine_counter(v, "engine_ns", &c.ns);
+	c.known = engine_counter(variant, "engine_bytes", &c.bytes) &&
+		  engine_counter(variant, "engine_ns", &c.ns);
 	return c;
 }
 
@@ -235,22 +223,21 @@ static struct engine_counts count_engine(const struct variant *v)
  * Open a line of @nr folios in @passes, with the work of the engine since
  * @before.
  */
-static void cost_begin(const struct options *o, size_t folio_bytes, uint64_t nr,
-		       const uint64_t *ns, unsigned int passes,
-		       const struct engine_counts *before)
+static void cost_begin(size_t folio_bytes, uint64_t nr, const uint64_t *ns,
+		       unsigned int passes, const struct engine_counts *before)
 {
-	const struct engine_counts after = count_engine(engine_of(o));
+	const struct engine_counts after = count_engine();
 	uint64_t bytes = after.bytes - before->bytes;
 
 	json_begin("cost");
-	json_str("engine", engine_of(o)->engine);
+	json_str("engine", variant->engine);
 	json_u64("folio_bytes", folio_bytes);
 	json_u64("folios", nr);
 	json_u64_array("pass_ns", ns, passes);
 	/*
 	 * Only this engine copies exactly as the kernel does without an engine.
 	 */
-	if (before->known && bytes && !strcmp(engine_of(o)->engine, "cpu"))
+	if (before->known && bytes && !strcmp(variant->engine, "cpu"))
 		json_u64("copy_instructions", (after.ns - before->ns) /
 						      (bytes / folio_bytes));
 	else
@@ -268,11 +255,11 @@ static void measure(const struct options *o, const struct region *r,
 	uint64_t pass_ns[MAX_PASSES];
 
 	check_whole(r, "before");
-	before = count_engine(engine_of(o));
+	before = count_engine();
 	for (unsigned int pass = 0; pass < passes; pass++)
 		one_pass(r, pass, folio_bytes, &pass_ns[pass]);
 	check_whole(r, "after");
-	cost_begin(o, folio_bytes, r->bytes / folio_bytes,
+	cost_begin(folio_bytes, r->bytes / folio_bytes,
 		   pass_ns + WARM_UP_PASSES, o->passes, &before);
 	if (pages)
 		json_str("pages", pages);
@@ -331,7 +318,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	check_whole(&r, "before");
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		was[i] = folio_stat(folio_bytes, stats[i]);
-	before = count_engine(engine_of(o));
+	before = count_engine();
 	for (unsigned int pass = 0; pass < MIDDLE_PASSES; pass++) {
 		/* One entry for each folio as it is now. */
 		struct region now = r;
@@ -343,7 +330,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	if (!region_count_split(&r, &nr_split))
 		bench_die(BENCH_LACKING, "no page flags to look at");
 
-	cost_begin(o, folio_bytes, o->middle_bytes / folio_bytes, pass_ns,
+	cost_begin(folio_bytes, o->middle_bytes / folio_bytes, pass_ns,
 		   MIDDLE_PASSES, &before);
 	json_u64("split_folios", nr_split);
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
@@ -367,14 +354,14 @@ static void measure_path(const struct options *o, enum path_kind kind)
 	struct engine_counts before;
 	struct path_pass pass[MAX_PASSES];
 
-	before = count_engine(engine_of(o));
+	before = count_engine();
 	path_run(kind, path_bytes(o, kind), pass, passes);
 	for (unsigned int i = 0; i < passes; i++) {
 		ns[i] = pass[i].ns;
 		folios[i] = pass[i].folios;
 	}
 
-	cost_begin(o, folio_bytes, folios[WARM_UP_PASSES], ns + WARM_UP_PASSES,
+	cost_begin(folio_bytes, folios[WARM_UP_PASSES], ns + WARM_UP_PASSES,
 		   o->passes, &before);
 	json_str("path", path_names[kind]);
 	json_u64_array("pass_folios", folios + WARM_UP_PASSES, o->passes);
@@ -429,11 +416,12 @@ int main(int argc, char **argv)
 		become_init();
 	options_parse(&program, argc, argv);
 	check_options(&opts);
+	/* This changes the layout of memory a little. */
 	if (getpid() == 1 && other_paths(&opts))
-		become_init_of_paths();
+		mount_or_die("cgroup2", "/sys/fs/cgroup");
 	check_free(&opts);
 	modules_load(&r->modules);
-	engine_check(engine_of(&opts));
+	engine_check(variant);
 
 	settings_restore_on_exit();
 	settings_on_interrupt();
@@ -447,7 +435,7 @@ int main(int argc, char **argv)
 	for (int node = 0; opts.scatter && node < 2; node++)
 		scatter(&opts, node);
 	engine_prepare();
-	engine_select(engine_of(&opts));
+	engine_select(variant);
 	for (size_t i = 0; i < opts.paths.nr; i++) {
 		if (opts.paths.at[i] == PATH_MOVE_PAGES)
 			measure_sizes(&opts);
