@@ -17,6 +17,8 @@
 #include "common/tracing.h"
 
 #define MAX_CASES 256
+#define MAX_UNMAPPED OFFLOAD_DIR "/max_unmapped_us"
+#define SHARE_PARAM "/sys/module/dcbm/parameters/cpu_share"
 
 struct options {
 	struct run run;
@@ -118,14 +120,6 @@ static void report_environment(const struct options *o)
 	json_end();
 }
 
-static void pin(const char *dir, const char *name, const char *value)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	setting_must_pin(path, value);
-}
-
 /*
  * Have the kernel measure its default limit once: all cases that use the default
  * have the same limit.
@@ -140,12 +134,10 @@ static void learn_default_limit(struct options *o)
 	if (!wanted)
 		return;
 	engine_limit_keep();
-	pin(OFFLOAD_DIR, "max_unmapped_us", "default");
-	setting_value(OFFLOAD_DIR "/max_unmapped_us", o->default_limit,
+	setting_must_pin(MAX_UNMAPPED, "default");
+	setting_value(MAX_UNMAPPED, o->default_limit,
 		      sizeof(o->default_limit));
 }
-
-#define SHARE_PARAM "/sys/module/dcbm/parameters/cpu_share"
 
 /* A channel that becomes slow must not count as dead. */
 static void allow_slowness(const struct test_case *t)
@@ -172,12 +164,15 @@ static void apply(const struct options *o, const struct test_case *t)
 		return;
 	engine_limit_keep();
 	if (t->limit_us == LIMIT_DEFAULT)
-		pin(OFFLOAD_DIR, "max_unmapped_us", o->default_limit);
+		setting_must_pin(MAX_UNMAPPED, o->default_limit);
 	else
-		pin(OFFLOAD_DIR, "max_unmapped_us", decimal(t->limit_us).text);
-	pin(OFFLOAD_DEBUG_DIR, "max_batch_pages", decimal(t->cap_pages).text);
-	pin(OFFLOAD_DEBUG_DIR, "max_windows", decimal(t->max_windows).text);
-	pin(OFFLOAD_DEBUG_DIR, "streaming", t->streaming ? "1" : "0");
+		setting_must_pin(MAX_UNMAPPED, decimal(t->limit_us).text);
+	setting_must_pin(OFFLOAD_DEBUG_DIR "/max_batch_pages",
+			 decimal(t->cap_pages).text);
+	setting_must_pin(OFFLOAD_DEBUG_DIR "/max_windows",
+			 decimal(t->max_windows).text);
+	setting_must_pin(OFFLOAD_DEBUG_DIR "/streaming",
+			 t->streaming ? "1" : "0");
 }
 
 /* The call itself, and all observers. */
@@ -237,7 +232,7 @@ static void report_limits(const struct test_case *t)
 	json_u64("max_windows", t->max_windows);
 	json_bool("streaming", t->streaming);
 	json_bool("default_limit", t->limit_us == LIMIT_DEFAULT);
-	setting_value(OFFLOAD_DIR "/max_unmapped_us", limit, sizeof(limit));
+	setting_value(MAX_UNMAPPED, limit, sizeof(limit));
 	json_u64("max_unmapped_us", strtoull(limit, NULL, 10));
 }
 

@@ -110,14 +110,6 @@ bool cgroup_write(const char *name, const char *value)
 	return file_write(path, value);
 }
 
-static bool cgroup_read_u64(const char *name, uint64_t *value)
-{
-	char path[160];
-
-	file_path(path, sizeof(path), name);
-	return file_read_u64(path, value);
-}
-
 static void write_failed(const char *name, uint64_t bytes)
 {
 	bench_die(BENCH_FAILED, "cannot write %llu to %s: %s",
@@ -140,8 +132,10 @@ bool cgroup_reclaim(uint64_t bytes)
 void cgroup_limit(const char *name, int64_t above)
 {
 	uint64_t bytes;
+	char path[160];
 
-	if (!cgroup_read_u64("memory.current", &bytes))
+	file_path(path, sizeof(path), "memory.current");
+	if (!file_read_u64(path, &bytes))
 		bench_die(BENCH_FAILED, "cannot read memory.current: %s",
 			  strerror(errno));
 	bytes = above < 0 && bytes < (uint64_t)-above ? 0 : bytes + (uint64_t)above;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -75,14 +74,6 @@ static int watch(const struct region *r)
 	return fd;
 }
 
-static void ksm_write(const char *name, const char *value)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), KSM_DIR "/%s", name);
-	setting_must_pin(path, value);
-}
-
 /*
  * KSM merges pages in pairs.  Unmap one page of each pair, so that the other is
  * mapped once, as unshared pages are.
@@ -97,9 +88,9 @@ static void merge(struct region *r, uint64_t seed)
 	if (madvise(r->base, r->bytes, MADV_MERGEABLE) ||
 	    madvise(twin.base, twin.bytes, MADV_MERGEABLE))
 		bench_die(BENCH_LACKING, "MADV_MERGEABLE: %s", strerror(errno));
-	ksm_write("pages_to_scan", "4096");
-	ksm_write("sleep_millisecs", "1");
-	ksm_write("run", "1");
+	setting_must_pin(KSM_DIR "/pages_to_scan", "4096");
+	setting_must_pin(KSM_DIR "/sleep_millisecs", "1");
+	setting_must_pin(KSM_DIR "/run", "1");
 	for (unsigned int s = 0; s < KSM_WAIT_S; s++) {
 		sleep(1);
 		if (file_read_u64(KSM_DIR "/pages_shared", &shared) &&
@@ -107,7 +98,7 @@ static void merge(struct region *r, uint64_t seed)
 			break;
 	}
 	/* KSM merges and splits no page from here on. */
-	ksm_write("run", "0");
+	setting_must_pin(KSM_DIR "/run", "0");
 	if (shared < nr)
 		bench_die(BENCH_FAILED, "KSM merged %llu pages of %llu in %u s",
 			  (unsigned long long)shared, (unsigned long long)nr,
