@@ -203,32 +203,17 @@ static uint64_t folio_stat(size_t folio_bytes, const char *name)
 	return file_read_u64(path, &value) ? value : 0;
 }
 
-/* The work of an engine since boot. */
-struct engine_counts {
-	bool known;
-	uint64_t bytes;
-	uint64_t ns;
-};
-
-static struct engine_counts count_engine(void)
-{
-	struct engine_counts c = { 0 };
-
-	c.known = engine_counter(variant, "engine_bytes", &c.bytes) &&
-		  engine_counter(variant, "engine_ns", &c.ns);
-	return c;
-}
-
 /*
- * Open a line of @nr folios in @passes, with the work of the engine since
- * @before.
+ * Open a line of @nr folios in @passes, with the @work of the engine since it was
+ * read.
  */
 static void cost_begin(size_t folio_bytes, uint64_t nr, const uint64_t *ns,
-		       unsigned int passes, const struct engine_counts *before)
+		       unsigned int passes, struct counters *work)
 {
-	const struct engine_counts after = count_engine();
-	uint64_t bytes = after.bytes - before->bytes;
+	uint64_t bytes;
 
+	counters_read(work, true);
+	bytes = work->value[ENGINE_BYTES];
 	json_begin("cost");
 	json_str("engine", variant->engine);
 	json_u64("folio_bytes", folio_bytes);
@@ -237,12 +222,12 @@ static void cost_begin(size_t folio_bytes, uint64_t nr, const uint64_t *ns,
 	/*
 	 * Only this engine copies exactly as the kernel does without an engine.
 	 */
-	if (before->known && bytes && !strcmp(variant->engine, "cpu"))
-		json_u64("copy_instructions", (after.ns - before->ns) /
+	if (work->known[ENGINE_NS] && bytes && !strcmp(variant->engine, "cpu"))
+		json_u64("copy_instructions", work->value[ENGINE_NS] /
 						      (bytes / folio_bytes));
 	else
 		json_null("copy_instructions");
-	json_u64_or_null("engine_bytes", before->known, bytes);
+	json_u64_or_null("engine_bytes", work->known[ENGINE_BYTES], bytes);
 }
 
 /* All passes are equal but the first two, which do not count. */
@@ -251,16 +236,16 @@ static void measure(const struct options *o, const struct region *r,
 {
 	unsigned int passes = WARM_UP_PASSES + o->passes;
 	size_t folio_bytes = r->folio_bytes;
-	struct engine_counts before;
+	struct counters work = engine_counters(variant);
 	uint64_t pass_ns[MAX_PASSES];
 
 	check_whole(r, "before");
-	before = count_engine();
+	counters_read(&work, false);
 	for (unsigned int pass = 0; pass < passes; pass++)
 		one_pass(r, pass, folio_bytes, &pass_ns[pass]);
 	check_whole(r, "after");
 	cost_begin(folio_bytes, r->bytes / folio_bytes,
-		   pass_ns + WARM_UP_PASSES, o->passes, &before);
+		   pass_ns + WARM_UP_PASSES, o->passes, &work);
 	if (pages)
 		json_str("pages", pages);
 	verified_end();
@@ -307,7 +292,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	static const char *const stats[] = { "nr_anon_partially_mapped", "split",
 					     "split_deferred" };
 	uint64_t pass_ns[MIDDLE_PASSES], was[ARRAY_SIZE(stats)];
-	struct engine_counts before;
+	struct counters work = engine_counters(variant);
 	struct region r;
 	size_t nr_split = 0;
 
@@ -318,7 +303,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	check_whole(&r, "before");
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		was[i] = folio_stat(folio_bytes, stats[i]);
-	before = count_engine();
+	counters_read(&work, false);
 	for (unsigned int pass = 0; pass < MIDDLE_PASSES; pass++) {
 		/* One entry for each folio as it is now. */
 		struct region now = r;
@@ -331,7 +316,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 		bench_die(BENCH_LACKING, "no page flags to look at");
 
 	cost_begin(folio_bytes, o->middle_bytes / folio_bytes, pass_ns,
-		   MIDDLE_PASSES, &before);
+		   MIDDLE_PASSES, &work);
 	json_u64("split_folios", nr_split);
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		json_u64(stats[i], folio_stat(folio_bytes, stats[i]) - was[i]);
@@ -351,10 +336,10 @@ static void measure_path(const struct options *o, enum path_kind kind)
 	unsigned int passes = WARM_UP_PASSES + o->passes;
 	uint64_t ns[MAX_PASSES], folios[MAX_PASSES];
 	size_t folio_bytes = path_folio_bytes(kind);
-	struct engine_counts before;
+	struct counters work = engine_counters(variant);
 	struct path_pass pass[MAX_PASSES];
 
-	before = count_engine();
+	counters_read(&work, false);
 	path_run(kind, path_bytes(o, kind), pass, passes);
 	for (unsigned int i = 0; i < passes; i++) {
 		ns[i] = pass[i].ns;
@@ -362,7 +347,7 @@ static void measure_path(const struct options *o, enum path_kind kind)
 	}
 
 	cost_begin(folio_bytes, folios[WARM_UP_PASSES], ns + WARM_UP_PASSES,
-		   o->passes, &before);
+		   o->passes, &work);
 	json_str("path", path_names[kind]);
 	json_u64_array("pass_folios", folios + WARM_UP_PASSES, o->passes);
 	verified_end();

@@ -112,17 +112,17 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 {
 	size_t folio_bytes = c->huge ? PMD_BYTES : page_bytes();
 	const struct run *t = &o->run;
-	uint64_t seed = run_seed(), elapsed_ns, before = 0, after = 0;
+	struct counters copied = engine_counters(v);
+	uint64_t seed = run_seed(), elapsed_ns;
 	struct region r, spacer;
-	bool known;
 
 	region_allocate(&r, o->call_bytes, folio_bytes, t->from, seed);
 	spacer_take(&spacer, folio_bytes, t->to);
 	engine_select(v);
-	known = engine_counter(v, "engine_bytes", &before);
+	counters_read(&copied, false);
 	r.per_call = c->per_call;
 	elapsed_ns = region_must_move(&r, t->to, v->engine);
-	known = known && engine_counter(v, "engine_bytes", &after);
+	counters_read(&copied, true);
 	region_sabotage(&r, t->sabotage, t->from);
 	region_check(&r, t->to, seed, v->engine, round);
 	region_unmap(&spacer);
@@ -131,7 +131,8 @@ static void measure_calls(const struct options *o, const struct call_case *c,
 	moved_begin("calls", v, folio_bytes, round, o->call_bytes, elapsed_ns);
 	json_str("method", c->method);
 	json_u64("folios_per_call", c->per_call);
-	json_u64_or_null("engine_bytes", known, after - before);
+	json_u64_or_null("engine_bytes", copied.known[ENGINE_BYTES],
+			 copied.value[ENGINE_BYTES]);
 	verified_end();
 }
 

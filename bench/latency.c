@@ -39,8 +39,7 @@ struct sample {
 	uint64_t elapsed_ns;
 	size_t nr_split;
 	bool split_known;
-	uint64_t engine_bytes;
-	bool engine_bytes_known;
+	struct counters copied;
 	uint64_t first_ns;
 	bool first_known;
 	struct unmapped_stats times;
@@ -250,8 +249,8 @@ static void report_sample(const struct options *o, const struct sample *s)
 		json_bool("cpu_share", t->share);
 	if (s->split_known)
 		json_u64("split_folios", s->nr_split);
-	if (s->engine_bytes_known)
-		json_u64("engine_bytes", s->engine_bytes);
+	json_u64_or_null("engine_bytes", s->copied.known[ENGINE_BYTES],
+			 s->copied.value[ENGINE_BYTES]);
 	if (s->first_known)
 		json_u64("first_ns", s->first_ns);
 	if (o->has_times)
@@ -269,16 +268,16 @@ static void measure(const struct options *o, size_t index, unsigned int round)
 {
 	const struct test_case *t = &o->cases[index];
 	struct sample s = { .index = index, .test = t, .round = round };
-	uint64_t before = 0, after = 0, seed = run_seed();
+	uint64_t seed = run_seed();
 	struct region r, spacer;
 
 	region_allocate(&r, t->total_bytes, t->folio_bytes, o->run.from, seed);
 	spacer_take(&spacer, t->folio_bytes, o->run.to);
 	apply(o, t);
-	s.engine_bytes_known = engine_counter(&t->variant, "engine_bytes", &before);
+	s.copied = engine_counters(&t->variant);
+	counters_read(&s.copied, false);
 	move(o, &s, &r);
-	if (engine_counter(&t->variant, "engine_bytes", &after))
-		s.engine_bytes = after - before;
+	counters_read(&s.copied, true);
 	region_sabotage(&r, o->run.sabotage, o->run.from);
 	region_check(&r, o->run.to, seed, t->variant.engine, round);
 	s.split_known = region_count_split(&r, &s.nr_split);

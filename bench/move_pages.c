@@ -63,8 +63,7 @@ struct sample {
 	uint64_t hog_iterations;
 	size_t nr_split;
 	bool split_known;
-	uint64_t engine_bytes;
-	bool engine_bytes_known;
+	struct counters copied;
 };
 
 /* The limits take turns with the variants. */
@@ -102,7 +101,7 @@ static void report_environment(const struct options *o)
 static void measure_move(const struct options *o, struct sample *s,
 			 uint64_t seed)
 {
-	uint64_t before = 0, after = 0, hogs = 0;
+	uint64_t hogs = 0;
 	struct region r, spacer = { 0 };
 
 	region_allocate(&r, o->run.total_bytes, s->folio_bytes, o->run.from,
@@ -111,7 +110,8 @@ static void measure_move(const struct options *o, struct sample *s,
 	if (s->folio_bytes <= PMD_BYTES)
 		spacer_take(&spacer, s->folio_bytes, o->run.to);
 	engine_select(s->variant);
-	s->engine_bytes_known = engine_counter(s->variant, "engine_bytes", &before);
+	s->copied = engine_counters(s->variant);
+	counters_read(&s->copied, false);
 	if (s->busy) {
 		hogs_run();
 		hogs = hogs_progress();
@@ -121,8 +121,7 @@ static void measure_move(const struct options *o, struct sample *s,
 		s->hog_iterations = hogs_progress() - hogs;
 		hogs_pause();
 	}
-	if (engine_counter(s->variant, "engine_bytes", &after))
-		s->engine_bytes = after - before;
+	counters_read(&s->copied, true);
 	region_sabotage(&r, o->run.sabotage, o->run.from);
 	region_check(&r, o->run.to, seed, s->variant->engine, s->round);
 	s->split_known = !r.hugetlb && region_count_split(&r, &s->nr_split);
@@ -158,7 +157,8 @@ static void report_sample(const struct options *o, const struct sample *s)
 		    o->run.total_bytes, s->elapsed_ns);
 	json_bool("busy", s->busy);
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
-	json_u64_or_null("engine_bytes", s->engine_bytes_known, s->engine_bytes);
+	json_u64_or_null("engine_bytes", s->copied.known[ENGINE_BYTES],
+			 s->copied.value[ENGINE_BYTES]);
 	if (s->busy)
 		json_u64("hog_iterations", s->hog_iterations);
 	verified_end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Selects the kernel's copy engine through sysfs. */
+/* Selects the kernel's copy engine through sysfs, and reads counters. */
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
@@ -189,19 +189,51 @@ void engine_select(const struct variant *v)
 	pin_if_there(OFFLOAD_DIR "/engine", name);
 }
 
-/*
- * Read a counter of the engine since boot, such as the bytes that it has copied.
- * Returns false if the kernel has no counter.
- */
-bool engine_counter(const struct variant *v, const char *name, uint64_t *value)
+const char *const copy_counters[] = { "engine_bytes", "cpu_bytes",
+				      "offered_folios", "batches", NULL };
+
+struct counters engine_counters(const struct variant *v)
+{
+	static const char *const names[] = { [ENGINE_BYTES] = "engine_bytes",
+					     [ENGINE_NS] = "engine_ns", NULL };
+	struct counters c = { .names = names };
+
+	snprintf(c.dir, sizeof(c.dir), "/stats/engines/%s", v->engine);
+	return c;
+}
+
+static bool counter_read(const struct counters *c, const char *name,
+			 uint64_t *value)
 {
 	char path[160];
 
-	if (v->limit || is_stock(v))
-		return false;
-	snprintf(path, sizeof(path), OFFLOAD_DIR "/stats/engines/%s/%s",
-		 v->engine, name);
+	if (!c->dir[0])
+		return line_read_u64("/proc/vmstat", name, value);
+	snprintf(path, sizeof(path), OFFLOAD_DIR "%s/%s", c->dir, name);
 	return file_read_u64(path, value);
+}
+
+void counters_read(struct counters *c, bool since)
+{
+	for (size_t i = 0; c->names[i]; i++) {
+		uint64_t value = 0;
+
+		c->known[i] = counter_read(c, c->names[i], &value);
+		c->value[i] = since ? value - c->value[i] : value;
+	}
+}
+
+void counters_report(const struct counters *c)
+{
+	for (size_t i = 0; c->names[i]; i++)
+		json_u64_or_null(c->names[i], c->known[i], c->value[i]);
+}
+
+void counters_flush(void)
+{
+	char ignored[8];
+
+	file_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
 }
 
 /* Report the settings before any is pinned. */

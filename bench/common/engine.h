@@ -26,8 +26,28 @@ void engine_allow_large(void);
 void engine_limit_keep(void);
 void engine_limit(const char *us);
 void engine_select(const struct variant *v);
-bool engine_counter(const struct variant *v, const char *name, uint64_t *value);
 void engine_report(void);
+
+/* Counters of the kernel, which may lack some. */
+struct counters {
+	const char *const *names;	/* ending with NULL */
+	char dir[64];		/* below OFFLOAD_DIR; empty: /proc/vmstat */
+	uint64_t value[8];
+	bool known[8];
+};
+
+/* The counters of copies for one reason. */
+extern const char *const copy_counters[];
+#define COPIES_FOR(why) { .names = copy_counters, .dir = "/stats/reasons/" why }
+/* The counters of an engine.  None is known for stock Linux, or for memcpy. */
+enum { ENGINE_BYTES, ENGINE_NS };
+struct counters engine_counters(const struct variant *v);
+
+/* Read the counters, or with @since their increase since the last read. */
+void counters_read(struct counters *c, bool since);
+void counters_report(const struct counters *c);
+/* CPUs keep some counts to themselves until this call. */
+void counters_flush(void);
 
 /* rate.c: the rate of simulated DMA channels */
 bool rate_set(uint64_t mbps);

@@ -4,7 +4,6 @@
 
 #include "tiers.h"
 
-#define VMSTAT "/proc/vmstat"
 #define TIERING_DIR "/sys/devices/virtual/memory_tiering"
 
 /* Report the nodes of each tier, the fastest first: "4: 0; 56: 1". */
@@ -60,42 +59,4 @@ void placement_read(const struct region *r, const struct run *o,
 					  o->to);
 		}
 	}
-}
-
-const char *const copy_counters[] = { "engine_bytes", "cpu_bytes",
-				      "offered_folios", "batches", NULL };
-
-static bool counter_read(const struct counters *c, const char *name,
-			 uint64_t *value)
-{
-	char path[160];
-
-	if (!c->reason)
-		return line_read_u64(VMSTAT, name, value);
-	snprintf(path, sizeof(path), OFFLOAD_DIR "/stats/reasons/%s/%s",
-		 c->reason, name);
-	return file_read_u64(path, value);
-}
-
-void counters_read(struct counters *c, bool since)
-{
-	for (size_t i = 0; c->names[i]; i++) {
-		uint64_t value = 0;
-
-		c->known[i] = counter_read(c, c->names[i], &value);
-		c->value[i] = since ? value - c->value[i] : value;
-	}
-}
-
-void counters_report(const struct counters *c)
-{
-	for (size_t i = 0; c->names[i]; i++)
-		json_u64_or_null(c->names[i], c->known[i], c->value[i]);
-}
-
-void counters_flush(void)
-{
-	char ignored[8];
-
-	file_read("/proc/sys/vm/stat_refresh", ignored, sizeof(ignored));
 }

@@ -26,24 +26,6 @@ struct placement {
 void placement_read(const struct region *r, const struct run *o,
 		    struct placement *p);
 
-/* Counters of the kernel, which may lack some. */
-struct counters {
-	const char *const *names;	/* ending with NULL */
-	const char *reason;	/* of copies; NULL: lines of /proc/vmstat */
-	uint64_t value[8];
-	bool known[8];
-};
-
-/* The counters of copies for one reason. */
-extern const char *const copy_counters[];
-#define COPIES_FOR(why) { .names = copy_counters, .reason = why }
-
-/* Read the counters, or with @since their increase since the last read. */
-void counters_read(struct counters *c, bool since);
-void counters_report(const struct counters *c);
-/* CPUs keep some counts to themselves until this call. */
-void counters_flush(void);
-
 /* last_move.c */
 bool last_move_open(void);
 void last_move_arm(pid_t pid, bool huge);
