@@ -177,7 +177,6 @@ static void apply(const struct options *o, const struct test_case *t)
 /* The call itself, and all observers. */
 static void move(const struct options *o, struct sample *s, struct region *r)
 {
-	struct unmapped_stats before;
 	struct toucher *toucher = &s->toucher;
 	struct slowdown *slowdown = &s->slowdown;
 	const struct test_case *t = s->test;
@@ -204,7 +203,7 @@ static void move(const struct options *o, struct sample *s, struct region *r)
 		slowdown_start(slowdown);
 	}
 	if (o->has_times)
-		unmapped_read(&before);
+		unmapped_read(&s->times, false);
 	tracing_empty();
 	if (t->touch != TOUCH_NONE)
 		toucher_moving(toucher);
@@ -215,9 +214,9 @@ static void move(const struct options *o, struct sample *s, struct region *r)
 		slowdown_stop(slowdown);
 	s->first_known = first_read(&s->first_ns);
 	if (o->has_times) {
-		unmapped_read(&s->times);
-		unmapped_subtract(&s->times, slowdown->seen ? &slowdown->after :
-							      &before);
+		if (slowdown->seen)
+			s->times = slowdown->after;
+		unmapped_read(&s->times, true);
 	}
 }
 

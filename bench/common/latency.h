@@ -28,24 +28,16 @@ void histogram_add(struct histogram *h, uint64_t ns);
 uint64_t histogram_lower(uint64_t ns);
 void json_histogram(const char *key, const struct histogram *h);
 
-/*
- * Times of one kind: their number, their sum, and the longest one since boot.
- */
-struct times {
-	struct histogram hist;
-	uint64_t nr, sum_ns, max_ns;
-};
-
 /* unmapped.c: the kernel's counters for move_pages(2) */
 struct unmapped_stats {
-	struct times unmapped, waited;
-	uint64_t windows, over_limit_folios;
+	struct histogram unmapped, waited;
+	struct counters counted;
+	struct counters longest;	/* since boot */
 };
 
 bool unmapped_prepare(void);
-void unmapped_read(struct unmapped_stats *s);
-void unmapped_subtract(struct unmapped_stats *s,
-		       const struct unmapped_stats *before);
+/* Read all, or with @since their increase since the last read. */
+void unmapped_read(struct unmapped_stats *s, bool since);
 void unmapped_report(const struct unmapped_stats *s);
 bool unmapped_progress(uint64_t *folios, uint64_t *windows);
 

@@ -74,7 +74,7 @@ static void *slowdown_main(void *arg)
 		    !unmapped_progress(&folios, &windows))
 			return NULL;
 	} while (windows - at_windows < s->skip_windows);
-	unmapped_read(&s->after);
+	unmapped_read(&s->after, false);
 	s->skipped_windows = windows - at_windows;
 	s->seen = true;
 	return NULL;

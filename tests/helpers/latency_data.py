@@ -35,7 +35,7 @@ def measured(
         elapsed_ns=elapsed_ns,
         split_folios=0,
         first_ns=1500,
-        windows=folios,
+        batches=folios,
         over_limit_folios=0,
         unmapped_folios=folios,
         unmapped_sum_ns=1100 * folios,

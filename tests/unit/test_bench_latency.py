@@ -191,7 +191,7 @@ def test_a_kernel_without_histograms_has_rates() -> None:
         unmapped_hist=None,
         waited_threads=None,
         waited_sum_ns=None,
-        windows=None,
+        batches=None,
         over_limit_folios=None,
     )
     (row,) = rows_of([STOCK], [line])

@@ -44,7 +44,6 @@ class Latency(Moved, tag="latency", kw_only=True):
     cpu_share: bool | None = None
     first_ns: int | None = None
     # Unknown on a kernel without histograms.
-    windows: int | None = None
     over_limit_folios: int | None = None
     unmapped_folios: int | None = None
     unmapped_sum_ns: int | None = None
@@ -95,8 +94,8 @@ def _row(
     unmapped = [found for s in mine if (found := unmapped_of(s)) is not None]
     complete = len(unmapped) == len(mine)
     over = [s.over_limit_folios for s in mine if s.over_limit_folios is not None]
-    # Linux itself has no counter.
-    windows = [s.windows or 0 for s in mine if s.max_windows and s.windows is not None]
+    # A window is a batch. Linux itself has no counter.
+    windows = [s.batches for s in mine if s.max_windows and s.batches is not None]
     return make_row(
         *("latency", mine, rates, round_ratios(rates, base)),
         folio_bytes=first.folio_bytes,
