@@ -14,19 +14,9 @@ bool first_open(void)
 {
 	char filter[32];
 
-	if (!tracing_open("migrate/" EVENT))
-		return false;
-	/*
-	 * Keep the first event, which is the only one that counts.  Exclude
-	 * migrations of other tasks.
-	 */
+	/* Exclude migrations of other tasks. */
 	snprintf(filter, sizeof(filter), "common_pid == %d", getpid());
-	if (tracing_set("options/overwrite", "0") &&
-	    tracing_set_event("filter", filter) &&
-	    tracing_set_event("enable", "1"))
-		return true;
-	tracing_close();
-	return false;
+	return tracing_open("migrate/" EVENT, false, filter);
 }
 
 bool first_read(uint64_t *since_start_ns)

@@ -35,7 +35,7 @@ static void let_signals(void)
 }
 
 /* Set a file of the trace instance.  False: it failed, or there is no instance. */
-bool tracing_set(const char *name, const char *value)
+static bool tracing_set(const char *name, const char *value)
 {
 	char path[160];
 	bool ok;
@@ -116,11 +116,11 @@ bool tracing_knows_pids(const char *path)
 }
 
 /*
- * Open an event such as "migrate/mm_migrate_pages", without enabling it.  The
- * buffer is small, because only the first or last event counts.  Returns false
- * if the event cannot be traced.
+ * Trace an event such as "migrate/mm_migrate_pages", by the clock of
+ * bench_now_ns().  The buffer is small, and keeps the first or the latest events,
+ * because only one counts.  Returns false if the event cannot be traced.
  */
-bool tracing_open(const char *name)
+bool tracing_open(const char *name, bool keep_latest, const char *filter)
 {
 	static const char *const places[] = { "/sys/kernel/tracing",
 					      "/sys/kernel/debug/tracing" };
@@ -130,7 +130,11 @@ bool tracing_open(const char *name)
 		return false;
 	event = name;
 	settings_restore_after(tracing_close);
-	if (tracing_set("buffer_size_kb", "16") && tracing_set_event("enable", "0"))
+	if (tracing_set("buffer_size_kb", "16") &&
+	    tracing_set("trace_clock", "mono") &&
+	    tracing_set("options/overwrite", keep_latest ? "1" : "0") &&
+	    tracing_set_event("filter", filter) &&
+	    tracing_set_event("enable", "1"))
 		return true;
 	tracing_close();
 	return false;

@@ -7,8 +7,7 @@
 #include <stdio.h>
 
 bool tracing_knows_pids(const char *path);
-bool tracing_open(const char *event);
-bool tracing_set(const char *name, const char *value);
+bool tracing_open(const char *name, bool keep_latest, const char *filter);
 bool tracing_set_event(const char *name, const char *value);
 void tracing_empty(void);
 FILE *tracing_read(void);
