@@ -64,9 +64,7 @@ static uint64_t run(struct reader *readers, unsigned int nr, uint64_t ms)
 
 	pthread_barrier_init(&ready, NULL, nr + 1);
 	for (unsigned int i = 0; i < nr; i++)
-		if (pthread_create(&readers[i].thread, NULL, reader,
-				   &readers[i]))
-			bench_die(BENCH_LACKING, "cannot start thread %u", i);
+		thread_start(&readers[i].thread, reader, &readers[i]);
 	pthread_barrier_wait(&ready);
 	start = bench_now_ns();
 	bench_sleep_ns(ms * 1000000);

@@ -174,8 +174,7 @@ static void start_writer(void)
 		bench_die(BENCH_LACKING, "no memory for %zu counters", nr);
 	for (size_t i = 0; i < nr; i++)
 		*counter_of(i) = 0;
-	if (pthread_create(&thread, NULL, writer, NULL))
-		bench_die(BENCH_FAILED, "cannot start a thread");
+	thread_start(&thread, writer, NULL);
 }
 
 int main(int argc, char **argv)

@@ -183,7 +183,7 @@ void machine_report(void);
 void machine_quiet(void);
 
 /* parallel.c: threads, and filling and verifying on each CPU */
-bool thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
+void thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 void parallel_setup(const cpu_set_t *cpus, int first_cpu);
 void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 		  void *arg);

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sched.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -40,16 +41,18 @@ void parallel_setup(const cpu_set_t *cpus, int first_cpu)
  * Start a thread that receives no signal.  A handler restores settings that the
  * main thread has pinned.  It must not do so while the main thread pins more.
  */
-bool thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
+void thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
 	sigset_t all, old;
-	bool ok;
+	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ok = !pthread_create(thread, NULL, run, arg);
+	err = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return ok;
+	if (err)
+		bench_die(BENCH_LACKING, "cannot start a thread: %s",
+			  strerror(err));
 }
 
 static void *worker_main(void *arg)
@@ -75,8 +78,7 @@ void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 			.index = i,
 			.nr = nr_workers,
 		};
-		if (!thread_start(&workers[i].thread, worker_main, &workers[i]))
-			bench_die(BENCH_LACKING, "cannot start thread %u", i);
+		thread_start(&workers[i].thread, worker_main, &workers[i]);
 	}
 	work(arg, 0, nr_workers);
 	for (unsigned int i = 1; i < nr_workers; i++)

@@ -138,8 +138,9 @@ void toucher_start(struct toucher *t)
 	atomic_store(&t->phase, QUIET);
 	t->written = calloc(t->region->bytes / page_bytes(),
 			    sizeof(*t->written));
-	if (!t->written || !thread_start(&t->thread, toucher_main, t))
-		bench_die(BENCH_LACKING, "cannot start the thread that touches");
+	if (!t->written)
+		bench_die(BENCH_LACKING, "no memory for counts of writes");
+	thread_start(&t->thread, toucher_main, t);
 	while (atomic_load(&t->phase) == QUIET)
 		bench_sleep_ns(1000000);
 }
