@@ -313,16 +313,6 @@ static bool measure_once(const struct options *o, struct sample *s, bool last)
 	return counts;
 }
 
-/*
- * Unmovable memory lies at random places, and may block too much.  Then the
- * time belongs to another experiment, so measure again.
- */
-static void measure(const struct options *o, struct sample *s)
-{
-	while (!measure_once(o, s, s->repeated == MAX_REPEATS))
-		s->repeated++;
-}
-
 static void run_state(const struct options *o, unsigned int round, bool busy)
 {
 	for (size_t v = 0; v < o->run.nr_variants; v++) {
@@ -334,7 +324,13 @@ static void run_state(const struct options *o, unsigned int round, bool busy)
 			.round = round,
 		};
 
-		measure(o, &s);
+		/*
+		 * Unmovable memory lies at random places, and may block too
+		 * much.  Then the time belongs to another experiment, so
+		 * measure again.
+		 */
+		while (!measure_once(o, &s, s.repeated == MAX_REPEATS))
+			s.repeated++;
 	}
 }
 

@@ -40,7 +40,7 @@ struct options {
 	uint64_t huge_pages;
 	uint64_t middle_bytes;
 	uint64_t scatter;
-	unsigned int passes;
+	uint64_t passes;
 	struct word_list kinds;
 	struct word_list paths;
 };
@@ -90,7 +90,7 @@ static const struct option_row rows[] = {
 	  "first (default 0: none)", set_u64, &opts.scatter, 0, UINT32_MAX,
 	  NULL },
 	{ "passes", "N", "passes that count, even (default 4); 2 come first",
-	  set_uint, &opts.passes, 2, MAX_PASSES - WARM_UP_PASSES, NULL },
+	  set_u64, &opts.passes, 2, MAX_PASSES - WARM_UP_PASSES, NULL },
 	{ 0 },
 };
 

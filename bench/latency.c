@@ -25,7 +25,7 @@ struct options {
 	struct test_case cases[MAX_CASES];
 	bool left_out[MAX_CASES];
 	size_t nr_cases;
-	unsigned int skip_windows;
+	uint64_t skip_windows;
 	uint64_t pause_us;
 	int other_cpu;
 	bool has_times;
@@ -84,7 +84,7 @@ static const struct option_row rows[] = {
 	  set_u64, &opts.pause_us, 0, 1000000, NULL },
 	{ "skip-windows", "N",
 	  "that pass before what comes after a slowdown\n"
-	  "counts (default 6)", set_uint, &opts.skip_windows, 0, 100000, NULL },
+	  "counts (default 6)", set_u64, &opts.skip_windows, 0, 100000, NULL },
 	ROW_CPU(&opts.run.cpu),
 	ROW_MODULE(&opts.run.modules),
 	ROW_SABOTAGE(&opts.run.sabotage, " or node"),
@@ -109,14 +109,6 @@ static void check_options(const struct options *o)
 		if (o->cases[i].total_bytes > most)
 			most = o->cases[i].total_bytes;
 	run_check_nodes(&o->run, most);
-}
-
-static void report_environment(const struct options *o)
-{
-	run_environment(&o->run, "latency");
-	json_u64("pause_us", o->pause_us);
-	json_u64("skip_windows", o->skip_windows);
-	json_end();
 }
 
 /*
@@ -341,7 +333,10 @@ int main(int argc, char **argv)
 		engine_check(&opts.cases[i].variant);
 	choose_other_cpu(&opts);
 
-	report_environment(&opts);
+	run_environment(r, "latency");
+	json_u64("pause_us", opts.pause_us);
+	json_u64("skip_windows", opts.skip_windows);
+	json_end();
 	drop_unsupported_sizes(&opts);
 	run_prepare(r);
 	opts.has_times = unmapped_prepare();

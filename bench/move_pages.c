@@ -91,13 +91,6 @@ static void add_limits(struct options *o)
 	}
 }
 
-static void report_environment(const struct options *o)
-{
-	run_environment(&o->run, o->run.hugetlb ? "hugetlb" : "move-pages");
-	json_str("limit_copy", limit_choose_copy());
-	json_end();
-}
-
 static void measure_move(const struct options *o, struct sample *s,
 			 uint64_t seed)
 {
@@ -164,17 +157,6 @@ static void report_sample(const struct options *o, const struct sample *s)
 	verified_end();
 }
 
-static void measure(const struct options *o, struct sample *s)
-{
-	uint64_t seed = run_seed();
-
-	if (s->variant->limit)
-		measure_limit(o, s, seed);
-	else
-		measure_move(o, s, seed);
-	report_sample(o, s);
-}
-
 static void run_group(const struct options *o, unsigned int round,
 		      size_t folio_bytes, bool busy)
 {
@@ -186,7 +168,11 @@ static void run_group(const struct options *o, unsigned int round,
 			.round = round,
 		};
 
-		measure(o, &s);
+		if (s.variant->limit)
+			measure_limit(o, &s, run_seed());
+		else
+			measure_move(o, &s, run_seed());
+		report_sample(o, &s);
 	}
 }
 
@@ -229,7 +215,9 @@ int main(int argc, char **argv)
 	run_check_nodes(r, r->total_bytes);
 	run_start(r);
 
-	report_environment(&opts);
+	run_environment(r, r->hugetlb ? "hugetlb" : "move-pages");
+	json_str("limit_copy", limit_choose_copy());
+	json_end();
 	run_prepare(r);
 	if (r->hugetlb)
 		reserve_pools(&opts);

@@ -75,7 +75,7 @@ struct slowdown {
 	/* Set by the caller. */
 	int cpu;
 	uint64_t folios;	/* folios moved before the change */
-	unsigned int skip_windows;
+	uint64_t skip_windows;
 	uint64_t mbps, slow_mbps;
 	/* Private to rate.c. */
 	pthread_t thread;

@@ -33,11 +33,6 @@ void set_int(const struct option_row *row, const char *text)
 	*(int *)row->to = (int)number(row, text);
 }
 
-void set_uint(const struct option_row *row, const char *text)
-{
-	*(unsigned int *)row->to = (unsigned int)number(row, text);
-}
-
 void set_u64(const struct option_row *row, const char *text)
 {
 	*(uint64_t *)row->to = number(row, text);

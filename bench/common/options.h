@@ -34,7 +34,6 @@ _Noreturn void option_invalid(const char *option, const char *value);
 
 /* Setters of rows.  A number from @min to @max. */
 void set_int(const struct option_row *row, const char *text);
-void set_uint(const struct option_row *row, const char *text);
 void set_u64(const struct option_row *row, const char *text);
 /* Bytes up to @max, and unless @min is 0 a multiple of @min. */
 void set_bytes(const struct option_row *row, const char *text);
@@ -49,7 +48,7 @@ void set_module(const struct option_row *row, const char *text);
 #define MAX_ROUNDS 10000
 #define ROW_ROUNDS(to)							       \
 	{ "rounds", "N", "that count; one more comes first (default 5)",      \
-	  set_uint, to, 1, MAX_ROUNDS, NULL }
+	  set_u64, to, 1, MAX_ROUNDS, NULL }
 #define ROW_CPU(to)							       \
 	{ "cpu", "CPU", "where the caller runs (default: first of --from)",    \
 	  set_int, to, 0, CPU_SETSIZE - 1, NULL }

@@ -13,7 +13,7 @@ struct run {
 	size_t nr_sizes;
 	bool hugetlb;
 	uint64_t total_bytes;
-	unsigned int rounds;
+	uint64_t rounds;
 	struct variant variants[32];
 	size_t nr_variants;
 	const char *sabotage;
