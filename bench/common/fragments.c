@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,13 +20,12 @@
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PFN_MASK ((1ULL << 55) - 1)
-#define MAX_WORKERS 64
 
 /* Each block of 2M has one owner, which works on its pages. */
 struct fragments_work {
 	struct fragments *f;
 	int pagemap;
-	int error[MAX_WORKERS];
+	atomic_bool denied;
 };
 
 /* Touch the pages of a block before @end, and choose those that stay. */
@@ -61,7 +61,7 @@ static void choose_share(void *arg, unsigned int index, unsigned int nr)
 	region_share(&work->f->region, index, nr, &start, &end);
 	for (size_t off = start; off < end; off += PMD_BYTES)
 		if (!choose_pages(work, off, end))
-			work->error[index] = EPERM;
+			work->denied = true;
 }
 
 static void free_share(void *arg, unsigned int index, unsigned int nr)
@@ -73,21 +73,8 @@ static void free_share(void *arg, unsigned int index, unsigned int nr)
 	for (size_t off = start; off < end; off += page)
 		if (!work->f->kept[off / page] &&
 		    madvise(work->f->region.base + off, page, MADV_DONTNEED))
-			work->error[index] = errno;
-}
-
-static bool run_work(struct fragments_work *work,
-		     void (*share)(void *arg, unsigned int index,
-				   unsigned int nr))
-{
-	parallel_run(share, work);
-	for (size_t i = 0; i < MAX_WORKERS; i++) {
-		if (work->error[i]) {
-			errno = work->error[i];
-			return false;
-		}
-	}
-	return true;
+			bench_die(BENCH_FAILED, "MADV_DONTNEED: %s",
+				  strerror(errno));
 }
 
 /* Returns false with errno if this process may not see physical addresses. */
@@ -97,8 +84,10 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 		.f = f,
 		.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC),
 	};
-	bool ok;
 
+	if (work.pagemap < 0)
+		bench_die(BENCH_LACKING, "cannot open /proc/self/pagemap: %s",
+			  strerror(errno));
 	region_map(&f->region, bytes, page_bytes(), node);
 	f->kept = calloc(bytes / page_bytes(), 1);
 	if (!f->kept)
@@ -109,16 +98,16 @@ bool fragments_make(struct fragments *f, size_t bytes, int node, uint64_t seed)
 	 * Allocate all pages before the first is freed: a freed one could be
 	 * reused.
 	 */
-	ok = work.pagemap >= 0 && run_work(&work, choose_share);
-	if (ok) {
-		region_fill(&f->region, seed);
-		ok = run_work(&work, free_share);
+	parallel_run(choose_share, &work);
+	close(work.pagemap);
+	if (work.denied) {
+		errno = EPERM;
+		return false;
 	}
-	if (work.pagemap >= 0)
-		close(work.pagemap);
-	if (ok)
-		region_drain_lru(&f->region);
-	return ok;
+	region_fill(&f->region, seed);
+	parallel_run(free_share, &work);
+	region_drain_lru(&f->region);
+	return true;
 }
 
 /* Corrupt the last byte of the last allocated page.  Returns its offset. */
