@@ -63,7 +63,7 @@ bool file_read_u64(const char *path, uint64_t *value);
 void setting_value(const char *path, char *buf, size_t size);
 bool setting_pin(const char *path, const char *value);
 void setting_must_pin(const char *path, const char *value);
-void setting_keep(const char *path, const char *old);
+bool setting_keep(const char *path, const char *old);
 void setting_report(const char *key, const char *path);
 void setting_report_and_pin(const char *key, const char *path,
 			    const char *value);

@@ -120,8 +120,11 @@ bool line_read_u64(const char *path, const char *name, uint64_t *value)
 	return found;
 }
 
-/* Remember @old, or with NULL the present value. */
-static bool setting_remember(const char *path, const char *old)
+/*
+ * Restore this setting to @old, or with NULL to the present value.  Returns false
+ * with errno if the value is unknown.
+ */
+bool setting_keep(const char *path, const char *old)
 {
 	struct setting *s = &settings[nr_settings];
 
@@ -150,7 +153,7 @@ bool setting_pin(const char *path, const char *value)
 {
 	char now[sizeof(settings[0].old)];
 
-	if (!setting_remember(path, NULL))
+	if (!setting_keep(path, NULL))
 		return false;
 	setting_value(path, now, sizeof(now));
 	if (!strcmp(now, value))
@@ -174,12 +177,6 @@ void setting_report_and_pin(const char *key, const char *path,
 	if (!access(path, F_OK) && !setting_pin(path, value))
 		fprintf(stderr, "warning: cannot write '%s' to %s: %s\n", value,
 			path, strerror(errno));
-}
-
-/* Restore this setting to @old, or with NULL to the present value. */
-void setting_keep(const char *path, const char *old)
-{
-	setting_remember(path, old);
 }
 
 /*

@@ -111,7 +111,6 @@ void pin_to_cpu(int cpu)
 			  strerror(errno));
 }
 
-/* A module that is already loaded is no error. */
 static void module_load(const char *module)
 {
 	const char *end = strstr(module, ".ko ");
@@ -125,6 +124,7 @@ static void module_load(const char *module)
 	if (fd < 0)
 		bench_die(BENCH_LACKING, "cannot open module %s: %s", path,
 			  strerror(errno));
+	/* A module that is already loaded is no error. */
 	if (syscall(SYS_finit_module, fd, parameters, 0) && errno != EEXIST)
 		bench_die(BENCH_LACKING, "cannot load module %s: %s", path,
 			  strerror(errno));
