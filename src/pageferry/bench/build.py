@@ -21,18 +21,11 @@ def programs() -> list[str]:
     return sorted(path.stem for path in (repo_root() / "bench").glob("*.c"))
 
 
-def _sources(directory: Path) -> list[Path]:
-    """List the sources of the programs, without build directories."""
-    names = [directory / "Makefile"]
-    for pattern in ("*.c", "common/*.c", "common/*.h"):
-        names += directory.glob(pattern)
-    return sorted(names)
-
-
 def content_key(directory: Path, arch: Architecture = X86_64) -> str:
     """Hash the sources and the environment's choice of compiler."""
     digest = hashlib.sha256()
-    for path in _sources(directory):
+    sources = [directory / "Makefile", *directory.glob("*.c")]
+    for path in sorted([*sources, *directory.glob("common/*.[ch]")]):
         digest.update(f"{path.relative_to(directory)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     if arch is not X86_64:

@@ -21,18 +21,13 @@ OTHER_MIGRATION = "write /proc/sys/kernel/numa_balancing, ksm/run, khugepaged/de
 COMPACTED = "write 1 to /proc/sys/vm/compact_memory, if memory is fragmented"
 # Where a tracepoint is read: see bench/common/tracing.c.
 TRACING = "make an instance of tracefs, with options/record-cmd off, and remove it"
+# With --channel-percent.
+RATES = (
+    "write /sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps, in the end what dmasim was"
+    " loaded with"
+)
 
 
 def of_limit(max_unmapped_us: int | None) -> list[str]:
     """Describe the write of --max-unmapped-us."""
     return [] if max_unmapped_us is None else [f"{_OFFLOAD}/max_unmapped_us"]
-
-
-def of_rate(channel_percent: int) -> list[str]:
-    """Describe the write of --channel-percent."""
-    if not channel_percent:
-        return []
-    return [
-        "write /sys/kernel/debug/dmasim/*/chan*/bandwidth_mbps, in the end what dmasim"
-        " was loaded with"
-    ]

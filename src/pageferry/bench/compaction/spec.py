@@ -132,7 +132,7 @@ class CompactionPlan(Plan):
         if not live:
             return [takes]
         return [
-            *writes.of_rate(self.channel_percent),
+            *([writes.RATES] if self.channel_percent else []),
             "write /sys/kernel/debug/migrate_compact_test/{node,count,drain,run,free}",
             takes,
             "take all free blocks of 2M there, for the time of a measurement",
