@@ -155,11 +155,7 @@ static void scatter(const struct options *o, int node)
 	region_map(&r, SCATTER_BYTES, page, node);
 	region_fill(&r, seed);
 	for (size_t i = 0; i < SCATTER_BYTES / page; i++) {
-		/*
-		 * The generator of "Numerical Recipes"; its high bits are the
-		 * good ones.
-		 */
-		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		seed = random_step(seed);
 		if (seed >> 62)
 			madvise(r.base + i * page, page, MADV_DONTNEED);
 	}

@@ -51,7 +51,8 @@ struct decimal {
 	char text[24];
 } decimal(uint64_t value);
 
-/* pattern.c: content that identifies its page and round */
+/* pattern.c: content that identifies its page and round, and random numbers */
+uint64_t random_step(uint64_t seed);
 void pattern_fill(void *buf, size_t bytes, uint64_t seed, uint64_t index);
 size_t pattern_verify(const void *buf, size_t bytes, uint64_t seed,
 		      uint64_t index);

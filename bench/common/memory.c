@@ -266,11 +266,7 @@ static void shuffle(void **pages, size_t nr)
 		void *page = pages[i - 1];
 		size_t other;
 
-		/*
-		 * The generator of "Numerical Recipes"; its high bits are the
-		 * good ones.
-		 */
-		seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+		seed = random_step(seed);
 		other = (seed >> 32) % i;
 		pages[i - 1] = pages[other];
 		pages[other] = page;

@@ -13,6 +13,12 @@ static uint64_t mix64(uint64_t x)
 	return x ^ (x >> 31);
 }
 
+/* The generator of "Numerical Recipes"; its high bits are the good ones. */
+uint64_t random_step(uint64_t seed)
+{
+	return seed * 6364136223846793005ULL + 1442695040888963407ULL;
+}
+
 struct pattern {
 	uint64_t word;
 	uint64_t step;
