@@ -11,10 +11,12 @@ from helpers.golden_files import check_golden
 from pageferry.report import published
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+FOLDER = Path(published.__file__).parent / "published"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.csv"))
 
 
 def test_all_tables_are_there() -> None:
-    assert published.names() == [
+    assert NAMES == [
         "compaction_rfc_v4",
         "damon_interleave_2025",
         "first_folio_latency_batch_cap",
@@ -26,7 +28,7 @@ def test_all_tables_are_there() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", published.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_each_table_says_where_it_comes_from(name: str) -> None:
     table = published.load(name)
     assert len(table.provenance) > 10

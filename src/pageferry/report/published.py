@@ -47,16 +47,6 @@ def _number(text: str) -> str | int | float | None:
     return text
 
 
-def names() -> list[str]:
-    """List the tables that come with the tool."""
-    directory = resources.files(__package__) / "published"
-    return sorted(
-        entry.name.removesuffix(".csv")
-        for entry in directory.iterdir()
-        if entry.name.endswith(".csv")
-    )
-
-
 def load(name: str) -> Published:
     """Load one table, which must have its provenance."""
     path = resources.files(__package__) / "published" / f"{name}.csv"
