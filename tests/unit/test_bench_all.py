@@ -14,9 +14,8 @@ from helpers.compaction_data import compaction
 from helpers.latency_data import measured
 from helpers.tier_data import call, demotion, promotion
 from pageferry.bench import options, spec
-from pageferry.bench.compaction.spec import parse_states
 from pageferry.bench.compaction.spec import parse_total as parse_mapped
-from pageferry.bench.demotion.spec import parse_call_bytes, parse_parts
+from pageferry.bench.demotion.spec import parse_call_bytes
 from pageferry.bench.hugetlb.spec import parse_sizes as parse_hugetlb_sizes
 from pageferry.bench.job import Job
 from pageferry.bench.latency.cases import (
@@ -39,6 +38,14 @@ def a_cap(text: str) -> tuple[int, ...]:
     return options.parse_list(text, "a cap", 1, 4096)
 
 
+def a_part(text: str) -> Plan:
+    return parsed("demotion", f"--parts={text}")
+
+
+def a_state(text: str) -> Plan:
+    return parsed("compaction", f"--states={text}")
+
+
 @pytest.mark.parametrize(
     ("parse", "texts"),
     [
@@ -48,9 +55,9 @@ def a_cap(text: str) -> tuple[int, ...]:
         (options.parse_channels, ["", "0", "4,4", "65", "all"]),
         (options.parse_total, ["0", "1M", "3M", "5000", "lots"]),
         (parse_hugetlb_sizes, ["", "4K", "3M", "2G", "2M,", "2M,2M", "all"]),
-        (parse_parts, ["", "calls,", "sums", "calls,calls"]),
+        (a_part, ["", "calls,", "sums", "calls,calls"]),
         (parse_call_bytes, ["0", "1M", "3M", "some"]),
-        (parse_states, ["", "idle,", "asleep", "busy,busy"]),
+        (a_state, ["", "idle,", "asleep", "busy,busy"]),
         (parse_mapped, ["0", "1M", "3M", "some"]),
         (a_cap, ["", "0", "5000", "1,1", "1_0", "²", "-1", "1,"]),
         (parse_limits, ["", "soon", "default,default", "5,5", "-1", "5us"]),

@@ -75,22 +75,20 @@ ENDING = (OUTPUT, JSON, DRY_RUN)
 # --- the values of options ----------------------------------------------------
 
 
-def words_of(
-    text: str, known: Sequence[str], unknown: str, twice: str
-) -> tuple[str, ...]:
+def words_of(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     """Parse a list of names without duplicates."""
     words = tuple(word.strip() for word in text.split(","))
     for word in words:
         if word not in known:
-            raise usage_error(unknown, word, "known: " + ", ".join(known))
+            raise usage_error(f"unknown {what}", word, "known: " + ", ".join(known))
     if len(set(words)) != len(words):
-        raise usage_error(twice, text)
+        raise usage_error(f"the same {what} is listed twice", text)
     return words
 
 
 def parse_engines(text: str, known: Sequence[str] = ENGINES) -> tuple[str, ...]:
     """Parse a list of engine names."""
-    return words_of(text, known, "unknown engine", "an engine is listed twice")
+    return words_of(text, known, "engine")
 
 
 def parse_list(text: str, what: str, low: int, high: int) -> tuple[int, ...]:

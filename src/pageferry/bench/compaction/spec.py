@@ -16,6 +16,7 @@ from pageferry.bench.spec import Benchmark
 from pageferry.errors import usage_error
 from pageferry.units import PMD_BYTES, format_size, parse_size, whole
 
+# Of the CPU: busy with a hog.
 STATES = ("idle", "busy")
 MODULE = "migrate_compact_test"
 # Descriptors of a simulated channel. Like devices, it has more than dcbm uses.
@@ -139,11 +140,6 @@ class CompactionPlan(Plan):
         ]
 
 
-def parse_states(text: str) -> tuple[str, ...]:
-    """Parse the states of the CPU: idle, or with a hog."""
-    return options.words_of(text, STATES, "unknown state", "a state is listed twice")
-
-
 def parse_total(text: str) -> int:
     """Parse the amount of mapped memory; auto is 0."""
     total = 0 if text == "auto" else parse_size(text)
@@ -159,7 +155,7 @@ def make_plan(args: argparse.Namespace) -> CompactionPlan:
     node = whole("--node", args.node, 0, 63)
     return CompactionPlan(
         engines=options.parse_engines(args.engines),
-        states=parse_states(args.states),
+        states=options.words_of(args.states, STATES, "state"),
         total_bytes=parse_total(args.total),
         count=whole("--count", args.count, 0, 1 << 32),
         from_node=node,

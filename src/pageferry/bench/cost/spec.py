@@ -76,15 +76,12 @@ OPTIONS = (
 
 def _parse_words(what: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """Parse a list of names, or `all`."""
-    if text.strip() == "all":
-        return known
-    unknown, twice = f"no such {what}", f"{what} are listed twice"
-    return options.words_of(text, known, unknown, twice)
+    return known if text.strip() == "all" else options.words_of(text, known, what)
 
 
 def parse_paths(text: str) -> tuple[str, ...]:
     """Parse a list of callers, in the order of the table."""
-    paths = _parse_words("paths", text, cost.PATHS)
+    paths = _parse_words("path", text, cost.PATHS)
     return tuple(path for path in cost.PATHS if path in paths)
 
 
@@ -112,7 +109,7 @@ def make_job(args: argparse.Namespace, request: BuildRequest) -> boots.Job:
         args=args,
         jobs=whole("--jobs", jobs, 1, 256),
         sizes=options.parse_sizes(args.sizes),
-        pages=_parse_words("pages", args.pages, cost.PAGES),
+        pages=_parse_words("kind of pages", args.pages, cost.PAGES),
         paths=paths,
     )
 

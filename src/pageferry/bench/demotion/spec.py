@@ -117,11 +117,6 @@ class DemotionPlan(TierPlan):
         ]
 
 
-def parse_parts(text: str) -> tuple[str, ...]:
-    """Parse the list of parts."""
-    return options.words_of(text, PARTS, "unknown part", "a part is listed twice")
-
-
 def parse_call_bytes(text: str) -> int:
     """Parse the amount that each length of list moves."""
     size = parse_size(text)
@@ -137,7 +132,7 @@ def parse_call_bytes(text: str) -> int:
 def make_plan(args: argparse.Namespace) -> DemotionPlan:
     """Check the options before any build or boot."""
     return DemotionPlan(
-        parts=parse_parts(args.parts),
+        parts=options.words_of(args.parts, PARTS, "part"),
         pressure=args.pressure,
         call_bytes=parse_call_bytes(args.call_total),
         **tiers.shared(args),

@@ -171,12 +171,7 @@ def _fixed(args: argparse.Namespace, mbps: int, node: int) -> tuple[Case, ...]:
 def _check_plan(args: argparse.Namespace) -> plans.CheckPlan | None:
     if args.check is None:
         return None
-    return plans.CheckPlan(
-        names=options.words_of(
-            *(args.check, plans.CHECKS),
-            *("unknown check", "a check is listed twice"),
-        )
-    )
+    return plans.CheckPlan(options.words_of(args.check, plans.CHECKS, "check"))
 
 
 def make_plan(args: argparse.Namespace) -> LatencyPlan:
