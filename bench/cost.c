@@ -200,8 +200,8 @@ static uint64_t folio_stat(size_t folio_bytes, const char *name)
 }
 
 /*
- * Open a line of @nr folios in @passes, with the @work of the engine since it was
- * read.
+ * Open a line of @nr folios in @passes, with the @work of the engine since it
+ * was read.
  */
 static void cost_begin(size_t folio_bytes, uint64_t nr, const uint64_t *ns,
 		       unsigned int passes, struct counters *work)

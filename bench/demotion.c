@@ -164,8 +164,8 @@ static void make_cold(const struct region *r)
 }
 
 /*
- * Start a child that waits for a byte, and then exceeds the limit.  It keeps its
- * cgroup in use.
+ * Start a child that waits for a byte, and then exceeds the limit.  It keeps
+ * its cgroup in use.
  */
 static pid_t victim_start(const struct region *r, int *go)
 {

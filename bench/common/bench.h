@@ -165,7 +165,7 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		uint64_t seed);
 void pages_free(struct pages *pages);
 
-/* machine.c: pages, nodes, CPUs, and settings of everything else that moves pages */
+/* machine.c: pages, nodes, CPUs, and settings of all else that moves pages */
 size_t page_bytes(void);
 void node_list(char *buf, size_t size);
 int node_first_cpu(int node);

@@ -121,8 +121,8 @@ bool line_read_u64(const char *path, const char *name, uint64_t *value)
 }
 
 /*
- * Restore this setting to @old, or with NULL to the present value.  Returns false
- * with errno if the value is unknown.
+ * Restore this setting to @old, or with NULL to the present value.  Returns
+ * false with errno if the value is unknown.
  */
 bool setting_keep(const char *path, const char *old)
 {
@@ -169,7 +169,7 @@ void setting_must_pin(const char *path, const char *value)
 			  path, strerror(errno));
 }
 
-/* Report the present value in the open JSON object, then pin @value if possible. */
+/* Report the present value in the open JSON object, then try to pin @value. */
 void setting_report_and_pin(const char *key, const char *path,
 			    const char *value)
 {
@@ -180,8 +180,8 @@ void setting_report_and_pin(const char *key, const char *path,
 }
 
 /*
- * Call @cleanup, which is async-signal-safe, before settings are restored at the
- * end or after a signal.  The last cleanup runs first.
+ * Call @cleanup, which is async-signal-safe, before settings are restored at
+ * the end or after a signal.  The last cleanup runs first.
  */
 void settings_restore_after(void (*cleanup)(void))
 {

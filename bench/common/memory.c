@@ -218,8 +218,8 @@ bool region_verify(const struct region *r, uint64_t seed, size_t *offset)
 }
 
 /*
- * Query the node, or -errno, of QUERY_PAGES base pages from @offset on, or of as
- * many as are left.  Returns their number.
+ * Query the node, or -errno, of QUERY_PAGES base pages from @offset on, or of
+ * as many as are left.  Returns their number.
  */
 size_t region_query(const struct region *r, size_t offset, int *nodes)
 {

@@ -109,7 +109,7 @@ static unsigned int spacer_turn;
 /* A pool of hugetlb needs SPACER_MAX_BYTES more for this. */
 void spacer_take(struct region *r, size_t folio_bytes, int node)
 {
-	/* All of 1 to 8, in an order that gives each variant different values. */
+	/* All of 1 to 8, in an order that gives each variant other values. */
 	size_t nr_pmds = 1 + (spacer_turn * 5 + spacer_turn / 8 * 3) % 8;
 
 	spacer_turn++;

@@ -117,8 +117,8 @@ bool tracing_knows_pids(const char *path)
 
 /*
  * Trace an event such as "migrate/mm_migrate_pages", by the clock of
- * bench_now_ns().  The buffer is small, and keeps the first or the latest events,
- * because only one counts.  Returns false if the event cannot be traced.
+ * bench_now_ns().  The buffer is small, and keeps the first or the latest
+ * events, because only one counts.  Returns false if the event cannot be traced.
  */
 bool tracing_open(const char *name, bool keep_latest, const char *filter)
 {
