@@ -5,8 +5,6 @@
 #include <getopt.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/bench.h"

@@ -9,7 +9,6 @@
  * memory meanwhile.  After each call the program asks for the node of each
  * page, and compares every byte.  A wrong one ends the program with status 1.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/latency.h"

@@ -4,7 +4,6 @@
  * mm_migrate_pages.  All kernels have it, and it fires once per list.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tiers.h"

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <string.h>
-
 #include "bench.h"
 
 /* The finaliser of splitmix64: each input bit changes half of the output. */

@@ -5,9 +5,6 @@
  */
 #include <glob.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "latency.h"
 

@@ -11,9 +11,7 @@
  * A write increments the first word of a page.  The program undoes all writes
  * before it verifies the content, so a lost write shows as a wrong byte.
  */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
