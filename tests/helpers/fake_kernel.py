@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # Copies the fragment to .config, and fakes all other steps. The file `behave` in the
@@ -33,6 +34,8 @@ modules_install:
 """
 TEXT = "one\ntwo\nthree\n"
 HOOK = """\
+Subject: mm: shout
+
 Say why.
 
 --- a/mm/migrate.c
@@ -52,9 +55,16 @@ def make_tarball(
     padding: int = 0,
     sublevel: int = 9,
     text: str = TEXT,
+    base: str = "6.12",
 ) -> Path:
     """Write the source tarball."""
-    makefile = MAKEFILE.replace("SUBLEVEL = 9", f"SUBLEVEL = {sublevel}")
+    version, _, patchlevel = base.partition(".")
+    makefile = (
+        MAKEFILE.replace("SUBLEVEL = 9", f"SUBLEVEL = {sublevel}")
+        .replace("VERSION = 6", f"VERSION = {version}", 1)
+        .replace("PATCHLEVEL = 12", f"PATCHLEVEL = {patchlevel}")
+        .replace("6.12.9-", f"{base}.{sublevel}-")
+    )
     files = {
         "Makefile": makefile.encode(),
         "mm/migrate.c": text.encode(),
@@ -63,7 +73,7 @@ def make_tarball(
     }
     with tarfile.open(path, "w:xz") as archive:
         for name, content in files.items():
-            entry = tarfile.TarInfo(f"linux-source-6.12/{name}")
+            entry = tarfile.TarInfo(f"linux-source-{base}/{name}")
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return path
@@ -80,6 +90,36 @@ def make_checkout(path: Path, *, hook: str = HOOK) -> Path:
     (path / "linux/configs/bad.config").write_text("CONFIG_REFUSED=y\n")
     (path / "linux/tree/mm").mkdir(parents=True)
     (path / "linux/tree/mm/new.c").write_text("new\n")
-    (path / "linux/hooks/6.12").mkdir(parents=True)
-    (path / "linux/hooks/6.12/0001-change.patch").write_text(hook)
+    add_base(path / "linux", "6.12", hook)
     return path
+
+
+def add_base(linux: Path, name: str, hook: str) -> None:
+    """Write a base with one hook, and a package that Debian's archive lacks."""
+    folder = linux / "hooks" / name
+    folder.mkdir(parents=True)
+    (folder / "0001-change.patch").write_text(hook)
+    describe_base(folder)
+
+
+def describe_base(
+    folder: Path,
+    *,
+    works: Sequence[str] = (),
+    sha256: Mapping[str, str] | None = None,
+    suites: Sequence[str] = (),
+    has: Mapping[str, str] | None = None,
+) -> None:
+    """Write the description of a base."""
+    lines = [
+        f'package = "linux-source-{folder.name}"',
+        f"suites = {list(suites)}",
+        f'oldest = "{folder.name}.1"',
+        f"works = {list(works)}",
+        *(
+            "[sha256]",
+            *(f'"{name}" = "{text}"' for name, text in (sha256 or {}).items()),
+        ),
+        *("[has]", *(f'"{name}" = "{text}"' for name, text in (has or {}).items())),
+    ]
+    (folder / "base.toml").write_text("\n".join(lines))

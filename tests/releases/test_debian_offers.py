@@ -17,7 +17,7 @@ import pytest
 from helpers.debian import CannotAskError, Debian, mirrors
 from pageferry.errors import PageferryError
 from pageferry.kernel import hooks
-from pageferry.kernel.releases import point
+from pageferry.kernel.bases import point
 from pageferry.kernel.samples import Sample, take_sample
 from pageferry.kernel.source import locate
 

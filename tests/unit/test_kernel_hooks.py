@@ -28,7 +28,6 @@ def hooks(tmp_path: Path) -> Path:
     (top / "90-99" / "0001-first.patch").write_text(hook("mm/old.c"))
     (top / "118-" / "0001-first.patch").write_text(hook("mm/new.c"))
     (top / "90-99" / "0003-old-only.patch").write_text(hook())
-    (top / "releases.toml").write_text("works = []\n[sha256]\n")
     (tmp_path / "tree").mkdir()
     return top
 

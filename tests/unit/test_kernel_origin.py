@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from helpers.fake_kernel import HOOK, TEXT, make_checkout, make_tarball
+from helpers.fake_kernel import (
+    HOOK,
+    TEXT,
+    add_base,
+    describe_base,
+    make_checkout,
+    make_tarball,
+)
 from pageferry.errors import ExitCode, PageferryError
-from pageferry.kernel import origin, releases, samples
+from pageferry.kernel import bases, origin, samples
 
 UNFIT = "eins\nzwei\ndrei\n"
 
@@ -20,21 +28,21 @@ class Place:
 
     def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.linux = make_checkout(top / "checkout") / "linux"
-        self.debian = top / "debian.tar.xz"
+        self.debian = top / "linux-source-6.12.tar.xz"
         self.cache = top / "cache" / "pageferry" / "kernel" / "tarballs"
         self.cache.mkdir(parents=True)
         self.mirror = top / "mirror"
         (self.mirror / "v6.x").mkdir(parents=True)
         monkeypatch.setenv("XDG_CACHE_HOME", str(top / "cache"))
         monkeypatch.setenv("PAGEFERRY_KERNEL_MIRROR", self.mirror.as_uri())
-        monkeypatch.setattr(origin, "DEBIAN_TARBALL", str(self.debian))
+        monkeypatch.setattr(bases, "DEBIAN_SOURCES", top)
         self.known("6.12.7", "6.12.8", "6.12.9", sha256={})
 
-    def known(self, *works: str, sha256: dict[str, str]) -> None:
-        lines = [f"works = {list(works)}", "[sha256]"]
-        lines += [f'"{name}" = "{value}"' for name, value in sha256.items()]
-        text = "\n".join(lines)
-        (self.linux / "hooks/6.12/releases.toml").write_text(text)
+    def known(
+        self, *works: str, sha256: dict[str, str], suites: Sequence[str] = ()
+    ) -> None:
+        folder = self.linux / "hooks/6.12"
+        describe_base(folder, works=works, sha256=sha256, suites=suites)
 
     def installed(self, sublevel: int, text: str = TEXT) -> None:
         make_tarball(self.debian, sublevel=sublevel, text=text)
@@ -171,7 +179,7 @@ def test_one_error_says_all_that_was_tried(
     reason = error.reason or ""
     assert "rejected in mm/migrate.c" in reason
     assert f"{place.debian} is Linux 6.12.10" in reason
-    assert "no release that works is in the cache" in reason
+    assert "no release of Linux 6.12 is in the cache" in reason
     assert f"{mirror}/v6.x/linux-6.12.7.tar.xz" in reason
     assert "no connection" in reason
     assert "6.12.7, 6.12.8" in (error.hint or "") and "--source" in (error.hint or "")
@@ -202,9 +210,11 @@ def test_a_hook_that_was_broken_is_not_hidden_by_another_release(
 
 
 def test_an_unknown_base_is_refused(place: Place) -> None:
+    add_base(place.linux, "6.9", HOOK)
     with pytest.raises(PageferryError, match="unknown base") as caught:
         origin.choose(place.linux, "5.4", None, vanilla=False, fetch=True)
     assert caught.value.code == ExitCode.USAGE
+    assert caught.value.hint == "there is: 6.9, 6.12"
 
 
 def test_a_look_into_a_source_is_remembered(
@@ -251,16 +261,7 @@ def test_a_source_tree_is_looked_into_as_well(place: Place, tmp_path: Path) -> N
     assert place.choose(tree).version == "6.12.3"
 
 
-def test_a_damaged_list_of_releases_is_named(place: Place) -> None:
-    listing = place.linux / "hooks/6.12/releases.toml"
+def test_a_damaged_description_is_named(place: Place) -> None:
+    listing = place.linux / "hooks/6.12/base.toml"
     listing.write_text("works = [")
     assert place.refuses().value == str(listing)
-
-
-def test_our_own_list_is_well_formed() -> None:
-    linux = Path(__file__).resolve().parents[2] / "linux"
-    known = releases.read_releases(linux, "6.12")
-    assert known.works and known.to_download() is not None
-    assert sorted(known.works, key=releases.point) == list(known.works)
-    assert all(releases.point(name) >= 90 for name in known.sha256)
-    assert all(len(value) == 64 for value in known.sha256.values())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pageferry import output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, from_os_error
-from pageferry.kernel import config, origin, source, tree
+from pageferry.kernel import bases, config, origin, source, tree
 from pageferry.kernel.arch import X86_64, Architecture
 from pageferry.kernel.hooks import Changes
 
@@ -50,7 +50,7 @@ _UNWANTED_ENV = re.compile(
 class BuildRequest:
     """The parameters of a build."""
 
-    base: str = "6.12"
+    base: str = bases.DEFAULT
     vanilla: bool = False
     configs: tuple[str, ...] = (config.DEFAULT,)
     source: Path | None = None

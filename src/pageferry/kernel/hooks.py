@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pageferry import proc
 from pageferry.errors import ExitCode, PageferryError
-from pageferry.kernel.releases import point
+from pageferry.kernel.bases import point
 
 _IGNORED_SUFFIXES = frozenset(
     (".o", ".ko", ".mod", ".cmd", ".a", ".d", ".orig", ".rej", ".pyc", ".swp")

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from pageferry import output, paths
 from pageferry.errors import ExitCode, PageferryError, from_os_error
-from pageferry.kernel import hooks, releases
+from pageferry.kernel import bases, hooks
+from pageferry.kernel.bases import Base
 from pageferry.kernel.samples import take_sample
-from pageferry.kernel.source import BASES, Source, locate
-
-DEBIAN_TARBALL = "/usr/src/linux-source-{base}.tar.xz"
+from pageferry.kernel.source import Source, locate
 
 
 @dataclass(frozen=True)
@@ -32,56 +31,61 @@ class Origin:
 
 
 def choose(
-    linux: Path, base: str, path: Path | None, *, vanilla: bool, fetch: bool
+    linux: Path, name: str, path: Path | None, *, vanilla: bool, fetch: bool
 ) -> Origin:
-    """Find a source that the hooks apply to.
+    """Find a source of a base that the hooks apply to.
 
     A vanilla kernel uses the same source, because benchmarks compare the two. With
     `fetch`, this may download a tarball, and keeps a copy of Debian's.
     """
-    known = releases.read_releases(linux, base)
-    if path is not None or base not in BASES:
-        # locate() rejects an unknown base.
-        source = locate(base, path or Path())
-        return _look_into(linux, source, vanilla=vanilla, check=not vanilla)
+    base = bases.read(linux, name)
+    if path is not None:
+        source = locate(name, path)
+        return _look_into(linux, source, base, vanilla=vanilla, check=not vanilla)
     tried: list[PageferryError] = []
-    for get in _places(base, known, fetch=fetch):
+    for get in _places(base, fetch=fetch):
         try:
-            source = locate(base, get())
-            found = _look_into(linux, source, vanilla=vanilla, known=known)
+            found = _look_into(linux, locate(name, get()), base, vanilla=vanilla)
         except PageferryError as error:
-            if isinstance(error, _UnfitError) and error.version in known.works:
+            if isinstance(error, _UnfitError) and error.version in base.works:
                 # This release is known to work, so a hook has changed.
                 raise
             tried.append(error)
             continue
-        if tried:
-            output.warn(f"{tried[0].line()}; taking {source.path}")
+        unfit = [error.line() for error in tried if isinstance(error, _UnfitError)]
+        if unfit:
+            output.warn(f"{unfit[0]}; taking {found.source.path}")
         elif fetch:
             _keep(found)
         return found
-    raise _nothing_fits(tried, known)
+    raise _nothing_fits(tried, base)
 
 
-def _places(
-    base: str, known: releases.Releases, *, fetch: bool
-) -> Iterator[Callable[[], Path]]:
+def at_hand(base: Base) -> Path | None:
+    """Return the tarball that a build tries first, unless it has to download one."""
+    if base.installed.is_file():
+        return base.installed
+    return next(iter(_kept(base)), None)
+
+
+def _places(base: Base, *, fetch: bool) -> Iterator[Callable[[], Path]]:
     """Yield functions that return a tarball, in the order to try."""
-    yield partial(_of_debian, base)
-    for release in sorted(known.works, key=releases.point, reverse=True):
-        if _tarball(release).is_file():
-            yield partial(_tarball, release)
-    yield partial(_download, base, known, fetch=fetch)
+    yield partial(_installed, base)
+    kept = _kept(base)
+    for path in kept:
+        yield partial(Path, path)
+    if not kept:
+        yield partial(_nothing_kept, base)
+    yield partial(_of_kernel_org, base, fetch=fetch)
 
 
-def _of_debian(base: str) -> Path:
-    path = Path(DEBIAN_TARBALL.format(base=base))
-    if path.is_file():
-        return path
+def _installed(base: Base) -> Path:
+    if base.installed.is_file():
+        return base.installed
     raise PageferryError(
         "kernel source not found",
-        value=path,
-        hint=f"apt-get install linux-source-{base}",
+        value=base.installed,
+        hint=f"apt-get install {base.package}",
     )
 
 
@@ -89,16 +93,32 @@ def _tarball(release: str) -> Path:
     return paths.cache_dir() / "kernel" / "tarballs" / f"linux-{release}.tar.xz"
 
 
-def _download(base: str, known: releases.Releases, *, fetch: bool) -> Path:
-    release = known.to_download()
+def _kept(base: Base) -> list[Path]:
+    """List the tarballs in the cache: first those that work, and new ones first."""
+
+    def rank(path: Path) -> tuple[bool, int]:
+        release = path.name.removeprefix("linux-").removesuffix(".tar.xz")
+        return release in base.works, bases.point(release)
+
+    pattern = _tarball(f"{base.name}.*")
+    found = pattern.parent.glob(pattern.name)
+    return sorted(found, key=rank, reverse=True)
+
+
+def _nothing_kept(base: Base) -> Path:
+    raise PageferryError(f"no release of Linux {base.name} is in the cache")
+
+
+def _of_kernel_org(base: Base, *, fetch: bool) -> Path:
+    release = base.to_download()
     if release is None:
-        raise PageferryError("there is no release to download", value=base)
+        raise PageferryError("no SHA-256 of a release on kernel.org is known")
     if not fetch:
         raise PageferryError(
             "a build would download the kernel source",
-            value=releases.tarball_url(release),
+            value=bases.tarball_url(release),
         )
-    releases.download(release, known.sha256[release], _tarball(release))
+    bases.download(release, base.sha256[release], _tarball(release))
     return _tarball(release)
 
 
@@ -120,18 +140,13 @@ class _UnfitError(PageferryError):
 
 
 def _look_into(
-    linux: Path,
-    source: Source,
-    *,
-    vanilla: bool,
-    check: bool = True,
-    known: releases.Releases = releases.NONE,
+    linux: Path, source: Source, base: Base, *, vanilla: bool, check: bool = True
 ) -> Origin:
     """Read the release of a source, and check whether the hooks apply."""
-    sample = take_sample(source, hooks.all_touched(linux / "hooks" / source.base))
-    if vanilla and (not check or sample.version in known.works):
+    sample = take_sample(source, hooks.all_touched(linux / "hooks" / base.name))
+    if vanilla and (not check or sample.version in base.works):
         return Origin(source, sample.version, hooks.NO_CHANGES)
-    changes = hooks.read_changes(linux, source.base, sample.version)
+    changes = hooks.read_changes(linux, base.name, sample.version)
     try:
         sample.check(changes)
     except hooks.HookRejectedError as error:
@@ -159,15 +174,11 @@ def _keep(origin: Origin) -> None:
         raise from_os_error(error, what, ExitCode.NOT_STARTED) from error
 
 
-def _nothing_fits(
-    tried: list[PageferryError], known: releases.Releases
-) -> PageferryError:
+def _nothing_fits(tried: list[PageferryError], base: Base) -> PageferryError:
     """Combine the errors of all sources; the first one leads."""
     first, *others = tried
     said = [first.reason, *(error.line() for error in others)]
-    if len(others) == 1:
-        said.insert(1, "no release that works is in the cache")
-    advice = f"name a tarball or a tree with --source; known to work: {known.list()}"
+    advice = f"name a tarball or a tree with --source; known to work: {base.known()}"
     return PageferryError(
         first.what,
         value=first.value,

@@ -15,8 +15,6 @@ from pathlib import Path
 from pageferry import paths, proc
 from pageferry.errors import ExitCode, PageferryError, from_os_error, usage_error
 
-# The bases that linux/hooks has patches for.
-BASES = ("6.12",)
 # Files of a build or a version control system in a source directory.
 _NOT_SOURCE = shutil.ignore_patterns(".git", "*.o", "*.ko", "*.cmd", "*.a")
 
@@ -37,8 +35,6 @@ class Source:
 
 def locate(base: str, path: Path) -> Source:
     """Return the source at a path, with its identity."""
-    if base not in BASES:
-        raise usage_error("unknown base", base, f"there is: {', '.join(BASES)}")
     path = path.expanduser().resolve()
     if not path.exists():
         raise usage_error("no such source", path, "--source takes a tarball or a tree")
@@ -103,12 +99,14 @@ def checked_version(source: Source, tree: Path) -> str:
     """Read the version of an unpacked source; it must belong to the base."""
     found = read_version(tree)
     if found is None or not found.startswith(f"{source.base}."):
+        foreign = found is not None
         raise PageferryError(
             "this is not the source of Linux " + source.base,
             value=source.path,
-            reason="it has no Makefile of a kernel"
-            if found is None
-            else f"it is {found}",
+            reason=f"it is {found}" if foreign else "it has no Makefile of a kernel",
+            hint="choose its base with --base (pageferry kernel bases)"
+            if foreign
+            else None,
             code=ExitCode.NOT_STARTED,
         )
     return found
