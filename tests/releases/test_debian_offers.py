@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The hooks apply to every Linux 6.12 that Debian 12 and 13 offer today.
+"""The hooks apply to every release of each base that Debian offers today.
 
 The first run downloads 150 MB for each. Later runs only check for new ones.
 """
@@ -14,22 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from helpers.debian import CannotAskError, Debian, mirrors
+from pageferry import paths
 from pageferry.errors import PageferryError
-from pageferry.kernel import hooks
+from pageferry.kernel import bases, hooks
 from pageferry.kernel.bases import point
+from pageferry.kernel.debian import Archive, mirrors
 from pageferry.kernel.samples import Sample, take_sample
 from pageferry.kernel.source import locate
 
 LINUX = Path(__file__).resolve().parents[2] / "linux"
-HOOKS = LINUX / "hooks" / "6.12"
-FIRST = 90
+BASES = bases.names(LINUX)
+Function = dict[str, str | list[str]]
 
 
-def replaced() -> list[dict[str, str | list[str]]]:
+def replaced(base: str) -> list[Function]:
     """Read the list of Linux's functions that ours replace."""
-    table = tomllib.loads((HOOKS / "replaced.toml").read_text())
-    functions = table["function"]
+    path = LINUX / "hooks" / base / "replaced.toml"
+    functions = tomllib.loads(path.read_text())["function"] if path.exists() else []
     assert isinstance(functions, list)
     return functions
 
@@ -43,38 +44,56 @@ def function_text(text: str, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def offers() -> Mapping[str, Sample]:
-    """A few files of each, by the version of the package."""
+def offers(request: pytest.FixtureRequest) -> Mapping[str, Sample]:
+    """A few files of each offer for a base, by the version of the package."""
+    base = bases.read(LINUX, request.param)
     try:
-        debian = Debian()
-    except CannotAskError as why:
-        pytest.skip(f"Debian cannot be asked what it offers: {why}")
-    versions = debian.offered()
-    debian.forget_others(versions)
-    names = {str(function["file"]) for function in replaced()}
-    names.update(hooks.all_touched(HOOKS))
+        archive = Archive(base.package, base.suites)
+    except PageferryError as error:
+        pytest.skip(error.line())
+    versions = archive.offered()
+    if not versions:
+        pytest.skip(f"Debian offers no {base.package}")
+    kept = paths.make_cache_dir("debian-sources", "tarballs")
+    tarballs = {version: kept / f"{version}.tar.xz" for version in versions}
+    # Remove those that Debian no longer offers.
+    for path in set(kept.glob(f"{base.name}.*")) - set(tarballs.values()):
+        path.unlink()
+    for version, path in tarballs.items():
+        if not path.exists():
+            archive.download(version, path)
+    names = {str(function["file"]) for function in replaced(base.name)}
+    names.update(hooks.all_touched(LINUX / "hooks" / base.name))
     samples = {
-        version: take_sample(locate("6.12", debian.tarball(version)), names)
-        for version in versions
+        version: take_sample(locate(base.name, path), names)
+        for version, path in tarballs.items()
     }
-    assert samples, "Debian offers none"
-    return {v: s for v, s in samples.items() if point(s.version) >= FIRST}
+    oldest = point(base.oldest)
+    return {v: s for v, s in samples.items() if point(s.version) >= oldest}
 
 
-def test_the_hooks_apply_without_fuzz(offers: Mapping[str, Sample]) -> None:
+@pytest.mark.parametrize(
+    ("offers", "base"), [(b, b) for b in BASES], indirect=["offers"]
+)
+def test_the_hooks_apply_without_fuzz(offers: Mapping[str, Sample], base: str) -> None:
     failed = {}
     for version, sample in offers.items():
         try:
-            sample.check(hooks.read_changes(LINUX, "6.12", sample.version))
+            sample.check(hooks.read_changes(LINUX, base, sample.version))
         except PageferryError as error:
             failed[version] = error.line()
     assert failed == {}
-    assert {"6.12.117", "6.12.118"} <= {sample.version for sample in offers.values()}
+    assert offers
 
 
-@pytest.mark.parametrize("function", replaced(), ids=lambda f: str(f["name"]))
+@pytest.mark.parametrize(
+    ("offers", "function"),
+    [(base, function) for base in BASES for function in replaced(base)],
+    indirect=["offers"],
+    ids=lambda value: value if isinstance(value, str) else str(value["name"]),
+)
 def test_what_ours_stands_in_for_did_not_change(
-    offers: Mapping[str, Sample], function: dict[str, str | list[str]]
+    offers: Mapping[str, Sample], function: Function
 ) -> None:
     """A hook that calls our function still applies when Linux corrects its own."""
     name, file = str(function["name"]), str(function["file"])

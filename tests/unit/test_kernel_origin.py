@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -157,6 +158,88 @@ def test_a_dry_run_downloads_nothing(place: Place) -> None:
     error = place.refuses(fetch=False)
     assert "a build would download" in (error.reason or "")
     assert list(place.cache.iterdir()) == []
+
+
+class FakeArchive:
+    """Debian's archive, which counts its downloads, or cannot be reached."""
+
+    offers: ClassVar[list[str]] = []
+    asked: ClassVar[list[str]] = []
+    text = TEXT
+
+    def __init__(self, package: str, suites: Sequence[str]) -> None:
+        assert (package, suites) == ("linux-source-6.12", ("stable",))
+        self.asked.append("update")
+        if not self.offers:
+            raise PageferryError("cannot download from Debian's archive")
+
+    def offered(self) -> list[str]:
+        return self.offers
+
+    def download(self, version: str, target: Path) -> None:
+        self.asked.append(version)
+        sublevel = int(version.partition("-")[0].split(".")[2])
+        make_tarball(target, sublevel=sublevel, text=self.text)
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch) -> type[FakeArchive]:
+    """An archive that cannot be reached yet."""
+    monkeypatch.setattr(FakeArchive, "offers", [])
+    monkeypatch.setattr(FakeArchive, "asked", [])
+    monkeypatch.setattr(FakeArchive, "text", TEXT)
+    monkeypatch.setattr(origin, "Archive", FakeArchive)
+    return FakeArchive
+
+
+@pytest.mark.parametrize(
+    ("offers", "taken"),
+    [
+        (["6.12.7-1", "6.12.11-1", "6.12.8-1~deb12u1"], "6.12.8-1~deb12u1"),
+        (["6.12.9-1", "6.12.11-2", "6.12.10-1"], "6.12.11-2"),
+    ],
+)
+def test_the_archive_has_a_release_that_works_or_a_new_one(
+    place: Place, archive: type[FakeArchive], offers: list[str], taken: str
+) -> None:
+    place.known("6.12.7", "6.12.8", sha256={}, suites=["stable"])
+    archive.offers += offers
+    found = place.choose()
+    assert found.version == taken.partition("-")[0]
+    assert found.source.path.parent == place.cache
+    # It stays when Debian removes it.
+    archive.offers.clear()
+    assert place.choose() == found == place.choose(fetch=False)
+    assert archive.asked == ["update", taken]
+
+
+def test_kernel_org_has_it_if_the_archive_does_not(
+    place: Place, archive: type[FakeArchive]
+) -> None:
+    place.known("6.12.7", sha256={"6.12.7": place.on_mirror(7)}, suites=["stable"])
+    assert place.choose().version == "6.12.7"
+    assert archive.asked == ["update"]
+
+
+def test_a_release_of_the_archive_that_does_not_fit_is_passed_over(
+    place: Place, archive: type[FakeArchive], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.known("6.12.7", sha256={"6.12.7": place.on_mirror(7)}, suites=["stable"])
+    archive.offers += ["6.12.11-1"]
+    archive.text = UNFIT
+    assert place.choose().version == "6.12.7"
+    assert "6.12.11" in capsys.readouterr().err
+    assert place.choose().version == "6.12.7"
+    assert archive.asked == ["update", "6.12.11-1"]
+
+
+def test_a_dry_run_does_not_ask_the_archive(
+    place: Place, archive: type[FakeArchive]
+) -> None:
+    place.known(sha256={}, suites=["stable"])
+    error = place.refuses(fetch=False)
+    assert "a build would ask Debian's archive" in (error.reason or "")
+    assert archive.asked == []
 
 
 def test_another_content_is_refused(place: Place) -> None:

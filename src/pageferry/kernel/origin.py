@@ -17,8 +17,10 @@ from pageferry import output, paths
 from pageferry.errors import ExitCode, PageferryError, from_os_error
 from pageferry.kernel import bases, hooks
 from pageferry.kernel.bases import Base
+from pageferry.kernel.debian import Archive
 from pageferry.kernel.samples import take_sample
 from pageferry.kernel.source import Source, locate
+from pageferry.kernel.tree import locked
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def _places(base: Base, *, fetch: bool) -> Iterator[Callable[[], Path]]:
         yield partial(Path, path)
     if not kept:
         yield partial(_nothing_kept, base)
+    yield partial(_of_debian, base, fetch=fetch)
     yield partial(_of_kernel_org, base, fetch=fetch)
 
 
@@ -107,6 +110,25 @@ def _kept(base: Base) -> list[Path]:
 
 def _nothing_kept(base: Base) -> Path:
     raise PageferryError(f"no release of Linux {base.name} is in the cache")
+
+
+def _of_debian(base: Base, *, fetch: bool) -> Path:
+    """Download from Debian's archive: best a release that works, or the newest."""
+    absent = PageferryError("Debian's archive has no such package", value=base.package)
+    if not base.suites:
+        raise absent
+    if not fetch:
+        raise PageferryError("a build would ask Debian's archive", value=base.package)
+    with locked(_tarball(base.name)):
+        archive = Archive(base.package, base.suites)
+        offered = {version.partition("-")[0]: version for version in archive.offered()}
+        if not offered:
+            raise absent
+        release = max(offered, key=lambda name: (name in base.works, bases.point(name)))
+        target = _tarball(release)
+        if not target.exists():
+            archive.download(offered[release], target)
+        return target
 
 
 def _of_kernel_org(base: Base, *, fetch: bool) -> Path:
