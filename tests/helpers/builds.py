@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from helpers.sources import LINUX, TREE, found
+from helpers.sources import LINUX, ours
 from pageferry import paths, proc
 from pageferry.kernel import config, tree
 from pageferry.kernel.arch import ARM64, X86_64, Architecture
@@ -173,10 +173,10 @@ def _undefined(plan: Plan) -> str:
 
 
 def our_functions() -> set[str]:
-    """List the functions that files of linux/tree define or declare."""
+    """List the functions that our files define or declare."""
     return {
         name
-        for path in found(TREE, "**/*.c", "**/*.h")
+        for path in ours("**/*.c", "**/*.h").values()
         if "tools" not in path.parts
         for name in _FUNCTION.findall(path.read_text())
     }

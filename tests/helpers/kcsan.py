@@ -12,7 +12,7 @@ _REPORT = re.compile(r"BUG: KCSAN: data-race in (\S+)(?: / (\S+))?")
 
 
 def ours(log: str) -> list[str]:
-    """List each report once that names a function of linux/tree.
+    """List each report once that names a function of ours.
 
     Linux itself has tolerated races, which are not tested here.
     """

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from pageferry import paths
+from pageferry.kernel import bases
 
 LINUX = paths.repo_root() / "linux"
 TREE = LINUX / "tree"
@@ -26,17 +27,26 @@ def found(top: Path, *patterns: str) -> list[Path]:
     return sorted(files)
 
 
-def compiled(tree: Path = TREE) -> list[str]:
-    """List our C files that kbuild compiles to an object of their own.
+def ours(*patterns: str, base: str = bases.DEFAULT) -> dict[str, Path]:
+    """Map the in-tree names of our files for a base to the files."""
+    files = {path.relative_to(TREE).as_posix(): path for path in found(TREE, *patterns)}
+    only = LINUX / "only" / base
+    own = [path for pattern in patterns for path in only.glob(pattern)]
+    return files | {path.relative_to(only).as_posix(): path for path in own}
+
+
+def compiled(names: Iterable[str]) -> list[str]:
+    """Select the C files that kbuild compiles to an object of their own.
 
     Files in tests/ have no object: the files under test include them. The programs
     in tools/ are not part of the kernel.
     """
-    names = [path.relative_to(tree) for path in found(tree, "**/*.c")]
     return [
-        name.as_posix()
-        for name in names
-        if name.parts[0] != "tools" and "tests" not in name.parts
+        name
+        for name in sorted(names)
+        if name.endswith(".c")
+        and not name.startswith("tools/")
+        and "tests" not in PurePosixPath(name).parts
     ]
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from helpers import guests
 from pageferry import paths, proc
-from pageferry.kernel import origin, tree
+from pageferry.kernel import bases, origin, tree
 from pageferry.kernel.build import BuiltKernel
 from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmRequest, run_vm
@@ -116,7 +116,7 @@ class _Told:
 def _own_tests() -> Path:
     """List the selftests of the base release."""
     linux = paths.repo_root() / "linux"
-    found = origin.choose(linux, "6.12", None, vanilla=True, fetch=False)
+    found = origin.choose(linux, bases.DEFAULT, None, vanilla=True, fetch=False)
     where = tree.tree_path(found.source, vanilla=True)
     return where / "tools/testing/selftests"
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from helpers import builds, sources
 from helpers.sources import LINUX
 from pageferry import paths, proc
-from pageferry.kernel import origin, tree
+from pageferry.kernel import bases, origin, tree
 from pageferry.kernel.build import (
     BuildRequest,
     BuiltKernel,
@@ -25,8 +26,12 @@ from pageferry.kernel.build import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-C_FILES = sources.found(sources.TREE, "**/*.c", "**/*.h")
+C_FILES = [
+    *sources.found(sources.TREE, "**/*.c", "**/*.h"),
+    *sorted((LINUX / "only").glob("**/*.[ch]")),
+]
 HOOKS = sources.found(LINUX / "hooks", "**/*.patch")
+BASES = bases.names(LINUX)
 # Sparse does not know that guard() releases a lock, and reports an imbalance.
 WITH_GUARDS = {"kernel/sched/bandwidth.c"}
 
@@ -62,10 +67,22 @@ def test_types_are_right() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.fixture(scope="session")
-def checkpatch() -> Path:
-    """The kernel's checker, from the base that the patches apply to."""
-    found = origin.choose(LINUX, "6.12", None, vanilla=False, fetch=False).source
+def is_at_hand(base: str) -> bool:
+    """Say whether this machine has a source of a base."""
+    return origin.at_hand(bases.read(LINUX, base)) is not None
+
+
+def base_of(path: Path) -> str:
+    """Return the base whose checker reads a file: for linux/tree the newest there is."""
+    top, below, *_ = path.relative_to(LINUX).parts
+    if top != "tree":
+        return below
+    return next(filter(is_at_hand, reversed(BASES)), bases.DEFAULT)
+
+
+def checkpatch(base: str) -> Path:
+    """Return the kernel's checker, from a base that the patches apply to."""
+    found = origin.choose(LINUX, base, None, vanilla=False, fetch=False).source
     path = tree.tree_path(found, vanilla=False)
     # An existing tree is complete. A build holds its lock, so do not take it.
     if not path.exists():
@@ -124,10 +141,11 @@ class Checkpatch:
         return [line for line in self.said if line.startswith(f"{path}:")]
 
 
-@pytest.fixture(scope="session")
-def checked(checkpatch: Path) -> Checkpatch:
-    """Checkpatch's complaints about our files and hooks."""
-    checked = Checkpatch(checkpatch)
+@cache
+def checked(base: str) -> Checkpatch:
+    """Return the complaints of a base's checkpatch about its files and hooks."""
+    checked = Checkpatch(checkpatch(base))
+    c_files = [path for path in C_FILES if base_of(path) == base]
     # Our files are not in MAINTAINERS, and checkpatch must not ask git.
     ignored = "--ignore=FILE_PATH_CHANGES"
     # Linux formats TRACE_EVENT() in the same way everywhere, but checkpatch makes no
@@ -138,26 +156,34 @@ def checked(checkpatch: Path) -> Checkpatch:
     # file.
     for_hooks = f"{ignored},MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,COMMIT_MESSAGE"
     for_hooks += ",EMBEDDED_FILENAME"
-    traces = [path for path in C_FILES if "trace" in path.parts]
-    checked.look([path for path in C_FILES if path not in traces], ignored, "-f")
+    traces = [path for path in c_files if "trace" in path.parts]
+    checked.look([path for path in c_files if path not in traces], ignored, "-f")
     checked.look(traces, for_traces, "-f")
-    checked.look(HOOKS, for_hooks)
+    checked.look([path for path in HOOKS if base_of(path) == base], for_hooks)
     return checked
 
 
+def complaints(path: Path) -> list[str]:
+    """Return checkpatch's complaints about a file; skip without a source."""
+    base = base_of(path)
+    if base != bases.DEFAULT and not is_at_hand(base):
+        pytest.skip(f"no source of Linux {base} on this machine")
+    return checked(base).complaints(path)
+
+
 @pytest.mark.parametrize("path", C_FILES, ids=lambda p: str(p.relative_to(LINUX)))
-def test_checkpatch_likes_the_file(checked: Checkpatch, path: Path) -> None:
-    assert checked.complaints(path) == []
+def test_checkpatch_likes_the_file(path: Path) -> None:
+    assert complaints(path) == []
 
 
-@pytest.mark.parametrize("path", HOOKS, ids=lambda p: p.name)
-def test_checkpatch_likes_the_hook(checked: Checkpatch, path: Path) -> None:
-    assert checked.complaints(path) == []
+@pytest.mark.parametrize("path", HOOKS, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_checkpatch_likes_the_hook(path: Path) -> None:
+    assert complaints(path) == []
 
 
 def test_sparse_finds_nothing(kernel_debug: BuiltKernel) -> None:
-    ours = {p.relative_to(sources.TREE).as_posix() for p in C_FILES}
-    compiled = sources.compiled()
+    ours = sources.ours("**/*.c", "**/*.h")
+    compiled = sources.compiled(ours)
     assert set(compiled) >= WITH_GUARDS
     names = [name for name in compiled if name not in WITH_GUARDS]
     # Only kbuild knows the objects of a module.

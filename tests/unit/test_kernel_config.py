@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from helpers.sources import found
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel import config
-from pageferry.kernel.arch import ARM64
+from pageferry.kernel.arch import ARM64, X86_64, Architecture
 
 CONFIGS = Path(__file__).resolve().parents[2] / "linux" / "configs"
 FRAGMENTS = config.Fragments(CONFIGS)
@@ -72,6 +72,24 @@ def test_a_fragment_for_the_architecture_goes_before_the_common_one(
         "B": "y",
         "C": "y",
     }
+
+
+def test_a_fragment_for_the_base_comes_after_the_others(tmp_path: Path) -> None:
+    for name, text in (
+        ("vm.config", "CONFIG_A=y\nCONFIG_B=y\n"),
+        ("arm64/vm.config", "CONFIG_A=m\n"),
+        ("7.3/vm.config", "# CONFIG_B is not set\nCONFIG_C=y\n"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def merged(arch: Architecture, base: str) -> dict[str, str]:
+        here = config.Fragments(tmp_path, arch, base)
+        return config.merge(("vm",), here, vanilla=False, extra={})
+
+    assert merged(X86_64, "6.12") == {"A": "y", "B": "y"}
+    assert merged(X86_64, "7.3") == {"A": "y", "B": "n", "C": "y"}
+    assert merged(ARM64, "7.3") == {"A": "m", "B": "n", "C": "y"}
 
 
 def test_what_kconfig_refuses_is_an_error_that_names_it() -> None:

@@ -169,7 +169,7 @@ def test_a_hook_cannot_leave_the_tree(origin: source.Source, name: str) -> None:
 
 def test_a_hook_may_not_change_a_file_of_linux_tree(origin: source.Source) -> None:
     made = tree.prepare(origin, vanilla=False)
-    with pytest.raises(PageferryError, match=r"linux/tree has mm/migrate\.c"):
+    with pytest.raises(PageferryError, match=r"linux/only has mm/migrate\.c"):
         tree.sync(
             made, Changes({"mm/migrate.c": WantedFile(b"x")}, changes(HOOK).hooks)
         )
@@ -230,3 +230,23 @@ def test_changes_are_read_without_what_a_build_leaves(tmp_path: Path) -> None:
     before = found.digest()
     (top / "a.c").write_text("b\n")
     assert read_changes(tmp_path, "6.12", "6.12.9").digest() != before
+
+
+def test_a_base_has_files_of_its_own(tmp_path: Path) -> None:
+    for name, text in (
+        ("tree/mm/a.c", "for all"),
+        ("tree/mm/b.c", "for all"),
+        ("only/6.12/mm/b.c", "for one"),
+        ("only/6.12/mm/c.c", "for one"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = {}
+    for base in ("6.12", "7.3"):
+        (tmp_path / "hooks" / base).mkdir(parents=True)
+        files = read_changes(tmp_path, base, f"{base}.9").tree
+        found[base] = {name: file.content.decode() for name, file in files.items()}
+    assert found == {
+        "6.12": {"mm/a.c": "for all", "mm/b.c": "for one", "mm/c.c": "for one"},
+        "7.3": {"mm/a.c": "for all", "mm/b.c": "for all"},
+    }

@@ -129,7 +129,7 @@ class Plan:
 def plan_build(request: BuildRequest, *, fetch: bool = False) -> Plan:
     """Read all inputs of a build; with `fetch`, download a missing source."""
     linux = paths.repo_root() / "linux"
-    fragments = config.Fragments(linux / "configs", request.arch)
+    fragments = config.Fragments(linux / "configs", request.arch, request.base)
     names = config.canonical(request.configs, fragments)
     compiler = _check_tools(request.arch)
     vanilla = request.vanilla
@@ -228,7 +228,7 @@ def describe(plan: Plan) -> list[str]:
     if not plan.tree_path.exists():
         lines.append(f"unpack {plan.source.path} as {plan.tree_path}")
     lines += [f"apply {hook.path}" for hook in plan.changes.hooks]
-    lines += [f"copy linux/tree/{name}" for name in sorted(plan.changes.tree)]
+    lines += [f"add {name}" for name in sorted(plan.changes.tree)]
     lines.append(f"merge configs {', '.join(plan.configs)}")
     lines.append(shlex.join([*make_command(plan), *_targets(plan)]))
     return lines

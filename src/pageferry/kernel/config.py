@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pageferry.errors import ExitCode, PageferryError, usage_error
+from pageferry.kernel import bases
 from pageferry.kernel.arch import X86_64, Architecture
 
 DEFAULT = "vm"
@@ -23,21 +24,26 @@ class Fragments:
     """The fragments for an architecture, below linux/configs.
 
     A fragment in the directory of the architecture replaces the common one of the
-    same name.
+    same name. One in the directory of the base comes after it.
     """
 
     directory: Path
     arch: Architecture = X86_64
+    base: str = bases.DEFAULT
 
     def available(self) -> list[str]:
         """List the names of all fragments."""
         places = (self.directory, self.directory / self.arch.name)
         return sorted({p.stem for place in places for p in place.glob("*.config")})
 
-    def path(self, name: str) -> Path:
-        """Return the file of a fragment."""
-        own = self.directory / self.arch.name / f"{name}.config"
-        return own if own.is_file() else self.directory / f"{name}.config"
+    def files(self, name: str) -> list[Path]:
+        """Return the files of a fragment, in their order."""
+        common, for_arch, for_base = (
+            self.directory / part / f"{name}.config"
+            for part in ("", self.arch.name, self.base)
+        )
+        first = for_arch if for_arch.is_file() else common
+        return [first, for_base] if for_base.is_file() else [first]
 
 
 def canonical(names: Iterable[str], fragments: Fragments) -> tuple[str, ...]:
@@ -73,8 +79,7 @@ def merge(
 ) -> dict[str, str]:
     """Merge fragments; later ones win. A vanilla tree gets none of our symbols."""
     merged: dict[str, str] = {}
-    for name in names:
-        path = fragments.path(name)
+    for path in (file for name in names for file in fragments.files(name)):
         merged.update(parse(path.read_text(), str(path)))
     merged.update(extra)
     if vanilla:

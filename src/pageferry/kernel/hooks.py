@@ -2,7 +2,7 @@
 """The files of a patched kernel that differ from the pristine one.
 
 This module writes to no tree. It applies the hooks to copies of pristine files in a
-scratch directory, and returns the results with the files of linux/tree.
+scratch directory, and returns the results with the files of ours.
 """
 
 from __future__ import annotations
@@ -80,9 +80,17 @@ class HookRejectedError(PageferryError):
 
 
 def read_changes(linux: Path, base: str, version: str) -> Changes:
-    """Read linux/tree, and the hooks for a release of a base, into memory."""
-    tree: dict[str, WantedFile] = {}
-    top = linux / "tree"
+    """Read the files of ours, and the hooks for a release of a base, into memory."""
+    # A file that only this base has may replace one of linux/tree.
+    tree = _read_files(linux / "tree") | _read_files(linux / "only" / base)
+    found = choose_hooks(linux / "hooks" / base, point(version))
+    hooks = tuple(Hook(path, path.read_bytes()) for path in found)
+    return Changes(tree, hooks)
+
+
+def _read_files(top: Path) -> dict[str, WantedFile]:
+    """Read all files below a directory, except for those that a build leaves."""
+    files: dict[str, WantedFile] = {}
     for path in sorted(top.rglob("*")):
         if path.suffix in _IGNORED_SUFFIXES or "__pycache__" in path.parts:
             continue
@@ -92,10 +100,8 @@ def read_changes(linux: Path, base: str, version: str) -> Changes:
         if content.startswith(_ELF):
             continue  # A compiled selftest.
         executable = bool(path.stat().st_mode & 0o100)
-        tree[path.relative_to(top).as_posix()] = WantedFile(content, executable)
-    found = choose_hooks(linux / "hooks" / base, point(version))
-    hooks = tuple(Hook(path, path.read_bytes()) for path in found)
-    return Changes(tree, hooks)
+        files[path.relative_to(top).as_posix()] = WantedFile(content, executable)
+    return files
 
 
 def choose_hooks(directory: Path, number: int) -> list[Path]:
@@ -139,7 +145,7 @@ def wanted_files(
     touched = sorted({name for hook in changes.hooks for name in hook.touched()})
     for name in touched:
         if name in changes.tree:
-            raise _broken(changes.hooks, f"linux/tree has {name} as well")
+            raise _broken(changes.hooks, f"linux/tree or linux/only has {name}")
         if name.startswith("/") or ".." in Path(name).parts:
             raise _broken(changes.hooks, f"it names a file outside the tree: {name}")
     wanted = dict(changes.tree)
