@@ -54,10 +54,12 @@ def verbs(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
 
 def reference() -> str:
     """Write the whole page."""
+    # argparse wraps to the width of the terminal. Use the same width everywhere, and
+    # the same defaults.
+    os.environ["COLUMNS"] = "80"
+    os.environ.pop("PAGEFERRY_BASE", None)
     from pageferry.cli import make_parser
 
-    # argparse wraps to the width of the terminal. Use the same width everywhere.
-    os.environ["COLUMNS"] = "80"
     parts = [HEAD]
     for parser in verbs(make_parser()):
         parts.append(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # words is registered with its first word: "kernel build" is ("kernel", ...).
 COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("kernel", "kernel_build"),
+    ("kernel", "kernel_bases"),
     ("vm", "vm_run"),
     ("bench", "bench"),
     (None, "fault_campaign"),

@@ -36,6 +36,7 @@ class Tool:
         ours = {
             "XDG_CACHE_HOME": str(self.home / "cache"),
             "PYTHONPATH": str(ROOT / "src"),
+            "PAGEFERRY_BASE": "",
         }
         return {**os.environ, **ours, **self.environment, **extra}
 

@@ -10,8 +10,6 @@ import pytest
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel.hooks import all_touched, choose_hooks, read_changes
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def hook(touched: str = "mm/migrate.c") -> str:
     return f"--- a/{touched}\n+++ b/{touched}\n"
@@ -82,8 +80,3 @@ def test_a_folder_whose_name_is_no_range_is_refused(hooks: Path, name: str) -> N
     (hooks / name).mkdir()
     with pytest.raises(PageferryError, match="no range"):
         choose_hooks(hooks, 117)
-
-
-def test_our_own_variants_do_not_overlap() -> None:
-    for base in (ROOT / "linux" / "hooks").iterdir():
-        assert all(choose_hooks(base, number) for number in range(200))

@@ -10,6 +10,7 @@ from pageferry import output
 from pageferry.bench import options
 from pageferry.bench.move_pages.spec import SPEC
 from pageferry.commands import bench
+from pageferry.commands.kernel_build import add_base
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
@@ -22,13 +23,14 @@ minutes."""
 
 
 def add_parser(sub: Subparsers) -> None:
-    """Add the parser; only the output can be chosen."""
+    """Add the parser; only the base and the output can be chosen."""
     parser = sub.add_parser(
         "demo",
         help="build, boot, move memory with every engine, print one table",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_base(parser)
     bench.add_options(parser, (options.PUBLISHED, *options.ENDING))
     parser.set_defaults(run=run)
 

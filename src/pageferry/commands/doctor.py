@@ -15,6 +15,7 @@ from pageferry.balance import bandwidth, perf, sources
 from pageferry.damon.admin import Admin
 from pageferry.errors import ExitCode
 from pageferry.interleave.sessions import Store
+from pageferry.kernel import bases, origin
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import Node, read_nodes
 from pageferry.sysfs.offload import Offload
@@ -55,7 +56,8 @@ def add_parser(sub: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run all checks, and print them."""
     files = Files()
-    checks = [*_machine_checks(), *_kernel_checks(files), *_balance_checks(files)]
+    checks = [*_machine_checks(), *_source_checks()]
+    checks += [*_kernel_checks(files), *_balance_checks(files)]
     healthy = all(check.ok for check in checks if check.needed)
     if args.json:
         rows = [
@@ -105,6 +107,15 @@ def _machine_checks() -> list[Check]:
             f"uid {os.geteuid()}",
             hint="engine set, off, interleave and balance need root",
         ),
+    ]
+
+
+def _source_checks() -> list[Check]:
+    linux = paths.repo_root() / "linux"
+    found = {n: origin.at_hand(bases.read(linux, n)) for n in bases.names(linux)}
+    return [
+        Check(f"Linux {name}", bool(path), str(path or "its first build downloads it"))
+        for name, path in found.items()
     ]
 
 

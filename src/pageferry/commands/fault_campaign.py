@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     document: dict[str, object] = {
         "ok": not problems,
         "problems": problems,
+        "base": job.kernel.base,
         "folios": report.folios,
         "seed": job.seed,
         "timeout_ms": job.timeout_ms,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import output, paths
 from pageferry.errors import usage_error
-from pageferry.kernel import arch, config
+from pageferry.kernel import arch, bases, config
 from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ examples:
   pageferry kernel build
   pageferry kernel build --config debug-kasan --config debug-lockdep
   pageferry kernel build --arch arm64
+  pageferry kernel build --base 7.3
   pageferry kernel build --vanilla --source ~/linux-6.12.30
 """
 
@@ -48,6 +49,16 @@ def add_parser(sub: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
+def add_base(parser: argparse._ActionsContainer) -> None:
+    """Add the option that chooses a base."""
+    parser.add_argument(
+        "--base",
+        default=bases.DEFAULT,
+        metavar="RELEASE",
+        help="Linux to build, see `kernel bases` (default: %(default)s)",
+    )
+
+
 def add_kernel_arguments(
     parser: argparse._ActionsContainer,
     *,
@@ -55,9 +66,7 @@ def add_kernel_arguments(
     arch_default: str = "that of the topology",
 ) -> None:
     """Add the options that choose a kernel."""
-    parser.add_argument(
-        "--base", default="6.12", metavar="RELEASE", help="base (default: %(default)s)"
-    )
+    add_base(parser)
     if vanilla:
         parser.add_argument(
             "--vanilla",
@@ -93,7 +102,7 @@ def make_request(
     if jobs is not None and jobs < 1:
         raise usage_error("--jobs needs a number above 0", str(jobs))
     return BuildRequest(
-        base=args.base,
+        base=bases.read(paths.repo_root() / "linux", args.base).name,
         vanilla=args.vanilla,
         configs=tuple(args.config) or (config.DEFAULT,),
         source=args.source,

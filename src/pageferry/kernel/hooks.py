@@ -129,6 +129,15 @@ def choose_hooks(directory: Path, number: int) -> list[Path]:
     return [path for _, path in sorted((chosen | varied).items())]
 
 
+def subjects(directory: Path) -> dict[str, str]:
+    """Map the name of each hook and variant of a base to its subject."""
+    found: dict[str, str] = {}
+    for path in sorted(directory.rglob("*.patch")):
+        first = path.read_text(errors="replace").partition("\n")[0]
+        found.setdefault(path.stem, first.removeprefix("Subject:").strip())
+    return dict(sorted(found.items()))
+
+
 def all_touched(directory: Path) -> list[str]:
     """List every file that any hook or variant of a base touches."""
     hooks = [Hook(path, path.read_bytes()) for path in directory.rglob("*.patch")]
