@@ -51,10 +51,8 @@ def test_no_feature_gets_lost_on_a_newer_base(name: str) -> None:
 @pytest.mark.parametrize("path", HOOKS, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_a_hook_is_numbered_and_parses(path: Path) -> None:
     assert re.fullmatch(r"\d{4}-[a-z0-9-]+\.patch", path.name)
-    head, rule, patch = path.read_text().partition("\n---\n")
-    subject, empty, *reason = head.splitlines()
-    assert re.fullmatch(r"Subject: \S.{,71}", subject) and empty == ""
-    assert reason and rule
+    head, _, patch = path.read_text().partition("\n---\n")
+    assert re.match(r"Subject: \S.{,71}\n\n\S", head), head[:200]
     # git counts the lines of each hunk, and needs no tree for this.
     counted = proc.capture(["git", "apply", "--numstat", path])
     assert counted.returncode == 0, counted.stderr
