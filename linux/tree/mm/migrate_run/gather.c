@@ -6,6 +6,7 @@
  */
 
 #include <linux/gfp.h>
+#include <linux/leafops.h>
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -92,7 +93,7 @@ static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 	memset(run->dst, 0, run->nr * sizeof(*run->dst));
 	/* The pages have order 0, so each is a folio of its own. */
 	return __alloc_pages_bulk(migration_target_gfp(mtc->gfp_mask, true),
-				  mtc->nid, mtc->nmask, run->nr, NULL,
+				  mtc->nid, mtc->nmask, run->nr,
 				  (struct page **)run->dst);
 }
 
@@ -143,7 +144,7 @@ static void migrate_run_alloc(struct migrate_run *run,
 		 */
 		if (unlikely(!folio_trylock(dst)))
 			break;
-		dst->private = NULL;
+		dst->migrate_info = 0;
 	}
 	for (i = nr_locked; i < nr; i++)
 		migrate_run_put_dst(run->dst[i], put_new_folio, private);

@@ -11,6 +11,7 @@
 
 #include <linux/compat.h>
 #include <linux/hugetlb.h>
+#include <linux/leafops.h>
 #include <linux/mempolicy.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -103,7 +104,7 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	if (folio_test_large(folio) || folio_is_zone_device(folio) ||
 	    is_zero_folio(folio) || folio_nid(folio) == node)
 		return NULL;
-	if (folio_likely_mapped_shared(folio) && !all)
+	if (folio_maybe_mapped_shared(folio) && !all)
 		return NULL;
 	return folio;
 }

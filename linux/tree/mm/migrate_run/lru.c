@@ -4,6 +4,7 @@
  * folios of one list share one lock and one update of its size.
  */
 
+#include <linux/leafops.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
@@ -50,7 +51,7 @@ static void migrate_lru_unlock(struct migrate_lru_size *size)
 	migrate_lru_size_flush(size);
 	/* For sparse: migrate_lru_lock() took the lock. */
 	__acquire(&size->lruvec->lru_lock);
-	unlock_page_lruvec_irq(size->lruvec);
+	lruvec_unlock_irq(size->lruvec);
 	size->lruvec = NULL;
 }
 

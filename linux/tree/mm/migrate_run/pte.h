@@ -6,16 +6,15 @@
 #ifndef _MM_MIGRATE_RUN_PTE_H
 #define _MM_MIGRATE_RUN_PTE_H
 
+#include <linux/leafops.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
-#include <linux/swap.h>
-#include <linux/swapops.h>
 
 /* Returns the migration entry for a page that @pte maps. */
-static inline swp_entry_t migrate_pte_entry(unsigned long pfn, pte_t pte,
-					    bool exclusive)
+static inline softleaf_t migrate_pte_entry(unsigned long pfn, pte_t pte,
+					   bool exclusive)
 {
-	swp_entry_t entry;
+	softleaf_t entry;
 
 	if (pte_write(pte))
 		entry = make_writable_migration_entry(pfn);
@@ -31,36 +30,36 @@ static inline swp_entry_t migrate_pte_entry(unsigned long pfn, pte_t pte,
 }
 
 /* Returns @entry for the page table, with the bits of @old that stay. */
-static inline pte_t migrate_pte_of_entry(swp_entry_t entry, pte_t old)
+static inline pte_t migrate_pte_of_entry(softleaf_t entry, pte_t old)
 {
-	pte_t pte = swp_entry_to_pte(entry);
+	pte_t pte = softleaf_to_pte(entry);
 
 	if (pte_soft_dirty(old))
 		pte = pte_swp_mksoft_dirty(pte);
-	if (pte_uffd_wp(old))
-		pte = pte_swp_mkuffd_wp(pte);
+	if (pte_uffd(old))
+		pte = pte_swp_mkuffd(pte);
 	return pte;
 }
 
 /* Returns the entry that maps @page in place of @old_pte, which has @entry. */
 static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
 				       struct folio *folio, struct page *page,
-				       pte_t old_pte, swp_entry_t entry)
+				       pte_t old_pte, softleaf_t entry)
 {
 	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
 
-	if (!is_migration_entry_young(entry))
+	if (!softleaf_is_migration_young(entry))
 		pte = pte_mkold(pte);
-	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
+	if (folio_test_dirty(folio) && softleaf_is_migration_dirty(entry))
 		pte = pte_mkdirty(pte);
 	if (pte_swp_soft_dirty(old_pte))
 		pte = pte_mksoft_dirty(pte);
 	else
 		pte = pte_clear_soft_dirty(pte);
-	if (is_writable_migration_entry(entry))
+	if (softleaf_is_migration_write(entry))
 		pte = pte_mkwrite(pte, vma);
-	else if (pte_swp_uffd_wp(old_pte))
-		pte = pte_mkuffd_wp(pte);
+	else if (pte_swp_uffd(old_pte))
+		pte = pte_mkuffd(pte);
 	return pte;
 }
 

@@ -20,13 +20,13 @@
  */
 
 #include <linux/kstrtox.h>
+#include <linux/leafops.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/pgtable.h>
 #include <linux/rmap.h>
 #include <linux/swap.h>
-#include <linux/swapops.h>
 #include <linux/sysfs.h>
 
 #include <trace/events/migrate.h>
@@ -47,6 +47,7 @@ struct migrate_ptes {
 	struct vm_area_struct *vma;
 	struct folio *folio;
 	struct page *page;		/* the first */
+	unsigned long nth;		/* its place in the folio */
 	unsigned long pfn;
 	unsigned long addr;
 	pte_t *pte;
@@ -89,29 +90,31 @@ static bool migrate_ptes_begin(struct migrate_ptes *run,
 			       struct folio *folio)
 {
 	pte_t pte = ptep_get(pvmw->pte);
-	unsigned long first;
 
 	if (!pte_present(pte))
 		return false;
 	run->vma = pvmw->vma;
 	run->folio = folio;
 	run->pfn = pte_pfn(pte);
-	first = run->pfn - folio_pfn(folio);
-	run->page = &folio->page + first;
+	run->nth = run->pfn - folio_pfn(folio);
+	run->page = &folio->page + run->nth;
 	run->addr = pvmw->address;
 	run->pte = pvmw->pte;
 	run->nr = 0;
 	run->expected = pte;
 	run->cleared = (struct migrate_cleared) {};
 	run->max_nr = min_t(unsigned long, migrate_ptes_max(pvmw),
-			    folio_nr_pages(folio) - first);
+			    folio_nr_pages(folio) - run->nth);
 	return true;
 }
 
-/* Like PageAnonExclusive(), which also tests for hugetlb. */
-static bool migrate_page_exclusive(const struct page *page)
+/*
+ * Like PageAnonExclusive() for the nth page of a folio, but without a test for
+ * hugetlb.
+ */
+static bool migrate_page_exclusive(const struct folio *folio, unsigned long nth)
 {
-	return test_bit(PG_anon_exclusive, &page->flags);
+	return test_bit(PG_anon_exclusive, const_folio_flags(folio, nth));
 }
 
 /*
@@ -139,6 +142,7 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 	struct mm_struct *mm = run->vma->vm_mm;
 	struct page *page = run->page + run->nr;
 	unsigned long pfn = run->pfn + run->nr;
+	unsigned long nth = run->nth + run->nr;
 	unsigned long exclusive = 0;
 	bool alike = true;
 
@@ -152,7 +156,7 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 			break;
 		if (migrate_rule(PTES_POISON, PageHWPoison(page + i)))
 			break;
-		if (anon && migrate_page_exclusive(page + i))
+		if (anon && migrate_page_exclusive(run->folio, nth + i))
 			exclusive |= BIT(i);
 		pte = ptep_get_and_clear(mm, addr + i * PAGE_SIZE, ptep + i);
 		VM_WARN_ON_ONCE_PAGE(pte_write(pte) && anon &&
@@ -180,12 +184,13 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 static void migrate_ptes_share(const struct migrate_ptes *run,
 			       const struct migrate_ptes_chunk *chunk)
 {
-	struct page *page = run->page + run->nr;
+	unsigned long nth = run->nth + run->nr;
 	unsigned int i;
 
 	for (i = 0; i < chunk->nr; i++)
 		if (chunk->alike || chunk->exclusive & BIT(i))
-			clear_bit(PG_anon_exclusive, &page[i].flags);
+			clear_bit(PG_anon_exclusive,
+				  folio_flags(run->folio, nth + i));
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
 }
@@ -211,8 +216,8 @@ static void migrate_ptes_write(struct migrate_ptes *run,
 	unsigned long addr = run->addr +
 		(unsigned long)(run->nr + nth) * PAGE_SIZE;
 	struct mm_struct *mm = run->vma->vm_mm;
-	swp_entry_t entry = migrate_pte_entry(run->pfn + run->nr + nth, old,
-					      chunk->exclusive & BIT(nth));
+	softleaf_t entry = migrate_pte_entry(run->pfn + run->nr + nth, old,
+					     chunk->exclusive & BIT(nth));
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
@@ -306,20 +311,20 @@ static unsigned int migrate_ptes_alike(struct page_vma_mapped_walk *pvmw,
 				       pte_t first)
 {
 	unsigned int nr, max_nr = migrate_ptes_max(pvmw);
-	swp_entry_t entry = pte_to_swp_entry(first);
+	softleaf_t entry = softleaf_from_pte(first);
 	bool soft_dirty = pte_swp_soft_dirty(first);
-	bool uffd_wp = pte_swp_uffd_wp(first);
+	bool uffd = pte_swp_uffd(first);
 
 	for (nr = 1; nr < max_nr; nr++) {
 		pte_t expected;
 
 		/* The page is in the lowest bits: see swp_entry(). */
 		entry.val++;
-		expected = swp_entry_to_pte(entry);
+		expected = softleaf_to_pte(entry);
 		if (soft_dirty)
 			expected = pte_swp_mksoft_dirty(expected);
-		if (uffd_wp)
-			expected = pte_swp_mkuffd_wp(expected);
+		if (uffd)
+			expected = pte_swp_mkuffd(expected);
 		if (!pte_same(ptep_get(pvmw->pte + nr), expected))
 			break;
 	}
@@ -333,24 +338,24 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 	pte_t old_pte = ptep_get(pvmw->pte), pte;
 	unsigned long addr = pvmw->address;
 	rmap_t rmap_flags = RMAP_NONE;
+	softleaf_t entry = softleaf_from_pte(old_pte);
 	unsigned int i, nr;
 
-	if (!is_migration_entry(pte_to_swp_entry(old_pte)))
+	if (!softleaf_is_migration(entry))
 		return 0;
 	nr = migrate_ptes_alike(pvmw, old_pte);
-	pte = migrate_pte_mapped(vma, folio, page, old_pte,
-				 pte_to_swp_entry(old_pte));
+	pte = migrate_pte_mapped(vma, folio, page, old_pte, entry);
 
 	folio_ref_add(folio, nr);
 	if (folio_test_anon(folio)) {
-		if (!is_readable_migration_entry(pte_to_swp_entry(old_pte)))
+		if (!softleaf_is_migration_read(entry))
 			rmap_flags |= RMAP_EXCLUSIVE;
 		folio_add_anon_rmap_ptes(folio, page, nr, vma, addr, rmap_flags);
 	} else {
 		folio_add_file_rmap_ptes(folio, page, nr, vma);
 	}
 	set_ptes(vma->vm_mm, addr, pvmw->pte, pte, nr);
-	if (vma->vm_flags & VM_LOCKED)
+	if (READ_ONCE(vma->vm_flags) & VM_LOCKED)
 		mlock_drain_local();
 	if (trace_remove_migration_pte_enabled())
 		for (i = 0; i < nr; i++)

@@ -57,6 +57,7 @@
  */
 
 #include <linux/bitmap.h>
+#include <linux/leafops.h>
 #include <linux/memcontrol.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -66,7 +67,6 @@
 #include <linux/rmap.h>
 #include <linux/sched.h>
 #include <linux/swap.h>
-#include <linux/swapops.h>
 #include <linux/userfaultfd_k.h>
 #include <linux/vmstat.h>
 
@@ -153,13 +153,13 @@ static void migrate_row_init(struct migrate_row *row, struct folio **folios,
 }
 
 /* Returns true if this may be the page's only entry.  Read its flags once. */
-static bool migrate_row_fits(struct page *page, pte_t pte)
+static bool migrate_row_fits(struct folio *folio, pte_t pte)
 {
-	unsigned long flags = READ_ONCE(page->flags);
+	unsigned long flags = READ_ONCE(*const_folio_flags(folio, 0));
 
 	if (!pte_present(pte) || pte_unused(pte))
 		return false;
-	if (migrate_rule(RUN_PAGE, pte_pfn(pte) != page_to_pfn(page)))
+	if (migrate_rule(RUN_PAGE, pte_pfn(pte) != folio_pfn(folio)))
 		return false;
 	if (migrate_rule(RUN_EXCLUSIVE, !(flags & BIT(PG_anon_exclusive))))
 		return false;
@@ -168,7 +168,7 @@ static bool migrate_row_fits(struct page *page, pte_t pte)
 		return false;
 #endif
 	/* This is always true for an exclusive page. */
-	return !atomic_read(&page->_mapcount);
+	return !atomic_read(&folio->_mapcount);
 }
 
 /* Clear entries as long as each is the only one of its page. */
@@ -180,7 +180,7 @@ static void migrate_row_clear(struct migrate_row *row, struct mm_struct *mm,
 	for (i = 0; i < row->nr; i++) {
 		pte_t *ptep = migrate_row_pte(row, i);
 
-		if (!migrate_row_fits(&row->folios[i]->page, ptep_get(ptep)))
+		if (!migrate_row_fits(row->folios[i], ptep_get(ptep)))
 			break;
 		old[i] = ptep_get_and_clear(mm, migrate_row_addr(row, i), ptep);
 	}
@@ -299,7 +299,7 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 				 struct rmap_stat *stat)
 {
 	struct folio **src = run->src + nth;
-	unsigned long addr = vma_address(vma, src[0]->index, 1);
+	unsigned long addr = vma_anon_address(vma, src[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
 	struct mmu_notifier_range range;
 	pte_t old[MIGRATE_RUN_MAX];
@@ -338,18 +338,18 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 /* Returns true if @old may be mapped as the only entry for @src. */
 static bool migrate_run_may_map(pte_t old, struct folio *src)
 {
-	swp_entry_t entry;
+	softleaf_t entry;
 
-	if (!is_swap_pte(old))
+	if (pte_none(old) || pte_present(old))
 		return !migrate_rule(RUN_ENTRY, true);
-	entry = pte_to_swp_entry(old);
-	if (!is_migration_entry(entry))
+	entry = softleaf_from_pte(old);
+	if (!softleaf_is_migration(entry))
 		return !migrate_rule(RUN_ENTRY, true);
 	/* fork() has shared the page. */
-	if (migrate_rule(RUN_SHARED, is_readable_migration_entry(entry)))
+	if (migrate_rule(RUN_SHARED, softleaf_is_migration_read(entry)))
 		return false;
 	return !migrate_rule(RUN_ENTRY,
-			     swp_offset_pfn(entry) != folio_pfn(src));
+			     softleaf_to_pfn(entry) != folio_pfn(src));
 }
 
 /* Map a row of folios in @vma, from the nth on.  Returns how many it mapped. */
@@ -358,7 +358,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 			       struct rmap_stat *stat)
 {
 	struct folio **src = run->src + nth, **dst = run->dst + nth;
-	unsigned long addr = vma_address(vma, dst[0]->index, 1);
+	unsigned long addr = vma_anon_address(vma, dst[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
 	struct migrate_row row;
 	spinlock_t *ptl;	/* of the page table */
@@ -384,7 +384,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 		if (!migrate_run_may_map(pte, src[i]))
 			break;
 		pte = migrate_pte_mapped(vma, dst[i], &dst[i]->page, pte,
-					 pte_to_swp_entry(pte));
+					 softleaf_from_pte(pte));
 		folio_add_exclusive_rmap(dst[i], vma, addr, stat);
 		set_pte_at(mm, addr, ptep, pte);
 		if (trace_remove_migration_pte_enabled())
@@ -416,8 +416,7 @@ static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 		if (nr)
 			return nr;
 	}
-	anon_vma_interval_tree_foreach(avc, &run->anon_vma->rb_root, index,
-				       index) {
+	anon_rmap_tree_foreach(avc, run->anon_vma, index, index) {
 		if (avc->vma == last)
 			continue;
 		*vma = avc->vma;
@@ -506,7 +505,7 @@ static bool migrate_run_is_due_to_map(const struct migrate_run *run)
 	if (run->nr % MIGRATE_RUN_LOOK)
 		return false;
 	for (i = 0; i < run->nr; i++)
-		flags |= READ_ONCE(run->src[i]->flags);
+		flags |= READ_ONCE(*folio_flags(run->src[i], 0));
 	return flags & BIT(PG_waiters);
 }
 
@@ -539,7 +538,7 @@ static void migrate_run_done(struct migrate_run *run)
 		struct folio *src = run->src[i], *dst = run->dst[i];
 
 		folio_unlock(dst);
-		set_page_owner_migrate_reason(&dst->page, run->reason);
+		folio_set_owner_migrate_reason(dst, run->reason);
 		/* The mapping has a reference of its own. */
 		folio_put(dst);
 		list_del(&src->lru);

@@ -6,6 +6,7 @@
 #ifndef _MM_MIGRATE_RUN_RUN_H
 #define _MM_MIGRATE_RUN_RUN_H
 
+#include <linux/leafops.h>
 #include <linux/list.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
@@ -96,9 +97,9 @@ static inline bool migrate_run_wants(struct folio *folio)
 	if (hints)
 		not |= BIT(PG_hwpoison);
 #endif
-	return (READ_ONCE(folio->flags) & (not | needed)) == needed &&
+	return (READ_ONCE(*const_folio_flags(folio, 0)) & (not | needed)) == needed &&
 		((unsigned long)READ_ONCE(folio->mapping) &
-		 PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
+		 FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON &&
 		(!hints || folio_ref_count(folio) == 2);
 #else
 	/* Without an MMU, some of these flags do not exist. */

@@ -223,7 +223,7 @@ static void mo_test_awaited(struct kunit *test)
 
 	/* The thread waits until at most seven more folios are copied. */
 	KUNIT_EXPECT_LE(test, MIGRATE_RUN_LOOK, 8);
-	__set_bit(PG_waiters, &folios[1].flags);
+	__set_bit(PG_waiters, folio_flags(&folios[1], 0));
 	run->nr = MIGRATE_RUN_LOOK;
 	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
 	run->nr = 2 * MIGRATE_RUN_LOOK;
@@ -273,8 +273,8 @@ static void mo_test_probe(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, run);
 	KUNIT_ASSERT_NOT_NULL(test, folios);
 	for (i = 0; i < MIGRATE_RUN_MAX; i++) {
-		folios[i].mapping = (void *)PAGE_MAPPING_ANON;
-		__set_bit(PG_anon_exclusive, &folios[i].flags);
+		folios[i].mapping = (void *)FOLIO_MAPPING_ANON;
+		__set_bit(PG_anon_exclusive, folio_flags(&folios[i], 0));
 		atomic_set(&folios[i]._mapcount, 0);
 		folio_set_count(&folios[i], 2);
 		list_add_tail(&folios[i].lru, &from);
