@@ -157,7 +157,7 @@ int migrate_offload_move_unsafe(struct address_space *mapping,
 		return -EAGAIN;
 	memcpy_from_folio(early, dst, 0, size);
 	rc = mapping->a_ops->migrate_folio(mapping, dst, src, mode);
-	if (rc == MIGRATEPAGE_SUCCESS)
+	if (!rc)
 		memcpy_to_folio(dst, 0, early, size);
 	kfree(early);
 	return rc;

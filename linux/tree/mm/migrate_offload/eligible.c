@@ -5,6 +5,7 @@
  */
 
 #include <linux/buffer_head.h>
+#include <linux/leafops.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 
@@ -26,7 +27,7 @@
  *
  * Other mappings copy by themselves (aio), forbid reading (secretmem,
  * guest_memfd), or edit content under their own locks (btrfs metadata).
- * Without a callback, writeout() may map the folio before the move.
+ * Without a callback, Linux 6.12 may map the folio and write it before the move.
  */
 static bool migrate_offload_mapping_ok(struct address_space *mapping,
 				       struct folio *src)
@@ -88,7 +89,7 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst)
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(dst), dst);
 
-	if (__folio_test_movable(src))
+	if (page_has_movable_ops(&src->page))
 		return false;
 	if (folio_is_zone_device(src) || folio_is_zone_device(dst))
 		return false;

@@ -2,16 +2,15 @@
 /*
  * An engine copies hugetlb folios, one at a time.
  *
- * unmap_and_move_huge_page() unmaps a folio, copies, moves and maps it, before
- * migrate_hugetlbs() takes the next one.  A 2M folio is as large as a batch of
- * small folios, and engines split folios.  So the core offers each folio as a
- * part with one pair.
+ * migrate_hugetlbs() unmaps a folio, copies, moves and maps it, before it takes
+ * the next one.  A 2M folio is as large as a batch of small folios, and engines
+ * split folios.  So the core offers each folio as a part with one pair.
  *
  * The rules for windows hold here, too, and the same functions keep them:
  *
  * - eligible.c says which content the engine may copy before the move.
- *   try_to_migrate() has flushed the TLBs by then, because
- *   unmap_and_move_huge_page() does not defer the flush.
+ *   try_to_migrate() has flushed the TLBs by then, because migrate_hugetlbs()
+ *   does not defer the flush.
  * - A copy is good for one attempt.  After a failed move the source is mapped
  *   again, and the next attempt begins with another destination.
  * - A held destination has one more reference, and stays out of hugetlb's
@@ -262,7 +261,7 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	if (unlikely(s->traced))
 		migrate_trace_folio(s, part->bytes, ns, copied, rc);
 	/* Learn only from moves: after a failure, a copy may be missing. */
-	if (s->engine && rc == MIGRATEPAGE_SUCCESS)
+	if (s->engine && !rc)
 		migrate_huge_learn(s, part, src,
 				   migrate_part_task_ns(s, part, ns));
 	migrate_part_note_engine(part);

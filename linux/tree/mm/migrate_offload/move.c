@@ -46,7 +46,7 @@ static void migrate_part_land(struct migrate_windows *w,
 	migrate_session_clock(&w->session);
 	for (i = 0; i < w->nr_moved; i++)
 		migrate_pair_reachable(w, part, &part->copy.pairs[w->moved[i]],
-				       PAGE_SIZE, MIGRATEPAGE_SUCCESS);
+				       PAGE_SIZE, 0);
 	w->nr_moved = 0;
 }
 
