@@ -103,8 +103,8 @@ EXPORT_SYMBOL_GPL(migrate_copy_range);
 
 static bool cpu_can_help(int cpu)
 {
-	return cpu_online(cpu) && !cpu_is_isolated(cpu) &&
-		available_idle_cpu(cpu);
+	return cpu_online(cpu) && !cpu_is_isolated(cpu) && idle_cpu(cpu) &&
+		!vcpu_is_preempted(cpu);
 }
 
 /* Pick idle CPUs of @near, until @max_cpus CPUs are in @picked. */
