@@ -92,12 +92,23 @@ unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
 	return i;
 }
 
+/*
+ * Returns true in a page fault.  Then folio_add_lru() notes an access to the
+ * folio.  A fault migrates one folio, so there is nothing to share.
+ */
+static bool migrate_lru_in_fault(void)
+{
+	return lru_gen_enabled() && lru_gen_in_fault() &&
+		!(current->flags & PF_MEMALLOC);
+}
+
 /**
  * migrate_lru_add - folio_add_lru() for many
  * @folios: Small folios, each with a reference that the caller keeps.
  * @nr: The number of folios.
  *
- * On return the folios are on the lists, and not in a batch of a CPU.
+ * On return the folios are on the lists.  Mlocked folios, and folios of a page
+ * fault, may be in a batch of the CPU instead.
  */
 void migrate_lru_add(struct folio **folios, unsigned int nr)
 {
@@ -107,15 +118,12 @@ void migrate_lru_add(struct folio **folios, unsigned int nr)
 	for (i = 0; i < nr; i++) {
 		struct folio *folio = folios[i];
 
-		if (folio_test_unevictable(folio) || folio_test_mlocked(folio)) {
+		if (folio_test_unevictable(folio) ||
+		    folio_test_mlocked(folio) || migrate_lru_in_fault()) {
 			migrate_lru_unlock(&size);
 			folio_add_lru(folio);
 			continue;
 		}
-		/* see the comment in lru_gen_add_folio() */
-		if (lru_gen_enabled() && lru_gen_in_fault() &&
-		    !(current->flags & PF_MEMALLOC))
-			folio_set_active(folio);
 		migrate_lru_lock(&size, folio);
 		if (!lru_gen_add_folio(size.lruvec, folio, false)) {
 			list_add(&folio->lru, &size.lruvec->lists[folio_lru_list(folio)]);
