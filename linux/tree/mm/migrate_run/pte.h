@@ -9,6 +9,7 @@
 #include <linux/leafops.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
+#include <linux/userfaultfd_k.h>
 
 /* Returns the migration entry for a page that @pte maps. */
 static inline softleaf_t migrate_pte_entry(unsigned long pfn, pte_t pte,
@@ -60,6 +61,9 @@ static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
 		pte = pte_mkwrite(pte, vma);
 	else if (pte_swp_uffd(old_pte))
 		pte = pte_mkuffd(pte);
+	/* A userfaultfd tracks each access to the page. */
+	if (pte_swp_uffd(old_pte) && userfaultfd_rwp(vma))
+		pte = pte_modify(pte, PAGE_NONE);
 	return pte;
 }
 
