@@ -341,7 +341,8 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 	softleaf_t entry = softleaf_from_pte(old_pte);
 	unsigned int i, nr;
 
-	if (!softleaf_is_migration(entry))
+	/* The entry of a device's memory is not a present one. */
+	if (!softleaf_is_migration(entry) || folio_is_device_private(folio))
 		return 0;
 	nr = migrate_ptes_alike(pvmw, old_pte);
 	pte = migrate_pte_mapped(vma, folio, page, old_pte, entry);
