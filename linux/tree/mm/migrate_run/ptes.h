@@ -84,12 +84,20 @@ static inline unsigned int migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 /*
  * Returns true if every page of a large folio is mapped.  PG_partially_mapped
  * may differ: unmapping a folio entry by entry sets it, and nothing clears it.
+ *
+ * With CONFIG_NO_PAGE_MAPCOUNT, Linux counts the mappings of the folio only.
+ * With fewer mappings than pages, a page is not mapped: see
+ * __folio_remove_rmap().  With more, the folio counts as whole.
  */
 static inline bool migrate_is_whole(struct folio *folio)
 {
-	return migrate_batch_ptes_on() &&
-		(folio_entire_mapcount(folio) ||
-		 folio_nr_pages_mapped(folio) == folio_nr_pages(folio));
+	if (!migrate_batch_ptes_on())
+		return false;
+	if (folio_entire_mapcount(folio))
+		return true;
+	if (IS_ENABLED(CONFIG_NO_PAGE_MAPCOUNT))
+		return folio_large_mapcount(folio) >= folio_nr_pages(folio);
+	return folio_nr_pages_mapped(folio) == folio_nr_pages(folio);
 }
 
 /*
@@ -111,11 +119,16 @@ static inline void migrate_queue_if_partial(struct folio *folio)
  * and mark the folio as partially mapped.  To queue a marked folio as a whole
  * one is an error.  migrate_queue_if_partial() queues partially mapped folios
  * later.  Returns false if the caller has to queue the folio.
+ *
+ * CONFIG_NO_PAGE_MAPCOUNT cannot tell whether all pages of a shared folio are
+ * mapped.  So a marked folio stays marked.
  */
 static inline bool migrate_requeue(struct folio *dst, bool queued,
 				   bool partially_mapped)
 {
 	if (!queued || !migrate_batch_ptes_on())
+		return false;
+	if (IS_ENABLED(CONFIG_NO_PAGE_MAPCOUNT) && partially_mapped)
 		return false;
 	if (!partially_mapped)
 		deferred_split_folio(dst, false);
