@@ -215,7 +215,7 @@ static void mo_test_fill(int nid, struct list_head *blocks)
 	gfp_t gfp = (GFP_TRANSHUGE_LIGHT & ~__GFP_COMP) | __GFP_THISNODE;
 	struct page *page;
 
-	while ((page = __alloc_pages_node(nid, gfp, HPAGE_PMD_ORDER)))
+	while ((page = alloc_pages_node(nid, gfp, HPAGE_PMD_ORDER)))
 		list_add(&page->lru, blocks);
 }
 
@@ -252,7 +252,7 @@ static void mo_test_demote_spills(struct kunit *test)
 		kunit_skip(test, "the node is too large to be filled");
 	src = mo_test_folio(test, HPAGE_PMD_ORDER);
 	mo_test_fill(mtc.nid, &blocks);
-	dst = migrate_new_folio_nowait(alloc_migrate_folio, src,
+	dst = migrate_new_folio_nowait(alloc_demote_folio, src,
 				       (unsigned long)&mtc);
 	KUNIT_EXPECT_NULL(test, dst);
 	if (dst)
