@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The nodes that a scheme migrates to, and the node that each folio belongs on.
+ * The node that each folio belongs on, of those that a scheme migrates to.
  *
  * Folios take turns, as with weighted interleaving.  Each destination gets as
  * many consecutive turns as its weight, and the first follows the last.  The
@@ -17,37 +17,16 @@
 #include <linux/damon.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
-#include <linux/slab.h>
 
 #include "dests.h"
 
-int damos_dests_copy(struct damos_dests *dst, const struct damos_dests *src)
-{
-	*dst = (struct damos_dests) {};
-	if (!src->nr)
-		return 0;
-
-	dst->arr = kmemdup_array(src->arr, src->nr, sizeof(*src->arr),
-				 GFP_KERNEL);
-	if (!dst->arr)
-		return -ENOMEM;
-	dst->nr = src->nr;
-	return 0;
-}
-
-void damos_dests_free(struct damos_dests *dests)
-{
-	kfree(dests->arr);
-	*dests = (struct damos_dests) {};
-}
-
-u64 damos_dests_total_weight(const struct damos_dests *dests)
+u64 damos_dests_total_weight(const struct damos_migrate_dests *dests)
 {
 	unsigned int i;
 	u64 total = 0;
 
-	for (i = 0; i < dests->nr; i++)
-		total += dests->arr[i].weight;
+	for (i = 0; i < dests->nr_dests; i++)
+		total += dests->weight_arr[i];
 	return total;
 }
 
@@ -61,17 +40,17 @@ u64 damos_dests_turn(const struct folio *folio)
 	return READ_ONCE(folio->index) >> folio_order(folio);
 }
 
-unsigned int damos_dests_choose(const struct damos_dests *dests,
+unsigned int damos_dests_choose(const struct damos_migrate_dests *dests,
 				u64 total_weight, u64 turn)
 {
 	unsigned int i;
 	u64 rest;
 
 	div64_u64_rem(turn, total_weight, &rest);
-	for (i = 0; i < dests->nr - 1; i++) {
-		if (rest < dests->arr[i].weight)
+	for (i = 0; i < dests->nr_dests - 1; i++) {
+		if (rest < dests->weight_arr[i])
 			break;
-		rest -= dests->arr[i].weight;
+		rest -= dests->weight_arr[i];
 	}
 	return i;
 }

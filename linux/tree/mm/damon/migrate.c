@@ -28,6 +28,7 @@
 
 #include "../internal.h"
 #include "dests.h"
+#include "filters.h"
 #include "migrate.h"
 #include "quota.h"
 
@@ -53,7 +54,7 @@ static bool damos_makes_old(const struct damos *s)
 {
 	struct damos_filter *filter;
 
-	damos_for_each_filter(filter, s)
+	damos_for_each_ops_filter(filter, s)
 		if (filter->type == DAMOS_FILTER_TYPE_YOUNG)
 			return true;
 	return false;
@@ -74,24 +75,27 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 		return false;
 
 	*m = (struct damos_migration) {
-		.target = { .nid = s->target_nid, .weight = 1 },
-		.dests = s->dests,
+		.target_nid = s->target_nid,
+		.target_weight = 1,
+		.dests = s->migrate_dests,
 	};
-	if (!m->dests.nr) {
-		m->dests.arr = &m->target;
-		m->dests.nr = 1;
+	if (!m->dests.nr_dests) {
+		m->dests.node_id_arr = &m->target_nid;
+		m->dests.weight_arr = &m->target_weight;
+		m->dests.nr_dests = 1;
 		/* No folio of the region can move, so skip the walk. */
-		if (!damos_can_have(m->target.nid))
+		if (!damos_can_have(m->target_nid))
 			return false;
 	}
 	m->total_weight = damos_dests_total_weight(&m->dests);
 	if (!m->total_weight)
 		return false;
 
-	m->lists = kmalloc_array(m->dests.nr, sizeof(*m->lists), GFP_KERNEL);
+	m->lists = kmalloc_array(m->dests.nr_dests, sizeof(*m->lists),
+				 GFP_KERNEL);
 	if (!m->lists)
 		return false;
-	for (i = 0; i < m->dests.nr; i++)
+	for (i = 0; i < m->dests.nr_dests; i++)
 		INIT_LIST_HEAD(&m->lists[i]);
 	m->again = damos_makes_old(s);
 	lru_add_drain();
@@ -104,7 +108,7 @@ int damos_migration_dest(const struct damos_migration *m, struct folio *folio)
 
 	i = damos_dests_choose(&m->dests, m->total_weight,
 			       damos_dests_turn(folio));
-	nid = m->dests.arr[i].nid;
+	nid = m->dests.node_id_arr[i];
 	if (nid == folio_nid(folio) || !damos_can_have(nid))
 		return -1;
 	return i;
@@ -193,9 +197,9 @@ static void damos_migration_flush(struct damos_migration *m)
 
 	/* Allocating a huge page may compact memory, but must not reclaim. */
 	noreclaim_flag = memalloc_noreclaim_save();
-	for (i = 0; i < m->dests.nr; i++)
+	for (i = 0; i < m->dests.nr_dests; i++)
 		damos_migration_flush_list(m, &m->lists[i],
-					   m->dests.arr[i].nid);
+					   m->dests.node_id_arr[i]);
 	memalloc_noreclaim_restore(noreclaim_flag);
 	m->nr_pages = 0;
 	/* Put moved folios on the LRU, so that the next walk finds them. */

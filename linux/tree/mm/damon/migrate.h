@@ -14,8 +14,9 @@ struct mm_struct;
 
 /**
  * struct damos_migration - folios of a region on their way to other nodes
- * @dests: the destinations; of a scheme without any, @target alone.
- * @target: the target node of a scheme without destinations.
+ * @dests: the destinations; of a scheme without any, @target_nid alone.
+ * @target_nid: the target node of a scheme without destinations.
+ * @target_weight: its weight.
  * @total_weight: the sum of all weights.
  * @lists: the isolated folios for each destination.
  * @nr_pages: the number of pages in all lists.
@@ -25,8 +26,9 @@ struct mm_struct;
  *	forbids one.
  */
 struct damos_migration {
-	struct damos_dests dests;
-	struct damos_dest target;
+	struct damos_migrate_dests dests;
+	unsigned int target_nid;
+	unsigned int target_weight;
 	u64 total_weight;
 	struct list_head *lists;
 	unsigned long nr_pages;
@@ -68,12 +70,12 @@ unsigned long damos_migration_end(struct damos_migration *m);
  * that moved.
  */
 #if defined(CONFIG_DAMON_VADDR) && defined(CONFIG_NUMA)
-unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
-			       struct damos *s);
+unsigned long damos_migrate_vaddr(struct mm_struct *mm, struct damon_region *r,
+				  struct damos *s);
 #else
-static inline unsigned long damos_va_migrate(struct mm_struct *mm,
-					     struct damon_region *r,
-					     struct damos *s)
+static inline unsigned long damos_migrate_vaddr(struct mm_struct *mm,
+						struct damon_region *r,
+						struct damos *s)
 {
 	return 0;
 }
@@ -81,10 +83,13 @@ static inline unsigned long damos_va_migrate(struct mm_struct *mm,
 
 #ifdef CONFIG_DAMON_PADDR
 /*
- * Migrate a region of physical addresses.  Returns the number of bytes that
- * moved.
+ * Migrate a region of physical addresses, in units of @addr_unit bytes.  Adds
+ * the units that pass the filters to @passed, which may be NULL.  Returns how
+ * many units moved.
  */
-unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s);
+unsigned long damos_migrate_paddr(struct damon_region *r,
+				  unsigned long addr_unit, struct damos *s,
+				  unsigned long *passed);
 
 /* mm/damon/paddr.c */
 bool damos_pa_filter_out(struct damos *scheme, struct folio *folio);

@@ -6,22 +6,33 @@
 #include <linux/mm.h>
 #include <linux/pfn.h>
 
+#include "filters.h"
 #include "migrate.h"
 #include "ops-common.h"
 
-static void damos_pa_take(struct damos_migration *m, struct damos *s,
-			  struct folio *folio)
+/* Returns the number of bytes that passed the filters. */
+static unsigned long damos_pa_take(struct damos_migration *m, struct damos *s,
+				   struct folio *folio, bool count)
 {
 	int dest = damos_migration_dest(m, folio);
 
-	if (dest >= 0 && !damos_pa_filter_out(s, folio))
+	/* A filter may be slow, so do not ask it about a folio that stays. */
+	if ((dest < 0 && !count) || damos_pa_filter_out(s, folio))
+		return 0;
+	if (dest >= 0)
 		damos_migration_add(m, folio, dest);
+	return folio_size(folio);
 }
 
-unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s)
+unsigned long damos_migrate_paddr(struct damon_region *r,
+				  unsigned long addr_unit, struct damos *s,
+				  unsigned long *passed)
 {
+	phys_addr_t addr = (phys_addr_t)r->ar.start * addr_unit;
+	phys_addr_t end = (phys_addr_t)r->ar.end * addr_unit;
 	struct damos_migration migration;
-	unsigned long addr = r->ar.start;
+	unsigned long nr_passed = 0;
+	struct folio *folio = NULL;
 
 	if (!damos_migration_begin(&migration, s))
 		return 0;
@@ -29,14 +40,15 @@ unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s)
 	/*
 	 * A region may cover all memory, so check for a stop of this kdamond.
 	 */
-	while (addr < r->ar.end && !kthread_should_stop()) {
-		struct folio *folio = damon_get_folio(PHYS_PFN(addr));
-
+	while (addr < end && !kthread_should_stop()) {
+		folio = damon_get_folio(PHYS_PFN(addr));
 		if (!folio) {
 			addr += PAGE_SIZE;
 			continue;
 		}
-		damos_pa_take(&migration, s, folio);
+		if (!damos_is_last_applied(s, folio))
+			nr_passed += damos_pa_take(&migration, s, folio,
+						   passed) / addr_unit;
 		/*
 		 * A region may begin inside a folio: continue at the end of the
 		 * folio.
@@ -45,5 +57,8 @@ unsigned long damos_pa_migrate(struct damon_region *r, struct damos *s)
 		folio_put(folio);
 		damos_migration_flush_much(&migration);
 	}
-	return damos_migration_end(&migration);
+	damos_set_last_applied(s, folio);
+	if (passed)
+		*passed += nr_passed;
+	return damos_migration_end(&migration) / addr_unit;
 }

@@ -25,7 +25,7 @@ damos_next_charge_window(const struct damos_quota *quota, unsigned long now)
 	unsigned long next = quota->charged_from + interval;
 	unsigned long earliest = now - interval / 2;
 
-	/* The quota is new, so no window has ended. */
+	/* The quota is new, or its goals leave nothing of it. */
 	if (!quota->esz)
 		return now;
 	return time_in_range(next, earliest, now) ? next : earliest;

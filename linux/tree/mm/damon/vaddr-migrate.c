@@ -10,18 +10,16 @@
 #include <linux/huge_mm.h>
 #include <linux/hugetlb.h>
 #include <linux/kthread.h>
-#include <linux/memcontrol.h>
+#include <linux/leafops.h>
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
-#include <linux/mmu_notifier.h>
-#include <linux/page_idle.h>
 #include <linux/pagewalk.h>
 #include <linux/sched/mm.h>
 #include <linux/sizes.h>
 
 #include "../internal.h"
+#include "filters.h"
 #include "migrate.h"
-#include "ops-common.h"
 
 /* With one node, no folio is misplaced. */
 #ifdef CONFIG_NUMA
@@ -36,76 +34,6 @@ struct damos_va_walk {
 	struct damos_migration migration;
 	const struct damos *scheme;
 };
-
-/* A mapping of a folio, or of a part: one entry of @pmd, or @nr of @pte. */
-struct damos_va_mapping {
-	struct vm_area_struct *vma;
-	unsigned long addr;
-	pmd_t *pmd;
-	pte_t *pte;
-	int nr;
-	bool young;
-};
-
-/* Returns true if this or another mapping of the folio was accessed. */
-static bool damos_va_is_young(const struct damos_va_mapping *map,
-			      struct folio *folio)
-{
-	return map->young || !folio_test_idle(folio) ||
-	       mmu_notifier_test_young(map->vma->vm_mm, map->addr);
-}
-
-static void damos_va_make_old(const struct damos_va_mapping *map)
-{
-	int i;
-
-	if (map->pmd)
-		damon_pmdp_mkold(map->pmd, map->vma, map->addr);
-	for (i = 0; i < map->nr; i++)
-		damon_ptep_mkold(map->pte + i, map->vma,
-				 map->addr + i * PAGE_SIZE);
-}
-
-static bool damos_va_in_memcg(struct folio *folio, unsigned short id)
-{
-	struct mem_cgroup *memcg;
-	bool matched;
-
-	rcu_read_lock();
-	memcg = folio_memcg_check(folio);
-	matched = memcg && mem_cgroup_id(memcg) == id;
-	rcu_read_unlock();
-	return matched;
-}
-
-/* DAMON's core has applied filters for addresses and targets to the region. */
-static bool damos_va_filter_out(const struct damos *s, struct folio *folio,
-				const struct damos_va_mapping *map)
-{
-	struct damos_filter *filter;
-	bool matched;
-
-	damos_for_each_filter(filter, s) {
-		switch (filter->type) {
-		case DAMOS_FILTER_TYPE_ANON:
-			matched = folio_test_anon(folio);
-			break;
-		case DAMOS_FILTER_TYPE_MEMCG:
-			matched = damos_va_in_memcg(folio, filter->memcg_id);
-			break;
-		case DAMOS_FILTER_TYPE_YOUNG:
-			matched = damos_va_is_young(map, folio);
-			if (matched)
-				damos_va_make_old(map);
-			break;
-		default:
-			continue;
-		}
-		if (matched == filter->matching)
-			return true;
-	}
-	return false;
-}
 
 static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
 			  const struct damos_va_mapping *map)
@@ -153,7 +81,7 @@ static bool damos_va_take_huge(struct mm_walk *walk, pmd_t *pmd,
 	bool huge;
 
 	ptl = pmd_lock(walk->mm, pmd);
-	huge = pmd_trans_huge(*pmd) || pmd_devmap(*pmd) || is_swap_pmd(*pmd);
+	huge = pmd_is_huge(*pmd);
 	if (huge)
 		damos_va_take_pmd(walk->private, pmd, walk->vma, addr);
 	spin_unlock(ptl);
@@ -163,7 +91,6 @@ static bool damos_va_take_huge(struct mm_walk *walk, pmd_t *pmd,
 static int damos_va_pmd_entry(pmd_t *pmd, unsigned long addr,
 			      unsigned long end, struct mm_walk *walk)
 {
-	const fpb_t flags = FPB_IGNORE_DIRTY | FPB_IGNORE_SOFT_DIRTY;
 	struct damos_va_mapping map = { .vma = walk->vma };
 	pte_t *start_pte, *pte;
 	struct folio *folio;
@@ -180,8 +107,6 @@ static int damos_va_pmd_entry(pmd_t *pmd, unsigned long addr,
 	}
 	for (pte = start_pte; addr < end;
 	     pte += map.nr, addr += map.nr * PAGE_SIZE) {
-		bool any_young = false;
-
 		map.nr = 1;
 		ptent = ptep_get(pte);
 		if (!pte_present(ptent))
@@ -190,12 +115,12 @@ static int damos_va_pmd_entry(pmd_t *pmd, unsigned long addr,
 		if (!folio)
 			continue;
 		if (folio_test_large(folio))
-			map.nr = folio_pte_batch(folio, addr, pte, ptent,
-						 (end - addr) >> PAGE_SHIFT,
-						 flags, NULL, &any_young, NULL);
+			map.nr = folio_pte_batch_flags(folio, NULL, pte, &ptent,
+						       (end - addr) >> PAGE_SHIFT,
+						       FPB_MERGE_YOUNG_DIRTY);
 		map.addr = addr;
 		map.pte = pte;
-		map.young = pte_young(ptent) || any_young;
+		map.young = pte_young(ptent);
 		damos_va_take(walk->private, folio, &map);
 	}
 	pte_unmap_unlock(start_pte, ptl);
@@ -248,8 +173,8 @@ static bool damos_va_walk(struct damos_va_walk *w, struct mm_struct *mm,
 	return true;
 }
 
-unsigned long damos_va_migrate(struct mm_struct *mm, struct damon_region *r,
-			       struct damos *s)
+unsigned long damos_migrate_vaddr(struct mm_struct *mm, struct damon_region *r,
+				  struct damos *s)
 {
 	unsigned long start = PAGE_ALIGN_DOWN(r->ar.start);
 	unsigned long end = PAGE_ALIGN(r->ar.end);

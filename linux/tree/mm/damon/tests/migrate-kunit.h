@@ -12,12 +12,18 @@
 
 #define DAMOS_TEST_ORDER 4
 
+/* Destinations that a test does not free. */
+#define DAMOS_TEST_DESTS(nodes, weights) {		\
+	.node_id_arr = (nodes), .weight_arr = (weights),	\
+	.nr_dests = ARRAY_SIZE(nodes),			\
+}
+
 /* Each destination gets as many consecutive turns as its weight. */
 static void damos_test_shares(struct kunit *test)
 {
-	struct damos_dest arr[] = { { 0, 3 }, { 1, 0 }, { 2, 1 }, { 0, 2 } };
+	unsigned int nodes[] = { 0, 1, 2, 0 }, weights[] = { 3, 0, 1, 2 };
+	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
 	static const unsigned int expected[] = { 0, 0, 0, 2, 3, 3 };
-	struct damos_dests dests = { .arr = arr, .nr = ARRAY_SIZE(arr) };
 	u64 total = damos_dests_total_weight(&dests);
 	unsigned int i;
 
@@ -33,10 +39,10 @@ static void damos_test_shares(struct kunit *test)
  */
 static void damos_test_change(struct kunit *test)
 {
-	struct damos_dest even_arr[] = { { 0, 1 }, { 1, 1 } };
-	struct damos_dest uneven_arr[] = { { 0, 3 }, { 1, 1 } };
-	struct damos_dests even = { .arr = even_arr, .nr = 2 };
-	struct damos_dests uneven = { .arr = uneven_arr, .nr = 2 };
+	unsigned int nodes[] = { 0, 1 };
+	unsigned int same[] = { 1, 1 }, more[] = { 3, 1 };
+	struct damos_migrate_dests even = DAMOS_TEST_DESTS(nodes, same);
+	struct damos_migrate_dests uneven = DAMOS_TEST_DESTS(nodes, more);
 	unsigned int turn, from, to, moved = 0;
 
 	for (turn = 0; turn < 1024; turn++) {
@@ -53,8 +59,9 @@ static void damos_test_change(struct kunit *test)
 /* Weights may have any value that their files accept. */
 static void damos_test_large_weights(struct kunit *test)
 {
-	struct damos_dest arr[] = { { 0, UINT_MAX }, { 1, UINT_MAX }, { 2, 2 } };
-	struct damos_dests dests = { .arr = arr, .nr = ARRAY_SIZE(arr) };
+	unsigned int nodes[] = { 0, 1, 2 };
+	unsigned int weights[] = { UINT_MAX, UINT_MAX, 2 };
+	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
 	u64 total = damos_dests_total_weight(&dests);
 
 	KUNIT_ASSERT_EQ(test, total, 1ULL << 33);
@@ -68,10 +75,10 @@ static void damos_test_large_weights(struct kunit *test)
 
 static void damos_test_no_weight(struct kunit *test)
 {
-	struct damos_dest arr[] = { { 0, 0 }, { 1, 0 } };
+	unsigned int nodes[] = { 0, 1 }, weights[] = { 0, 0 };
 	struct damos scheme = {
 		.target_nid = 0,
-		.dests = { .arr = arr, .nr = ARRAY_SIZE(arr) },
+		.migrate_dests = DAMOS_TEST_DESTS(nodes, weights),
 	};
 	struct damos_migration m;
 
@@ -108,7 +115,8 @@ static void damos_test_turn(struct kunit *test)
  */
 static void damos_test_stays(struct kunit *test)
 {
-	struct damos_dest arr[] = { { 0, 1 }, { MAX_NUMNODES, 1 } };
+	unsigned int nodes[] = { 0, MAX_NUMNODES }, weights[] = { 1, 1 };
+	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
 	struct folio *folio = folio_alloc(GFP_KERNEL, 0);
 	struct damos_migration m;
 	struct damos scheme = {};
@@ -116,7 +124,7 @@ static void damos_test_stays(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, folio);
 	folio->index = 0;
-	INIT_LIST_HEAD(&scheme.filters);
+	damos_test_init_filters(&scheme);
 
 	scheme.target_nid = NUMA_NO_NODE;
 	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
@@ -124,8 +132,8 @@ static void damos_test_stays(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, damos_migration_begin(&m, &scheme));
 
 	/* Destinations override the target node. */
-	arr[0].nid = folio_nid(folio);
-	scheme.dests = (struct damos_dests) { .arr = arr, .nr = 2 };
+	nodes[0] = folio_nid(folio);
+	scheme.migrate_dests = dests;
 	for (i = 0; i < 4; i++) {
 		folio->index = i;
 		KUNIT_ASSERT_TRUE(test, damos_migration_begin(&m, &scheme));
@@ -148,15 +156,18 @@ static void damos_test_again(struct kunit *test)
 	static const enum damos_filter_type types[] = {
 		DAMOS_FILTER_TYPE_ANON, DAMOS_FILTER_TYPE_YOUNG,
 	};
-	struct damos_dest dest = { first_node(node_states[N_MEMORY]), 1 };
-	struct damos scheme = { .dests = { .arr = &dest, .nr = 1 } };
+	unsigned int nodes[] = { first_node(node_states[N_MEMORY]) };
+	unsigned int weights[] = { 1 };
+	struct damos scheme = {
+		.migrate_dests = DAMOS_TEST_DESTS(nodes, weights),
+	};
 	struct damos_filter *filter;
 	struct damos_migration m;
 	unsigned int i;
 
-	INIT_LIST_HEAD(&scheme.filters);
+	damos_test_init_filters(&scheme);
 	for (i = 0; i < ARRAY_SIZE(types); i++) {
-		filter = damos_new_filter(types[i], true);
+		filter = damos_test_new_filter(types[i]);
 		KUNIT_ASSERT_NOT_NULL(test, filter);
 		damos_add_filter(&scheme, filter);
 		KUNIT_ASSERT_TRUE(test, damos_migration_begin(&m, &scheme));
@@ -170,29 +181,26 @@ static void damos_test_again(struct kunit *test)
 	}
 }
 
-/* Copies are independent of their source.  An empty copy has no array. */
-static void damos_test_copy(struct kunit *test)
+/* Give the scheme a copy of the destinations. */
+static bool damos_test_set_dests(struct damos *s,
+				 const struct damos_migrate_dests *dests)
 {
-	struct damos_dest arr[] = { { 0, 3 }, { 1, 1 } };
-	struct damos_dests src = { .arr = arr, .nr = 2 }, none = {}, dst;
+	struct damos_migrate_dests *copy = &s->migrate_dests;
 
-	KUNIT_ASSERT_EQ(test, damos_dests_copy(&dst, &src), 0);
-	arr[1].weight = 7;
-	KUNIT_EXPECT_EQ(test, dst.nr, 2);
-	KUNIT_EXPECT_EQ(test, dst.arr[1].nid, 1);
-	KUNIT_EXPECT_EQ(test, dst.arr[1].weight, 1);
-	damos_dests_free(&dst);
-	KUNIT_EXPECT_NULL(test, dst.arr);
-	KUNIT_EXPECT_EQ(test, dst.nr, 0);
-	damos_dests_free(&dst);
-
-	KUNIT_EXPECT_EQ(test, damos_dests_copy(&dst, &none), 0);
-	KUNIT_EXPECT_NULL(test, dst.arr);
-	KUNIT_EXPECT_EQ(test, damos_dests_total_weight(&dst), 0ULL);
+	if (!dests->nr_dests)
+		return true;
+	copy->node_id_arr = kmemdup(dests->node_id_arr, dests->nr_dests *
+				    sizeof(*dests->node_id_arr), GFP_KERNEL);
+	copy->weight_arr = kmemdup(dests->weight_arr, dests->nr_dests *
+				   sizeof(*dests->weight_arr), GFP_KERNEL);
+	if (!copy->node_id_arr || !copy->weight_arr)
+		return false;
+	copy->nr_dests = dests->nr_dests;
+	return true;
 }
 
 static struct damos *damos_test_new_scheme(struct damon_ctx *ctx,
-					   struct damos_dests *dests)
+					   struct damos_migrate_dests *dests)
 {
 	struct damos_access_pattern pattern = {};
 	struct damos_watermarks wmarks = {};
@@ -204,34 +212,40 @@ static struct damos *damos_test_new_scheme(struct damon_ctx *ctx,
 	if (!s)
 		return NULL;
 	damon_add_scheme(ctx, s);
-	return damos_dests_copy(&s->dests, dests) ? NULL : s;
+	return damos_test_set_dests(s, dests) ? s : NULL;
 }
 
-/* After a commit, a scheme has the new destinations: more, fewer, or none. */
+/*
+ * After a commit, a scheme has the new destinations: more, fewer, or none.
+ * They stay when the source of the commit is freed.
+ */
 static void damos_test_commit(struct kunit *test)
 {
-	struct damos_dest arr[] = { { 0, 3 }, { 1, 1 }, { 2, 5 } };
+	unsigned int nodes[] = { 0, 1, 2 }, weights[] = { 3, 1, 5 };
+	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
 	static const unsigned int nrs[] = { 1, 3, 2, 0, 2 };
-	struct damos_dests dests = { .arr = arr, .nr = 2 };
 	struct damon_ctx *ctx = damon_new_ctx(), *src;
-	struct damos *running = NULL, *s;
+	struct damos *running = NULL;
 	unsigned int i;
 
+	dests.nr_dests = 2;
 	if (ctx)
 		running = damos_test_new_scheme(ctx, &dests);
 	for (i = 0; running && i < ARRAY_SIZE(nrs); i++) {
 		src = damon_new_ctx();
 		if (!src)
 			break;
-		dests.nr = nrs[i];
-		s = damos_test_new_scheme(src, &dests);
-		if (s)
+		dests.nr_dests = nrs[i];
+		if (damos_test_new_scheme(src, &dests))
 			KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
 		damon_destroy_ctx(src);
-		KUNIT_EXPECT_EQ(test, running->dests.nr, nrs[i]);
-		if (nrs[i])
-			KUNIT_EXPECT_MEMEQ(test, running->dests.arr, arr,
-					   nrs[i] * sizeof(*arr));
+		KUNIT_EXPECT_EQ(test, running->migrate_dests.nr_dests, nrs[i]);
+		if (!nrs[i])
+			continue;
+		KUNIT_EXPECT_MEMEQ(test, running->migrate_dests.node_id_arr,
+				   nodes, nrs[i] * sizeof(*nodes));
+		KUNIT_EXPECT_MEMEQ(test, running->migrate_dests.weight_arr,
+				   weights, nrs[i] * sizeof(*weights));
 	}
 	if (ctx)
 		damon_destroy_ctx(ctx);
@@ -272,13 +286,33 @@ static void damos_test_charge_windows(struct kunit *test)
 			next + 1);
 }
 
-static bool damos_test_add_target(struct damon_ctx *ctx)
+/* Make a context with a scheme and this many targets.  Returns the scheme. */
+static struct damos *damos_test_fill(struct damon_ctx *ctx, unsigned int nr)
 {
-	struct damon_target *t = damon_new_target();
+	struct damos_migrate_dests none = {};
+	struct damon_target *t;
 
-	if (t)
+	while (nr--) {
+		t = damon_new_target();
+		if (!t)
+			return NULL;
 		damon_add_target(ctx, t);
-	return t;
+	}
+	return damos_test_new_scheme(ctx, &none);
+}
+
+/* Commit so many targets.  Returns 0 or -errno. */
+static int damos_test_commit_targets(struct damon_ctx *ctx, unsigned int nr)
+{
+	struct damon_ctx *src = damon_new_ctx();
+	int err = -ENOMEM;
+
+	if (!src)
+		return err;
+	if (damos_test_fill(src, nr))
+		err = damon_commit_ctx(ctx, src);
+	damon_destroy_ctx(src);
+	return err;
 }
 
 /*
@@ -287,16 +321,12 @@ static bool damos_test_add_target(struct damon_ctx *ctx)
  */
 static void damos_test_forget_target(struct kunit *test)
 {
-	struct damon_ctx *ctx = damon_new_ctx(), *src = damon_new_ctx();
-	struct damos_dests none = {};
+	struct damon_ctx *ctx = damon_new_ctx();
 	struct damon_target *first;
 	struct damos *s = NULL;
 
-	if (!ctx || !src || !damos_test_new_scheme(src, &none) ||
-	    !damos_test_add_target(src) || !damos_test_add_target(ctx) ||
-	    !damos_test_add_target(ctx))
-		goto out;
-	s = damos_test_new_scheme(ctx, &none);
+	if (ctx)
+		s = damos_test_fill(ctx, 2);
 	if (!s)
 		goto out;
 	first = list_first_entry(&ctx->adaptive_targets, struct damon_target,
@@ -306,20 +336,15 @@ static void damos_test_forget_target(struct kunit *test)
 	 */
 	s->quota.charge_target_from = first;
 	s->quota.charge_addr_from = PAGE_SIZE;
-	KUNIT_EXPECT_TRUE(test, damos_test_add_target(src));
-	KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
+	KUNIT_EXPECT_EQ(test, damos_test_commit_targets(ctx, 2), 0);
 	KUNIT_EXPECT_PTR_EQ(test, s->quota.charge_target_from, first);
 	/* The commit removes the second target. */
 	s->quota.charge_target_from = list_next_entry(first, list);
-	damon_destroy_target(list_last_entry(&src->adaptive_targets,
-					     struct damon_target, list));
-	KUNIT_EXPECT_EQ(test, damon_commit_ctx(ctx, src), 0);
+	KUNIT_EXPECT_EQ(test, damos_test_commit_targets(ctx, 1), 0);
 	KUNIT_EXPECT_NULL(test, s->quota.charge_target_from);
 	KUNIT_EXPECT_EQ(test, s->quota.charge_addr_from, 0UL);
 out:
 	KUNIT_EXPECT_NOT_NULL(test, s);
-	if (src)
-		damon_destroy_ctx(src);
 	if (ctx)
 		damon_destroy_ctx(ctx);
 }
@@ -332,7 +357,6 @@ static struct kunit_case damos_migrate_test_cases[] = {
 	KUNIT_CASE(damos_test_turn),
 	KUNIT_CASE(damos_test_stays),
 	KUNIT_CASE(damos_test_again),
-	KUNIT_CASE(damos_test_copy),
 	KUNIT_CASE(damos_test_commit),
 	KUNIT_CASE(damos_test_charge_windows),
 	KUNIT_CASE(damos_test_forget_target),

@@ -17,13 +17,13 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
-#include "dests.h"
 #include "sysfs-common.h"
 #include "sysfs-dests.h"
 
 struct damos_sysfs_dest {
 	struct kobject kobj;
-	struct damos_dest dest;
+	unsigned int id;
+	unsigned int weight;
 };
 
 struct damos_sysfs_dests {
@@ -45,13 +45,13 @@ static struct damos_sysfs_dests *to_dests(struct kobject *kobj)
 static ssize_t id_show(struct kobject *kobj, struct kobj_attribute *attr,
 		       char *buf)
 {
-	return sysfs_emit(buf, "%u\n", to_dest(kobj)->dest.nid);
+	return sysfs_emit(buf, "%u\n", to_dest(kobj)->id);
 }
 
 static ssize_t id_store(struct kobject *kobj, struct kobj_attribute *attr,
 			const char *buf, size_t count)
 {
-	int err = kstrtouint(buf, 0, &to_dest(kobj)->dest.nid);
+	int err = kstrtouint(buf, 0, &to_dest(kobj)->id);
 
 	return err ? err : count;
 }
@@ -62,13 +62,13 @@ static struct kobj_attribute damos_sysfs_dest_id_attr =
 static ssize_t weight_show(struct kobject *kobj, struct kobj_attribute *attr,
 			   char *buf)
 {
-	return sysfs_emit(buf, "%u\n", to_dest(kobj)->dest.weight);
+	return sysfs_emit(buf, "%u\n", to_dest(kobj)->weight);
 }
 
 static ssize_t weight_store(struct kobject *kobj, struct kobj_attribute *attr,
 			    const char *buf, size_t count)
 {
-	int err = kstrtouint(buf, 0, &to_dest(kobj)->dest.weight);
+	int err = kstrtouint(buf, 0, &to_dest(kobj)->weight);
 
 	return err ? err : count;
 }
@@ -216,16 +216,22 @@ void damos_sysfs_dests_remove(struct damos_sysfs_dests *dir)
 int damos_sysfs_dests_set(struct damos *scheme,
 			  const struct damos_sysfs_dests *dir)
 {
-	struct damos_dest *arr;
+	struct damos_migrate_dests *dests = &scheme->migrate_dests;
 	int i;
 
 	if (!dir->nr)
 		return 0;
-	arr = kmalloc_array(dir->nr, sizeof(*arr), GFP_KERNEL);
-	if (!arr)
+	/* After -ENOMEM, the caller frees the scheme, and these arrays. */
+	dests->node_id_arr = kmalloc_array(dir->nr, sizeof(*dests->node_id_arr),
+					   GFP_KERNEL);
+	dests->weight_arr = kmalloc_array(dir->nr, sizeof(*dests->weight_arr),
+					  GFP_KERNEL);
+	if (!dests->node_id_arr || !dests->weight_arr)
 		return -ENOMEM;
-	for (i = 0; i < dir->nr; i++)
-		arr[i] = dir->arr[i]->dest;
-	scheme->dests = (struct damos_dests) { .arr = arr, .nr = dir->nr };
+	for (i = 0; i < dir->nr; i++) {
+		dests->node_id_arr[i] = dir->arr[i]->id;
+		dests->weight_arr[i] = dir->arr[i]->weight;
+	}
+	dests->nr_dests = dir->nr;
 	return 0;
 }
