@@ -43,14 +43,19 @@ static unsigned int migrate_payer_find(struct migrate_payers *payers,
 }
 
 /*
- * Count a folio that is copied, or that the CPU will copy.  The folio is locked
- * or isolated, so it keeps its cgroup, and the cgroup stays.
+ * Count a folio that is copied, or that the CPU will copy.  When a cgroup is
+ * removed, its folios get the cgroup's parent, also folios that are locked or
+ * isolated.  So take a reference.
  */
 void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 			bool by_engine)
 {
 	unsigned int at = payers->last, pages = folio_nr_pages(folio);
-	struct mem_cgroup *memcg = folio_memcg(folio) ?: root_mem_cgroup;
+	struct mem_cgroup *memcg = get_mem_cgroup_from_folio(folio);
+
+	/* Without cgroups, all folios are in the root cgroup. */
+	if (!memcg)
+		memcg = root_mem_cgroup;
 
 	if (at >= payers->nr || payers->of[at].memcg != memcg) {
 		at = migrate_payer_find(payers, memcg);
@@ -70,6 +75,7 @@ void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 
 		mem_cgroup_count_migration(memcg, nr);
 	}
+	mem_cgroup_put(memcg);
 }
 
 /* Count folios that the CPU will copy: those of hugetlb, or all others. */

@@ -340,8 +340,8 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 	INIT_LIST_HEAD(&c->active);
 	INIT_LIST_HEAD(&c->copying);
 	INIT_LIST_HEAD(&c->done);
-	hrtimer_init(&c->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
-	c->timer.function = dmasim_timer;
+	hrtimer_setup(&c->timer, dmasim_timer, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_ABS_SOFT);
 	kthread_init_work(&c->work, dmasim_work);
 	tasklet_setup(&c->tasklet, dmasim_tasklet);
 

@@ -12,6 +12,7 @@
 #include <linux/kref.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/leafops.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>

@@ -324,7 +324,7 @@ static int dmasim_start_worker(void)
 
 	if (cpu < 0)
 		return 0;
-	worker = kthread_create_worker_on_cpu(cpu, 0, DMASIM_NAME "/%d", cpu);
+	worker = kthread_run_worker_on_cpu(cpu, 0, DMASIM_NAME "/%u");
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	/* The worker acts for devices, which do not wait for other tasks. */

@@ -15,6 +15,7 @@
 
 #include <kunit/visibility.h>
 #include <linux/jiffies.h>
+#include <linux/leafops.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -51,7 +52,7 @@ void dcbm_chan_heard_of(struct dcbm_chan *chan)
 	wake_up_all(&dcbm_idle_wq);
 	if (READ_ONCE(chan->leaving))
 		/* Not dcbm_wq: a task may flush it under dcbm_chans_lock. */
-		queue_work(system_unbound_wq, &dcbm_stuck_work);
+		queue_work(system_dfl_wq, &dcbm_stuck_work);
 }
 
 static bool dcbm_chan_usable(const struct dcbm_chan *chan)

@@ -10,6 +10,7 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/leafops.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/nodemask.h>
@@ -17,7 +18,7 @@
 
 #include "stream_test.h"
 
-MODULE_IMPORT_NS(EXPORTED_FOR_KUNIT_TESTING);
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 /* Slow enough to look during the copy: four channels take 262 ms for 2 MiB. */
 #define TEST_SLOW_MBPS 2

@@ -105,13 +105,13 @@ struct migrate_copy_batch *test_batch_to_grow(struct kunit *test,
 /* Turn the folio into the head of a larger one, as if it had been freed. */
 void test_grow(struct folio *folio)
 {
-	__set_bit(PG_head, &folio->flags);
+	__set_bit(PG_head, folio_flags(folio, 0));
 	folio->_flags_1 |= TEST_GROWN_ORDER;
 }
 
 static void test_shrink(struct folio *folio)
 {
-	if (!__test_and_clear_bit(PG_head, &folio->flags))
+	if (!__test_and_clear_bit(PG_head, folio_flags(folio, 0)))
 		return;
 	folio->_flags_1 &= ~0xffUL;
 }

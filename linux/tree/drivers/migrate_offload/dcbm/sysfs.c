@@ -11,20 +11,18 @@
 #include <linux/module.h>
 #include <linux/sysfs.h>
 
+#include "attr.h"
 #include "dcbm.h"
 
 /* /sys/module/dcbm/, which exists also if dcbm is built in. */
 static struct kobject *dcbm_kobj;
 
-static ssize_t offloading_show(struct module_attribute *attr,
-			       struct module_kobject *mk, char *buf)
+static DCBM_SHOW(offloading_show)
 {
 	return sysfs_emit(buf, "%d\n", dcbm_is_on());
 }
 
-static ssize_t offloading_store(struct module_attribute *attr,
-				struct module_kobject *mk, const char *buf,
-				size_t count)
+static DCBM_STORE(offloading_store)
 {
 	bool on;
 	int ret;
@@ -48,15 +46,12 @@ static ssize_t offloading_store(struct module_attribute *attr,
 
 static struct module_attribute offloading_attr = __ATTR_RW(offloading);
 
-static ssize_t nr_dma_chan_show(struct module_attribute *attr,
-				struct module_kobject *mk, char *buf)
+static DCBM_SHOW(nr_dma_chan_show)
 {
 	return sysfs_emit(buf, "%u\n", READ_ONCE(dcbm_wanted_chans));
 }
 
-static ssize_t nr_dma_chan_store(struct module_attribute *attr,
-				 struct module_kobject *mk, const char *buf,
-				 size_t count)
+static DCBM_STORE(nr_dma_chan_store)
 {
 	unsigned int nr;
 	int ret;
@@ -75,8 +70,7 @@ static ssize_t nr_dma_chan_store(struct module_attribute *attr,
 static struct module_attribute nr_dma_chan_attr = __ATTR_RW(nr_dma_chan);
 
 #define DCBM_COUNTER(name, counter)					\
-static ssize_t name##_show(struct module_attribute *attr,		\
-			   struct module_kobject *mk, char *buf)	\
+static DCBM_SHOW(name##_show)						\
 {									\
 	return sysfs_emit(buf, "%lld\n",				\
 			  (long long)atomic64_read(&(counter)));	\
@@ -89,8 +83,7 @@ DCBM_COUNTER(busy_batches, dcbm_batches_busy);
 DCBM_COUNTER(held_folios, dcbm_folios_held);
 DCBM_COUNTER(cpu_share_bytes, dcbm_cpu_share_bytes);
 
-static ssize_t held_folios_now_show(struct module_attribute *attr,
-				    struct module_kobject *mk, char *buf)
+static DCBM_SHOW(held_folios_now_show)
 {
 	return sysfs_emit(buf, "%d\n", atomic_read(&dcbm_folios_held_now));
 }

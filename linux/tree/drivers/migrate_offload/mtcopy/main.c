@@ -33,6 +33,7 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/leafops.h>
 #include <linux/mempool.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
@@ -301,8 +302,8 @@ static int __init mtcopy_init(void)
 {
 	int ret = -ENOMEM;
 
-	mtcopy_wq = alloc_workqueue("mtcopy", WQ_MEM_RECLAIM | WQ_CPU_INTENSIVE,
-				    0);
+	mtcopy_wq = alloc_workqueue("mtcopy", WQ_PERCPU | WQ_MEM_RECLAIM |
+				    WQ_CPU_INTENSIVE, 0);
 	if (!mtcopy_wq)
 		return -ENOMEM;
 	mtcopy_streams = mempool_create_kmalloc_pool(MTCOPY_POOL_MIN,

@@ -62,6 +62,7 @@
 #include <linux/highmem.h>
 #include <linux/kstrtox.h>
 #include <linux/ktime.h>
+#include <linux/leafops.h>
 #include <linux/migrate_copy_offload.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -244,7 +245,7 @@ static DECLARE_DELAYED_WORK(late_work, test_write_late);
 static int late_now_set(void *data, u64 value)
 {
 	if (cancel_delayed_work(&late_work))
-		mod_delayed_work(system_wq, &late_work, 0);
+		mod_delayed_work(system_percpu_wq, &late_work, 0);
 	return 0;
 }
 
