@@ -8,6 +8,8 @@
  *			counters.
  *	uncharged	The root cgroup counts memory that no cgroup is charged
  *			for.
+ *	removed		A cgroup is removed while its memory migrates.  The root
+ *			cgroup and the global counters agree.
  *	cpu_max		Helpers use no more CPU time than cpu.max allows.
  *	cpuset		Helpers run on no CPU outside cpuset.cpus.
  *	owed_is_paid	A cgroup owes the CPU time of its helpers.  The kernel
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../kselftest.h"
@@ -28,6 +31,7 @@
 #define TRIPS 4
 #define PAUSE_US 20000
 #define LIMITED_S 4
+#define REMOVED_US 300000
 
 static const char *const items[] = {
 	"migrate_bytes", "migrate_engine_bytes", "migrate_engine_ns",
@@ -232,6 +236,51 @@ static void test_uncharged(void)
 	expect_sums(sums.vm, sums.all);
 }
 
+static void removed_child(int ready)
+{
+	struct mo_area *area = child_map(0, MO_ANON, 4 * SZ_2M, SZ_4K);
+	char byte = 0;
+	int left;
+
+	/* The memory stays charged to the first cgroup. */
+	child_enter(ROOT_GROUP);
+	if (write(ready, &byte, 1) != 1)
+		_exit(KSFT_FAIL);
+	left = child_moves(area, REMOVED_US);
+	mo_unmap(area);
+	_exit(left);
+}
+
+static void test_removed(void)
+{
+	struct sums before, sums;
+	int ready[2];
+	pid_t child;
+	char byte;
+
+	mo_select("cpu");
+	before = sum_up();
+	if (pipe(ready))
+		mo_die("no pipe: %m");
+	child = fork();
+	if (!child)
+		removed_child(ready[1]);
+	expect(read(ready[0], &byte, 1) == 1);
+	usleep(REMOVED_US / 3);
+	expect(!rmdir(group_file(0, "")));
+	child_wait(child);
+	close(ready[0]);
+	close(ready[1]);
+	expect(!mkdir(group_file(0, ""), 0755));
+	sums = sum_up_since(&before);
+	mo_select("none");
+
+	print_sums("cpu", "all", sums.all);
+	expect_sums(sums.root, sums.all);
+	expect_sums(sums.vm, sums.all);
+	expect(sums.all[BYTES] >= 4 * (long long)SZ_2M);
+}
+
 /*
  * Have a process migrate for @seconds in the first cgroup.  Returns the CPU
  * time of its helpers, in us.  @used_us gets the CPU time of the cgroup itself.
@@ -324,6 +373,7 @@ static const struct {
 } tests[] = {
 	{ "add_up", test_add_up },
 	{ "uncharged", test_uncharged },
+	{ "removed", test_removed },
 	{ "cpu_max", test_cpu_max },
 	{ "cpuset", test_cpuset },
 	{ "owed_is_paid", test_owed_is_paid },
