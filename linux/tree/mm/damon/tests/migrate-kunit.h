@@ -12,17 +12,20 @@
 
 #define DAMOS_TEST_ORDER 4
 
-/* Destinations that a test does not free. */
-#define DAMOS_TEST_DESTS(nodes, weights) {		\
-	.node_id_arr = (nodes), .weight_arr = (weights),	\
-	.nr_dests = ARRAY_SIZE(nodes),			\
+/* Destinations in the arrays of a test, which nothing frees. */
+static struct damos_migrate_dests
+damos_test_dests(unsigned int *nodes, unsigned int *weights, size_t nr)
+{
+	return (struct damos_migrate_dests) {
+		.node_id_arr = nodes, .weight_arr = weights, .nr_dests = nr,
+	};
 }
 
 /* Each destination gets as many consecutive turns as its weight. */
 static void damos_test_shares(struct kunit *test)
 {
 	unsigned int nodes[] = { 0, 1, 2, 0 }, weights[] = { 3, 0, 1, 2 };
-	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
+	struct damos_migrate_dests dests = damos_test_dests(nodes, weights, 4);
 	static const unsigned int expected[] = { 0, 0, 0, 2, 3, 3 };
 	u64 total = damos_dests_total_weight(&dests);
 	unsigned int i;
@@ -41,8 +44,8 @@ static void damos_test_change(struct kunit *test)
 {
 	unsigned int nodes[] = { 0, 1 };
 	unsigned int same[] = { 1, 1 }, more[] = { 3, 1 };
-	struct damos_migrate_dests even = DAMOS_TEST_DESTS(nodes, same);
-	struct damos_migrate_dests uneven = DAMOS_TEST_DESTS(nodes, more);
+	struct damos_migrate_dests even = damos_test_dests(nodes, same, 2);
+	struct damos_migrate_dests uneven = damos_test_dests(nodes, more, 2);
 	unsigned int turn, from, to, moved = 0;
 
 	for (turn = 0; turn < 1024; turn++) {
@@ -61,7 +64,7 @@ static void damos_test_large_weights(struct kunit *test)
 {
 	unsigned int nodes[] = { 0, 1, 2 };
 	unsigned int weights[] = { UINT_MAX, UINT_MAX, 2 };
-	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
+	struct damos_migrate_dests dests = damos_test_dests(nodes, weights, 3);
 	u64 total = damos_dests_total_weight(&dests);
 
 	KUNIT_ASSERT_EQ(test, total, 1ULL << 33);
@@ -78,7 +81,7 @@ static void damos_test_no_weight(struct kunit *test)
 	unsigned int nodes[] = { 0, 1 }, weights[] = { 0, 0 };
 	struct damos scheme = {
 		.target_nid = 0,
-		.migrate_dests = DAMOS_TEST_DESTS(nodes, weights),
+		.migrate_dests = damos_test_dests(nodes, weights, 2),
 	};
 	struct damos_migration m;
 
@@ -116,7 +119,7 @@ static void damos_test_turn(struct kunit *test)
 static void damos_test_stays(struct kunit *test)
 {
 	unsigned int nodes[] = { 0, MAX_NUMNODES }, weights[] = { 1, 1 };
-	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
+	struct damos_migrate_dests dests = damos_test_dests(nodes, weights, 2);
 	struct folio *folio = folio_alloc(GFP_KERNEL, 0);
 	struct damos_migration m;
 	struct damos scheme = {};
@@ -159,7 +162,7 @@ static void damos_test_again(struct kunit *test)
 	unsigned int nodes[] = { first_node(node_states[N_MEMORY]) };
 	unsigned int weights[] = { 1 };
 	struct damos scheme = {
-		.migrate_dests = DAMOS_TEST_DESTS(nodes, weights),
+		.migrate_dests = damos_test_dests(nodes, weights, 1),
 	};
 	struct damos_filter *filter;
 	struct damos_migration m;
@@ -222,13 +225,12 @@ static struct damos *damos_test_new_scheme(struct damon_ctx *ctx,
 static void damos_test_commit(struct kunit *test)
 {
 	unsigned int nodes[] = { 0, 1, 2 }, weights[] = { 3, 1, 5 };
-	struct damos_migrate_dests dests = DAMOS_TEST_DESTS(nodes, weights);
+	struct damos_migrate_dests dests = damos_test_dests(nodes, weights, 2);
 	static const unsigned int nrs[] = { 1, 3, 2, 0, 2 };
 	struct damon_ctx *ctx = damon_new_ctx(), *src;
 	struct damos *running = NULL;
 	unsigned int i;
 
-	dests.nr_dests = 2;
 	if (ctx)
 		running = damos_test_new_scheme(ctx, &dests);
 	for (i = 0; running && i < ARRAY_SIZE(nrs); i++) {
