@@ -187,7 +187,7 @@ def _path() -> str:
     return paths.venv_path()
 
 
-def _environment(plan: Plan) -> dict[str, str]:
+def environment(plan: Plan) -> dict[str, str]:
     """Return the environment of make, for reproducible builds."""
     env = {k: v for k, v in os.environ.items() if not _UNWANTED_ENV.fullmatch(k)}
     env.update(
@@ -280,11 +280,11 @@ def _build(plan: Plan, lock: int) -> BuiltKernel:
         fresh = not plan.image.exists()
         title = f"building {prepared.version} {'+'.join(plan.configs)}"
         progress = output.Progress(title, _STEPS_GUESS if fresh else None)
-        _run_make(plan, _targets(plan), log.fileno(), lock, progress)
+        run_make(plan, _targets(plan), log.fileno(), lock, progress)
         staged = build_dir / "modroot"
         shutil.rmtree(staged, ignore_errors=True)
         install = [f"INSTALL_MOD_PATH={staged}", "modules_install"]
-        _run_make(plan, install, log.fileno(), lock, progress)
+        run_make(plan, install, log.fileno(), lock, progress)
         progress.finish()
     release = (build_dir / "include/config/kernel.release").read_text().strip()
     built = _built(plan, release, cached=False)
@@ -336,11 +336,11 @@ def _configure(plan: Plan, log: int) -> None:
     scratch = plan.build_dir / ".pageferry-config"
     scratch.unlink(missing_ok=True)
     argv = [*make_command(plan), f"KCONFIG_CONFIG={scratch}", "allnoconfig"]
-    env = {**_environment(plan), "KCONFIG_ALLCONFIG": str(fragment)}
+    env = {**environment(plan), "KCONFIG_ALLCONFIG": str(fragment)}
     with proc.group(argv, env=env, stdout=log, stderr=log) as process:
         code = process.wait()
     if code != 0:
-        raise _make_failed(plan, code)
+        raise make_failed(plan, code)
     result = scratch.read_text()
     config.check(plan.values, result)
     current = plan.build_dir / ".config"
@@ -350,12 +350,12 @@ def _configure(plan: Plan, log: int) -> None:
         scratch.replace(current)
 
 
-def _run_make(
+def run_make(
     plan: Plan, targets: list[str], log: int, lock: int, progress: output.Progress
 ) -> None:
     argv = [*make_command(plan), *targets]
     # make inherits the lock, and holds it if it outlives this process.
-    with proc.group(argv, env=_environment(plan), pass_fds=(lock,)) as process:
+    with proc.group(argv, env=environment(plan), pass_fds=(lock,)) as process:
         assert process.stdout is not None
         for line in process.stdout:
             os.write(log, line)
@@ -364,13 +364,13 @@ def _run_make(
         code = process.wait()
     if code != 0:
         progress.finish()
-        raise _make_failed(plan, code)
+        raise make_failed(plan, code)
 
 
 _TELLING = re.compile(r"error:|Error \d|undefined reference|No space left|\*\*\*")
 
 
-def _make_failed(plan: Plan, code: int) -> PageferryError:
+def make_failed(plan: Plan, code: int) -> PageferryError:
     last = proc.tail(plan.log, 400).splitlines()
     telling = [line for line in last if _TELLING.search(line)][:10]
     full = any("No space left" in line for line in last)

@@ -60,7 +60,11 @@ def locked(path: Path) -> Iterator[int]:
 
 def prepare(source: Source, vanilla: bool) -> Tree:
     """Return the tree of a source, and unpack it first if needed."""
-    path = tree_path(source, vanilla)
+    return prepare_at(source, tree_path(source, vanilla))
+
+
+def prepare_at(source: Source, path: Path) -> Tree:
+    """Return a tree at another path, and unpack it first if needed."""
     if not path.exists():
         _unpack_whole(source, path)
     marker = _read_marker(path)
