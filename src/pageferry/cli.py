@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("kernel", "kernel_build"),
     ("kernel", "kernel_bases"),
+    ("kernel", "kernel_series"),
     ("vm", "vm_run"),
     ("bench", "bench"),
     (None, "fault_campaign"),
