@@ -20,6 +20,7 @@ from pageferry.kernel import bases, hooks
 from pageferry.kernel.bases import point
 from pageferry.kernel.debian import Archive, mirrors
 from pageferry.kernel.samples import Sample, take_sample
+from pageferry.kernel.series import spec, states
 from pageferry.kernel.source import locate
 
 LINUX = Path(__file__).resolve().parents[2] / "linux"
@@ -64,6 +65,13 @@ def offers(request: pytest.FixtureRequest) -> Mapping[str, Sample]:
             archive.download(version, path)
     names = {str(function["file"]) for function in replaced(base.name)}
     names.update(hooks.all_touched(LINUX / "hooks" / base.name))
+    for name in spec.names(LINUX):
+        series = spec.read(LINUX, name)
+        names.update(
+            file
+            for diff in states.diffs(series, series.patches(base.name), base.name)
+            for file in diff.touched()
+        )
     samples = {
         version: take_sample(locate(base.name, path), names)
         for version, path in tarballs.items()
@@ -84,6 +92,30 @@ def test_the_hooks_apply_without_fuzz(offers: Mapping[str, Sample], base: str) -
             failed[version] = error.line()
     assert failed == {}
     assert offers
+
+
+@pytest.mark.parametrize(
+    ("offers", "base", "name"),
+    [
+        (base, base, name)
+        for name in spec.names(LINUX)
+        for base in spec.read(LINUX, name).bases
+        if base in BASES
+    ],
+    indirect=["offers"],
+)
+def test_the_series_apply(offers: Mapping[str, Sample], base: str, name: str) -> None:
+    """The last state of the series with everything is the tree of a build."""
+    series = spec.read(LINUX, name)
+    for sample in offers.values():
+        top = sample.path
+
+        def pristine(file: str, top: Path = top) -> Path | None:
+            return top / file if (top / file).is_file() else None
+
+        changes = hooks.read_changes(LINUX, base, sample.version)
+        patches = series.patches(base)
+        assert len(states.states(series, patches, base, changes, pristine)) > 0
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 C_FILES = [
     *sources.found(sources.TREE, "**/*.c", "**/*.h"),
     *sorted((LINUX / "only").glob("**/*.[ch]")),
+    *sorted((LINUX / "series").glob("**/*.[ch]")),
 ]
-HOOKS = sources.found(LINUX / "hooks", "**/*.patch")
+HOOKS = sources.found(LINUX, "hooks/**/*.patch", "series/**/*.patch")
 BASES = bases.names(LINUX)
 # Sparse does not know that guard() releases a lock, and reports an imbalance.
 WITH_GUARDS = {"kernel/sched/bandwidth.c"}
@@ -73,10 +74,10 @@ def is_at_hand(base: str) -> bool:
 
 
 def base_of(path: Path) -> str:
-    """Return the base whose checker reads a file: for linux/tree the newest there is."""
-    top, below, *_ = path.relative_to(LINUX).parts
-    if top != "tree":
-        return below
+    """Return the base whose checker reads a file: without a base, the newest there is."""
+    for part in path.relative_to(LINUX).parts:
+        if part in BASES:
+            return part
     return next(filter(is_at_hand, reversed(BASES)), bases.DEFAULT)
 
 
