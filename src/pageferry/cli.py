@@ -24,6 +24,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("kernel", "kernel_build"),
     ("kernel", "kernel_bases"),
     ("kernel", "kernel_series"),
+    ("kernel", "kernel_package"),
     ("vm", "vm_run"),
     ("bench", "bench"),
     (None, "fault_campaign"),

@@ -14,8 +14,20 @@ MAKEFILE = r"""VERSION = 6
 PATCHLEVEL = 12
 SUBLEVEL = 9
 EXTRAVERSION =
+RELEASE = 6.12.9+pageferry
 allnoconfig:
 	grep -v REFUSED $(KCONFIG_ALLCONFIG) >$(KCONFIG_CONFIG)
+olddefconfig:
+	sed -i /REFUSED/d $(O)/.config
+localmodconfig:
+	sed -i /NOT_LOADED/d $(O)/.config
+bindeb-pkg:
+	@if grep -q fail behave; then echo "x.c:1: error: no such thing"; exit 1; fi
+	@for name in linux-image-$(RELEASE) linux-headers-$(RELEASE) linux-libc-dev; do \
+		cp $(O)/.config $${name}_$(KDEB_PKGVERSION)_amd64.deb; done
+	@if [ -z "$$DEB_BUILD_PROFILES" ]; then \
+		touch linux-image-$(RELEASE)-dbg_$(KDEB_PKGVERSION)_amd64.deb; fi
+	@touch linux-upstream_$(KDEB_PKGVERSION)_amd64.changes
 bzImage:
 	@if grep -q fail behave; then echo "x.c:1: error: no such thing"; exit 1; fi
 	@if grep -q slow behave; then echo $$$$ >$(O)/sleeping; sleep 300; fi
@@ -85,6 +97,9 @@ def make_checkout(path: Path, *, hook: str = HOOK) -> Path:
     (path / "linux/configs/vm.config").write_text("CONFIG_A=y\n")
     (path / "linux/configs/more.config").write_text("CONFIG_C=y\n")
     (path / "linux/configs/debug-all.config").write_text("CONFIG_D=y\n")
+    (path / "linux/configs/distribution.config").write_text(
+        "CONFIG_E=y\nCONFIG_MIGRATE_DCBM=m\n"
+    )
     (path / "linux/configs/arm64").mkdir()
     (path / "linux/configs/arm64/vm.config").write_text("CONFIG_B=y\n")
     (path / "linux/configs/bad.config").write_text("CONFIG_REFUSED=y\n")

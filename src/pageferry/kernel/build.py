@@ -131,7 +131,7 @@ def plan_build(request: BuildRequest, *, fetch: bool = False) -> Plan:
     linux = paths.repo_root() / "linux"
     fragments = config.Fragments(linux / "configs", request.arch, request.base)
     names = config.canonical(request.configs, fragments)
-    compiler = _check_tools(request.arch)
+    compiler = check_tools(request.arch)
     vanilla = request.vanilla
     found = origin.choose(
         linux, request.base, request.source, vanilla=vanilla, fetch=fetch
@@ -159,7 +159,7 @@ def build_kernel(request: BuildRequest) -> BuiltKernel:
         raise from_os_error(error, what, ExitCode.NOT_STARTED) from error
 
 
-def _check_tools(arch: Architecture) -> str:
+def check_tools(arch: Architecture) -> str:
     """Check for the build tools; returns the versions of compiler and linker."""
     wanted = dict((*_TOOLS, *arch.compilers)).items()
     missing = [(t, p) for t, p in wanted if shutil.which(t, path=_path()) is None]
@@ -209,13 +209,13 @@ def environment(plan: Plan) -> dict[str, str]:
     return env
 
 
-def make_command(plan: Plan) -> list[str]:
+def make_command(plan: Plan, *, ccache: bool = True) -> list[str]:
     """Return the common part of all make command lines."""
     arch = plan.request.arch
     argv = ["make", "-C", str(plan.tree_path), f"O={plan.build_dir}"]
     argv += [f"ARCH={arch.make}", "LOCALVERSION="]
     argv += [f"CROSS_COMPILE={arch.cross}"] if arch.cross else []
-    if shutil.which("ccache", path=_path()) is not None:
+    if ccache and shutil.which("ccache", path=_path()) is not None:
         argv += [f"CC=ccache {arch.cross}gcc", "HOSTCC=ccache gcc"]
     return argv
 
@@ -224,14 +224,20 @@ def describe(plan: Plan) -> list[str]:
     """List the steps of a build, for --dry-run."""
     if _read_stamp(plan) is not None:
         return [f"nothing to do: {plan.image} is up to date"]
+    return [
+        *describe_tree(plan),
+        f"merge configs {', '.join(plan.configs)}",
+        shlex.join([*make_command(plan), *_targets(plan)]),
+    ]
+
+
+def describe_tree(plan: Plan) -> list[str]:
+    """List the steps that make the source tree."""
     lines = []
     if not plan.tree_path.exists():
         lines.append(f"unpack {plan.source.path} as {plan.tree_path}")
     lines += [f"apply {hook.path}" for hook in plan.changes.hooks]
-    lines += [f"add {name}" for name in sorted(plan.changes.tree)]
-    lines.append(f"merge configs {', '.join(plan.configs)}")
-    lines.append(shlex.join([*make_command(plan), *_targets(plan)]))
-    return lines
+    return lines + [f"add {name}" for name in sorted(plan.changes.tree)]
 
 
 def _targets(plan: Plan) -> list[str]:
@@ -280,11 +286,12 @@ def _build(plan: Plan, lock: int) -> BuiltKernel:
         fresh = not plan.image.exists()
         title = f"building {prepared.version} {'+'.join(plan.configs)}"
         progress = output.Progress(title, _STEPS_GUESS if fresh else None)
-        run_make(plan, _targets(plan), log.fileno(), lock, progress)
+        make = make_command(plan)
+        run_make(plan, [*make, *_targets(plan)], log.fileno(), lock, progress)
         staged = build_dir / "modroot"
         shutil.rmtree(staged, ignore_errors=True)
         install = [f"INSTALL_MOD_PATH={staged}", "modules_install"]
-        run_make(plan, install, log.fileno(), lock, progress)
+        run_make(plan, [*make, *install], log.fileno(), lock, progress)
         progress.finish()
     release = (build_dir / "include/config/kernel.release").read_text().strip()
     built = _built(plan, release, cached=False)
@@ -351,11 +358,17 @@ def _configure(plan: Plan, log: int) -> None:
 
 
 def run_make(
-    plan: Plan, targets: list[str], log: int, lock: int, progress: output.Progress
+    plan: Plan,
+    argv: list[str],
+    log: int,
+    lock: int,
+    progress: output.Progress,
+    env: dict[str, str] | None = None,
 ) -> None:
-    argv = [*make_command(plan), *targets]
+    """Run make, write its output to the log, and count its steps."""
+    env = environment(plan) if env is None else env
     # make inherits the lock, and holds it if it outlives this process.
-    with proc.group(argv, env=environment(plan), pass_fds=(lock,)) as process:
+    with proc.group(argv, env=env, pass_fds=(lock,)) as process:
         assert process.stdout is not None
         for line in process.stdout:
             os.write(log, line)
@@ -371,6 +384,7 @@ _TELLING = re.compile(r"error:|Error \d|undefined reference|No space left|\*\*\*
 
 
 def make_failed(plan: Plan, code: int) -> PageferryError:
+    """Make the error for a failed build, with the telling lines of its log."""
     last = proc.tail(plan.log, 400).splitlines()
     telling = [line for line in last if _TELLING.search(line)][:10]
     full = any("No space left" in line for line in last)
