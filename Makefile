@@ -6,13 +6,14 @@ PYTHON = $$(python3 scripts/bootstrap.py python)
 # Markers of tests that `make test` leaves out. Each has a target.
 LONG = perf or torture or selftests or builds or kcsan or pressure
 
-.PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check lint
+.PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check lint deb
 
 help:
 	@echo "make demo       build the kernel, boot it, move memory, print a table"
 	@echo "make test       run the tests: build kernels, boot machines"
 	@echo "make check      run the tests that need no virtual machine"
 	@echo "make lint       run formatters and checkers"
+	@echo "make deb        make the Debian package of the tool, in dist/"
 	@echo "make setup      install packages and the Python environment"
 	@echo "make campaign   move 200,000 folios with DMA channels that fail"
 	@echo "make torture    move memory for an hour while programs use it"
@@ -56,6 +57,9 @@ perf: setup
 
 check: setup
 	@$(PYTHON) -m pytest -m "not vm and not fault and not ($(LONG))" tests/unit tests/cli
+
+deb: setup
+	@$(PYTHON) scripts/make_deb.py dist
 
 lint: setup
 	@$(PYTHON) -m pytest tests/style

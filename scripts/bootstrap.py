@@ -41,8 +41,9 @@ def cache_dir() -> Path:
 
 
 def wanted_packages() -> list[str]:
-    """Read the list of Debian packages."""
-    lines = (REQUIREMENTS / "apt.txt").read_text().splitlines()
+    """Read the lists of Debian packages."""
+    texts = [(REQUIREMENTS / f"{name}.txt").read_text() for name in ("apt", "apt-dev")]
+    lines = "".join(texts).splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -123,15 +125,33 @@ def split_command(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return words[:cut], words[cut + 1 :]
 
 
+def complete() -> None:
+    """Answer a shell that asks for completions; scripts/completions.py explains it."""
+    # Without argcomplete there are no completions, and no error.
+    with contextlib.suppress(ImportError):
+        import argcomplete
+
+        # The last word may be incomplete, so only a word before it is a verb.
+        words = os.environ.get("COMP_LINE", "").split(" ")[1:-1]
+        argcomplete.autocomplete(
+            make_parser(_known_verb(words)), always_complete_options=False
+        )
+
+
+def _known_verb(words: Sequence[str]) -> str | None:
+    verbs = {first_word(group, name) for group, name in COMMANDS}
+    return words[0] if words and words[0] in verbs else None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        complete()
     words, command = split_command(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in words
     interrupt_on_signals()
     try:
-        verbs = {first_word(group, name) for group, name in COMMANDS}
-        known = words[0] if words and words[0] in verbs else None
-        args = make_parser(known).parse_args(words)
+        args = make_parser(_known_verb(words)).parse_args(words)
         args.command = command
         # A result file contains the command line.
         args.words = words

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Paths of the checkout, of the cache, and of the programs in the venv."""
+"""Paths of our own files, of the cache, and of the programs in the venv."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ from pageferry.errors import ExitCode, PageferryError
 
 
 def repo_root() -> Path:
-    """Find the checkout that holds linux/ and bench/."""
+    """Find linux/ and bench/: in the checkout, or where a package installs them."""
     override = os.environ.get("PAGEFERRY_ROOT")
-    root = Path(override) if override else Path(__file__).resolve().parents[2]
-    if not (root / "linux" / "configs").is_dir():
-        raise PageferryError(
-            "the checkout with linux/ and bench/ was not found",
-            value=root,
-            hint="run ./pageferry in it, or set PAGEFERRY_ROOT to it",
-            code=ExitCode.UNSUPPORTED,
-        )
-    return root
+    here = Path(__file__).resolve()
+    # This file is src/pageferry/paths.py in a checkout. A package has it in
+    # lib/python3/dist-packages/pageferry, beside share/pageferry.
+    places = [here.parents[2], *(up / "share/pageferry" for up in here.parents[4:5])]
+    if override:
+        places = [Path(override)]
+    for root in places:
+        if (root / "linux" / "configs").is_dir():
+            return root
+    raise PageferryError(
+        "the files of pageferry with linux/ and bench/ were not found",
+        value=places[0],
+        hint="run ./pageferry in a checkout, or set PAGEFERRY_ROOT to one",
+        code=ExitCode.UNSUPPORTED,
+    )
 
 
 def cache_dir() -> Path:

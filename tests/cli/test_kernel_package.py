@@ -52,8 +52,8 @@ def tools(fake: Tool, tmp_path: Path) -> None:
 
 
 def argv(source: Path, config: Path, target: Path, *more: str) -> list[str | Path]:
-    words = ["kernel", "package", "--source", source, "--config-from", config]
-    return [*words, "--output", target, *more]
+    chosen: list[str | Path] = ["--source", source, "--config-from", config]
+    return ["kernel", "package", *chosen, "--output", target, *more]
 
 
 def make(tool: Tool, *words: str | Path) -> dict[str, object]:

@@ -34,7 +34,8 @@ def command_line(
     virtme = paths.venv_bin() / "virtme-run"
     if not virtme.is_file():
         raise unsupported(
-            "virtme-ng is not installed", hint="run ./pageferry from the checkout"
+            "virtme-ng is not installed",
+            hint="apt-get install virtme-ng, or run ./pageferry from a checkout",
         )
     if not Path("/bin/busybox").exists():
         raise unsupported(
