@@ -156,7 +156,7 @@ def _kernel_checks(files: Files) -> list[Check]:
             "batch copy",
             False,
             detail,
-            hint="pageferry kernel build; pageferry vm run -- COMMAND",
+            hint="pageferry vm run -- COMMAND, or pageferry kernel package",
         )
     nodes = read_nodes(files)
     shown = "; ".join(_describe(node) for node in nodes)

@@ -64,7 +64,7 @@ class Offload:
                 "this kernel cannot copy pages in batches",
                 self.files.path(DIRECTORY),
                 "it lacks CONFIG_MIGRATION_COPY_OFFLOAD, which pageferry's kernel has",
-                "pageferry vm run -- COMMAND, or boot the kernel of pageferry kernel build",
+                "pageferry vm run -- COMMAND, or install the kernel of pageferry kernel package",
             )
 
     def read(self) -> State:
