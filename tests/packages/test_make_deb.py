@@ -75,7 +75,7 @@ def test_the_package_of_the_tool_is_for_all_machines(made: list[Path]) -> None:
         "usr/share/zsh/vendor-completions/_pageferry",
         "usr/share/fish/vendor_completions.d/pageferry.fish",
         "usr/share/doc/pageferry/examples/balance.toml",
-        "usr/share/doc/pageferry/docs/how-to/production.md*",
+        "usr/share/doc/pageferry/docs/how-to/production.md",
         "usr/libexec/pageferry/pageferry-boot",
         "etc/default/pageferry",
         "*/systemd/system/pageferry-engine.service",
