@@ -69,7 +69,8 @@ def test_list_shows_all_series(known: Tool) -> None:
     assert done.returncode == 0
     assert "everything" in done.stdout and "a diff of its own" in done.stdout
     document = json.loads(known.run("kernel", "series", "list", "--json").stdout)
-    assert [entry["series"] for entry in document["series"]] == ["everything", "own"]
+    after = {entry["series"]: entry["after"] for entry in document["series"]}
+    assert after == {"everything": [], "later": ["own"], "own": []}
 
 
 def test_git_am_gives_the_tree_of_a_build(known: Tool, source: Path) -> None:
@@ -108,6 +109,17 @@ def test_the_mails_say_who_and_why(known: Tool, source: Path) -> None:
     assert "From: Ann Author <ann@example.org>" in only
     assert "Subject: [PATCH 1/1] mm: change a line\n\nSay why.\n---\n" in only
     assert "Signed-off-by" not in cover + only
+
+
+def test_the_mails_leave_out_earlier_series(known: Tool, source: Path) -> None:
+    cover, only = (mail.read_text() for mail in write(known, "later", source))
+    assert "applies to Linux 6.12.9 with pageferry's series own, in this" in cover
+    assert "Subject: [PATCH 1/1] mm: change another line" in only
+    assert "+first early" in only and "+own" not in only
+    assert "mm/own.c" not in cover
+    # The fake kernel adds a line for each build: one for the only patch.
+    built = next(known.cache.glob("kernel/*-series/build-vm/built"))
+    assert built.read_text().split() == ["mm/"]
 
 
 def test_each_step_is_built(known: Tool, source: Path) -> None:

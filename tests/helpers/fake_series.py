@@ -133,6 +133,18 @@ message = "Say why."
 diffs = ["0001-own.patch"]
 files = ["mm/own.c"]
 """
+LATER = """\
+title = "a change on top"
+bases = ["6.12"]
+after = ["own"]
+needs = "It needs the diff."
+cover = "It comes later."
+
+[[patch]]
+subject = "mm: change another line"
+message = "Say why."
+hooks = [{ hook = "0001-first", hunks = [1] }]
+"""
 OWN_DIFF = """\
 --- a/mm/migrate.c
 +++ b/mm/migrate.c
@@ -162,6 +174,7 @@ def add_series(linux: Path, *, with_base: bool = True) -> None:
         _put(linux / "tree" / name, text)
     _put(linux / "series/everything.toml", EVERYTHING)
     _put(linux / "series/own.toml", OWN)
+    _put(linux / "series/later.toml", LATER)
     _put(linux / "series/own/6.12/0001-own.patch", OWN_DIFF)
     _put(linux / "series/own/tree/mm/own.c", "own\n")
     if with_base:

@@ -69,7 +69,7 @@ def offers(request: pytest.FixtureRequest) -> Mapping[str, Sample]:
         series = spec.read(LINUX, name)
         names.update(
             file
-            for diff in states.diffs(series, series.patches(base.name), base.name)
+            for diff in states.diffs(series.patches(base.name), base.name)
             for file in diff.touched()
         )
     samples = {
@@ -114,7 +114,7 @@ def test_the_series_apply(offers: Mapping[str, Sample], base: str, name: str) ->
             return top / file if (top / file).is_file() else None
 
         changes = hooks.read_changes(LINUX, base, sample.version)
-        patches = series.patches(base)
+        patches = [*series.earlier_patches(base), *series.patches(base)]
         assert len(states.states(series, patches, base, changes, pristine)) > 0
 
 

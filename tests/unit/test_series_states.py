@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.fake_series import EVERYTHING, PRISTINE, add_series
+from helpers.fake_series import EVERYTHING, LATER, PRISTINE, add_series
 from pageferry.errors import PageferryError
 from pageferry.kernel.hooks import Hook, WantedFile, read_changes, wanted_files
 from pageferry.kernel.series import spec
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def linux(tmp_path: Path) -> Path:
-    """A directory linux with two series."""
+    """A directory linux with three series."""
     add_series(tmp_path / "linux")
     return tmp_path / "linux"
 
@@ -48,7 +48,8 @@ Pristine = Callable[[str], Path | None]
 def after_each(linux: Path, name: str, pristine: Pristine) -> list[Files]:
     series = spec.read(linux, name)
     changes = read_changes(linux, "6.12", "6.12.9")
-    return states(series, series.patches("6.12"), "6.12", changes, pristine)
+    patches = [*series.earlier_patches("6.12"), *series.patches("6.12")]
+    return states(series, patches, "6.12", changes, pristine)
 
 
 def texts(files: Files) -> dict[str, str]:
@@ -82,6 +83,46 @@ def test_a_series_may_have_diffs_and_files_of_its_own(
     (only,) = map(texts, after_each(linux, "own", pristine))
     assert only["mm/migrate.c"].startswith("own\nline 2\n")
     assert only["mm/own.c"] == "own\n"
+
+
+def test_a_series_builds_on_others(linux: Path, pristine: Pristine) -> None:
+    first, last = map(texts, after_each(linux, "later", pristine))
+    assert first == texts(after_each(linux, "own", pristine)[0])
+    assert last["mm/migrate.c"].startswith("own\nline 2\nline 3\nfirst early\n")
+    assert last.keys() == first.keys()
+
+
+def test_each_earlier_series_counts_once(linux: Path) -> None:
+    path = linux / "series/last.toml"
+    path.write_text(LATER.replace('["own"]', '["later", "own"]'))
+    series = spec.read(linux, "last")
+    assert [earlier.name for earlier in series.earlier] == ["own", "later"]
+    assert len(series.earlier_patches("6.12")) == 2
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ('["none"]', "unknown series: none"),
+        ('["later"]', "after itself: later"),
+        ('["last"]', "after itself: later after last"),
+    ],
+)
+def test_a_wrong_order_of_series_is_reported(
+    linux: Path, after: str, expected: str
+) -> None:
+    (linux / "series/later.toml").write_text(LATER.replace('["own"]', after))
+    (linux / "series/last.toml").write_text(LATER.replace('["own"]', '["later"]'))
+    with pytest.raises(PageferryError, match="damaged") as caught:
+        spec.read(linux, "later")
+    assert expected in caught.value.line()
+
+
+def test_a_base_that_an_earlier_series_lacks_is_refused(linux: Path) -> None:
+    later = LATER.replace('["6.12"]', '["6.12", "7.3"]')
+    (linux / "series/later.toml").write_text(later)
+    with pytest.raises(PageferryError, match=r"own is for: 6\.12"):
+        spec.for_base(spec.read(linux, "later"), "7.3")
 
 
 REST = """
@@ -140,7 +181,7 @@ def test_mistakes_are_reported(
 def test_an_unknown_series_or_base_is_refused(linux: Path) -> None:
     with pytest.raises(PageferryError, match="unknown series") as caught:
         spec.read(linux, "none")
-    assert "everything, own" in str(caught.value)
+    assert "everything, later, own" in str(caught.value)
     with pytest.raises(PageferryError, match="not for this base"):
         spec.for_base(spec.read(linux, "own"), "7.3")
 
@@ -201,7 +242,7 @@ def test_our_own_series_are_in_order() -> None:
                 lines = patch.message.splitlines()
                 assert max(map(len, [patch.subject, *_wrapped(lines)])) <= 75
                 for diff in patch.diffs:
-                    path = series.directory / base / diff
+                    path = patch.directory / base / diff
                     assert Hook(path, path.read_bytes()).touched()
                 for file in patch.files:
-                    assert (series.directory / "tree" / file).is_file()
+                    assert (patch.directory / "tree" / file).is_file()

@@ -23,7 +23,8 @@ for `git am` and `git send-email`. linux/series/NAME.toml describes each series.
 
 The command commits each patch in a scratch repository. It checks each with the base's
 own checkpatch.pl --strict, and builds the touched directories after each. Then it
-applies the mails to a clean tree, and compares. The author comes from your git
+applies the mails to a clean tree, and compares. If a series comes after others, that
+tree has their patches, but the mails do not. The author comes from your git
 configuration. No mail is signed off: read the patches, test them, and sign them then."""
 
 EPILOG = """\
@@ -98,7 +99,13 @@ def _list(*, as_json: bool) -> None:
     found = [spec.read(linux, name) for name in spec.names(linux)]
     if as_json:
         document = [
-            {"series": s.name, "title": s.title, "bases": list(s.bases)} for s in found
+            {
+                "series": s.name,
+                "title": s.title,
+                "bases": list(s.bases),
+                "after": list(s.after),
+            }
+            for s in found
         ]
         output.answer_json({"series": document})
         return
@@ -107,8 +114,9 @@ def _list(*, as_json: bool) -> None:
             s.name,
             ", ".join(s.bases),
             str(max(len(s.patches(b)) for b in s.bases)),
+            ", ".join(s.after) or "-",
             s.title,
         ]
         for s in found
     ]
-    output.answer(output.table(["series", "bases", "patches", "title"], rows))
+    output.answer(output.table(["series", "bases", "patches", "after", "title"], rows))

@@ -7,6 +7,7 @@ import contextlib
 import re
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,13 +68,18 @@ class WrittenSeries:
 
 @dataclass(frozen=True)
 class _Work:
-    """All that is known before the first commit."""
+    """All that is known before the first commit.
+
+    before: the files that the series finds: those that earlier series have changed
+    after:  the files after each of its patches
+    """
 
     series: spec.Series
     patches: list[spec.Patch]
     origin: origin.Origin
     plan: build.Plan | None
     sample: Sample
+    before: states.Files
     after: list[states.Files]
     who: Author
 
@@ -154,16 +160,21 @@ def _prepare(request: SeriesRequest) -> _Work:
         found = origin.choose(
             linux, request.base, request.source, vanilla=False, fetch=True
         )
-    names = states.touched(series, patches, request.base, found.changes)
+    earlier = series.earlier_patches(request.base)
+    names = states.touched([*earlier, *patches], request.base, found.changes)
     sample = take_sample(found.source, names)
 
     def pristine(name: str) -> Path | None:
         path = sample.path / name
         return path if path.is_file() else None
 
-    made = states.states(series, patches, request.base, found.changes, pristine)
+    made = states.states(
+        series, [*earlier, *patches], request.base, found.changes, pristine
+    )
+    before = made[len(earlier) - 1] if earlier else {}
+    after = made[len(earlier) :]
     found = origin.Origin(found.source, sample.version, found.changes)
-    return _Work(series, patches, found, plan, sample, made, who)
+    return _Work(series, patches, found, plan, sample, before, after, who)
 
 
 def _write(work: _Work, scratch: Path) -> list[Path]:
@@ -187,17 +198,28 @@ def _write(work: _Work, scratch: Path) -> list[Path]:
 
 
 def _begun(work: _Work, path: Path) -> Repo:
-    """Make a repository with the base release's files."""
+    """Make a repository with the files that the series finds."""
     repo = Repo(path, work.who)
-    for name, file in work.pristine().items():
+    for name, file in (work.pristine() | work.before).items():
         repo.put(name, file)
-    repo.commit(f"Linux {work.origin.version}\n")
+    repo.commit(f"{_base(work)}\n")
     return repo
 
 
+def _base(work: _Work) -> str:
+    """Name what the series applies to."""
+    earlier = [series.name for series in work.series.earlier]
+    return ", then ".join([f"Linux {work.origin.version}", *earlier])
+
+
 def _requirements(work: _Work) -> str:
-    needs = work.series.needs.strip()
-    return f"This series applies to Linux {work.origin.version}.\n{needs}\n"
+    text = f"This series applies to Linux {work.origin.version}"
+    if work.series.earlier:
+        names = ", ".join(series.name for series in work.series.earlier)
+        text += f" with pageferry's series {names}, in this order"
+    lines = textwrap.wrap(f"{text}.", 72, break_on_hyphens=False)
+    lines.append(work.series.needs.strip())
+    return "\n".join(lines) + "\n"
 
 
 def _check_am(work: _Work, repo: Repo, mails: Sequence[Path], path: Path) -> None:
@@ -232,7 +254,7 @@ def _checkpatch(root: Path, series: spec.Series, mails: Sequence[Path]) -> None:
 
 
 def _build(work: _Work, plan: build.Plan, prepared: tree.Tree, lock: int) -> None:
-    builder = steps.Steps(plan, prepared, lock, work.pristine())
+    builder = steps.Steps(plan, prepared, lock, work.pristine(), work.before)
     total = len(work.patches)
     for number, files in enumerate(work.after, start=1):
         title = f"building after patch {number} of {total}"

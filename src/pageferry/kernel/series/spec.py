@@ -49,6 +49,8 @@ class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     diffs: files in linux/series/NAME/BASE
     files: files in linux/series/NAME/tree
     rest:  everything that no earlier patch has taken
+
+    `read` sets `directory` to linux/series/NAME.
     """
 
     subject: str
@@ -60,12 +62,14 @@ class Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     diffs: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     rest: bool = False
+    directory: Path = Path()
 
 
 class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A series of patches.
 
     needs:      the parts of Linux, or other series, that this one builds on
+    after:      the series whose patches have to be applied before this one
     cover:      the cover letter: the problem, the measured figures, the commands
     everything: the result has to be the tree that `kernel build` builds
     ignore:     types of checkpatch's complaints that are wrong here
@@ -77,13 +81,18 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cover: str
     patch: tuple[Patch, ...]
     everything: bool = False
+    after: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     name: str = ""
-    directory: Path = Path()
+    earlier: tuple[Series, ...] = ()
 
     def patches(self, base: str) -> list[Patch]:
         """List the patches for a base."""
         return [patch for patch in self.patch if base in (patch.bases or self.bases)]
+
+    def earlier_patches(self, base: str) -> list[Patch]:
+        """List the patches of all series that this one builds on."""
+        return [patch for series in self.earlier for patch in series.patches(base)]
 
 
 def names(linux: Path) -> list[str]:
@@ -92,14 +101,18 @@ def names(linux: Path) -> list[str]:
 
 
 def read(linux: Path, name: str) -> Series:
-    """Read the description of a series."""
+    """Read the description of a series, and of those that it builds on."""
+    return _read(linux, name, ())
+
+
+def _read(linux: Path, name: str, later: tuple[str, ...]) -> Series:
     known = names(linux)
     if name not in known:
         raise usage_error("unknown series", name, f"there is: {', '.join(known)}")
     path = linux / "series" / f"{name}.toml"
     try:
         series = msgspec.toml.decode(path.read_bytes(), type=Series)
-        _check(series)
+        _check(series, known, (*later, name))
     except (msgspec.MsgspecError, ValueError) as error:
         raise PageferryError(
             "the description of a series is damaged",
@@ -107,13 +120,31 @@ def read(linux: Path, name: str) -> Series:
             reason=str(error),
             code=ExitCode.NOT_STARTED,
         ) from error
-    return msgspec.structs.replace(series, name=name, directory=path.with_suffix(""))
+    patches = tuple(
+        msgspec.structs.replace(patch, directory=path.with_suffix(""))
+        for patch in series.patch
+    )
+    earlier: dict[str, Series] = {}
+    for before in (_read(linux, other, (*later, name)) for other in series.after):
+        for other in (*before.earlier, before):
+            earlier.setdefault(other.name, other)
+    return msgspec.structs.replace(
+        series, name=name, patch=patches, earlier=tuple(earlier.values())
+    )
 
 
-def _check(series: Series) -> None:
-    """Find mistakes that msgspec does not find."""
+def _check(series: Series, known: list[str], later: tuple[str, ...]) -> None:
+    """Find mistakes that msgspec does not find.
+
+    later: the series that build on this one, and the name of this one
+    """
     if not series.bases or not series.patch:
         raise ValueError("it has no base or no patch")
+    for name in series.after:
+        if name not in known:
+            raise ValueError(f"it comes after an unknown series: {name}")
+        if name in later:
+            raise ValueError(f"it comes after itself: {' after '.join(later)}")
     for patch in series.patch:
         if "\n" in patch.subject or not patch.subject:
             raise ValueError(f"the subject has to be one line: {patch.subject!r}")
@@ -126,10 +157,11 @@ def _check(series: Series) -> None:
 
 def for_base(series: Series, base: str) -> list[Patch]:
     """List the patches for a base, of which there has to be one."""
-    if base not in series.bases:
-        raise usage_error(
-            "the series is not for this base",
-            base,
-            f"{series.name} is for: {', '.join(series.bases)}",
-        )
+    for needed in (series, *series.earlier):
+        if base not in needed.bases:
+            raise usage_error(
+                "the series is not for this base",
+                base,
+                f"{needed.name} is for: {', '.join(needed.bases)}",
+            )
     return series.patches(base)

@@ -19,23 +19,19 @@ Files = dict[str, WantedFile]
 Pristine = Callable[[str], Path | None]
 
 
-def diffs(series: Series, patches: Sequence[Patch], base: str) -> list[Hook]:
-    """Read the diffs that only this series has."""
+def diffs(patches: Sequence[Patch], base: str) -> list[Hook]:
+    """Read the diffs that only the series of these patches have."""
     return [
         Hook(path, _read(path))
         for patch in patches
-        for path in (series.directory / base / name for name in patch.diffs)
+        for path in (patch.directory / base / name for name in patch.diffs)
     ]
 
 
-def touched(
-    series: Series, patches: Sequence[Patch], base: str, changes: Changes
-) -> set[str]:
-    """List all files that the series may change."""
+def touched(patches: Sequence[Patch], base: str, changes: Changes) -> set[str]:
+    """List all files that the patches may change."""
     names = {name for hook in changes.hooks for name in hook.touched()}
-    names.update(
-        name for diff in diffs(series, patches, base) for name in diff.touched()
-    )
+    names.update(name for diff in diffs(patches, base) for name in diff.touched())
     names.update(name for patch in patches for name in patch.files)
     return names | changes.tree.keys()
 
@@ -176,7 +172,10 @@ def states(
     changes: Changes,
     pristine: Pristine,
 ) -> list[Files]:
-    """Return the files after each patch: those that differ from the base release."""
+    """Return the files after each patch: those that differ from the base release.
+
+    patches: those of the series, after those of the series that it builds on
+    """
     weaves, hunks = _weave(changes, pristine)
     tree = {
         name: Growing(name, file.content, file.executable)
@@ -188,9 +187,9 @@ def states(
         taken.take(number, patch)
         files = _shown(taken, number, pristine)
         so_far = patches[: number + 1]
-        for name in (name for earlier in so_far for name in earlier.files):
-            files[name] = _own(series, name)
-        found.append(_with_diffs(files, diffs(series, so_far, base), pristine))
+        for earlier in so_far:
+            files.update({name: _own(earlier, name) for name in earlier.files})
+        found.append(_with_diffs(files, diffs(so_far, base), pristine))
         if found[-1] == (found[-2] if number else {}):
             raise _mistake("a patch changes nothing", patch.subject)
     if series.everything:
@@ -216,8 +215,8 @@ def _shown(taken: _Taken, number: int, pristine: Pristine) -> Files:
     return files
 
 
-def _own(series: Series, name: str) -> WantedFile:
-    path = series.directory / "tree" / name
+def _own(patch: Patch, name: str) -> WantedFile:
+    path = patch.directory / "tree" / name
     content = _read(path)
     return WantedFile(content, bool(path.stat().st_mode & 0o100))
 

@@ -137,13 +137,14 @@ class Steps:
         prepared: tree.Tree,
         lock: int,
         existing: Collection[str],
+        before: Files,
     ) -> None:
         fields = {name: getattr(plan, name) for name in plan.__dataclass_fields__}
         self.plan = _StepPlan(**fields)
         self.prepared = prepared
         self.lock = lock
         self.existing = existing
-        self.before: Files = {}
+        self.before = before
         self.plan.build_dir.mkdir(exist_ok=True)
         self.plan.log.parent.mkdir(parents=True, exist_ok=True)
 
