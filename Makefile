@@ -4,9 +4,10 @@
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
 # Markers of tests that `make test` leaves out. Each has a target.
-LONG = perf or torture or selftests or builds or kcsan or pressure
+LONG = perf or torture or selftests or builds or kcsan or pressure or packages
 
-.PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check lint deb
+.PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check \
+	lint deb packages-proof packages-proof-debian
 
 help:
 	@echo "make demo       build the kernel, boot it, move memory, print a table"
@@ -22,6 +23,8 @@ help:
 	@echo "make kcsan      search for data races in selftests and torture"
 	@echo "make pressure   move memory while it is short"
 	@echo "make perf       check the speed, on an idle host"
+	@echo "make packages-proof         install both packages on Debian 13, and purge them"
+	@echo "make packages-proof-debian  the same with Debian's configuration: hours"
 	@echo "All targets but help run setup first."
 
 setup:
@@ -60,6 +63,12 @@ check: setup
 
 deb: setup
 	@$(PYTHON) scripts/make_deb.py dist
+
+packages-proof: setup
+	@$(PYTHON) -m pytest -m "packages and not debian_config" -rA --tb=short tests/packages
+
+packages-proof-debian: setup
+	@$(PYTHON) -m pytest -m debian_config -rA --tb=short tests/packages
 
 lint: setup
 	@$(PYTHON) -m pytest tests/style
