@@ -5,13 +5,16 @@ PYTHON = $$(python3 scripts/bootstrap.py python)
 
 # Markers of tests that `make test` leaves out. Each has a target.
 LONG = perf or torture or selftests or builds or kcsan or pressure or packages
+# The base after the default one.
+NEXT = 7.3
 
-.PHONY: help setup demo test campaign torture selftests builds kcsan pressure perf check \
-	lint deb packages-proof packages-proof-debian
+.PHONY: help setup demo test test-next campaign torture selftests builds kcsan \
+	pressure perf check lint deb packages-proof packages-proof-debian
 
 help:
 	@echo "make demo       build the kernel, boot it, move memory, print a table"
 	@echo "make test       run the tests: build kernels, boot machines"
+	@echo "make test-next  run those that boot machines, with Linux $(NEXT)"
 	@echo "make check      run the tests that need no virtual machine"
 	@echo "make lint       run formatters and checkers"
 	@echo "make deb        make the Debian package of the tool, in dist/"
@@ -36,6 +39,10 @@ demo: setup
 
 test: setup
 	@$(PYTHON) -m pytest -m "not ($(LONG))" --tb=short --durations=30
+
+test-next: setup
+	@PAGEFERRY_BASE=$(NEXT) $(PYTHON) -m pytest tests/vm tests/fault \
+		-m "not ($(LONG))" --tb=short --durations=30
 
 campaign: setup
 	@./pageferry fault-campaign
