@@ -10,6 +10,7 @@ import pytest
 from helpers import guests, ktap, selftests
 from helpers.debug_kernel import STEPS
 from pageferry import proc
+from pageferry.kernel import bases
 from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
@@ -38,6 +39,15 @@ def test_large_folios_of_every_size_stay_whole(kernel_vm: BuiltKernel) -> None:
     slow = "is_seen_to_be_unmapped_meanwhile"
     assert set(report.skips()) == set(selftests.names(f"./whole -t {slow}"))
     assert report.names() == set(selftests.names(f"./whole -T {slow}"))
+
+
+@pytest.mark.skipif(bases.DEFAULT == "6.12", reason="Linux 6.12 tracks no reads")
+def test_accesses_that_a_userfaultfd_tracks_fault(kernel_vm: BuiltKernel) -> None:
+    outcome = guests.boot(kernel_vm, "./tracked", topology="two-node")
+    report = ktap.parse(outcome.stdout)
+    assert not report.problems(), outcome.stdout
+    assert not report.skips()
+    assert report.names() == set(selftests.names("./tracked"))
 
 
 @pytest.mark.parametrize("name", _NAMES["fallback"])
@@ -80,7 +90,7 @@ def test_nothing_is_said_to_pass_where_nothing_can_be_tested(
     if Path("/sys/kernel/mm/migrate_offload").exists():
         pytest.skip("this machine runs a patched kernel")
     names = ("migrate_offload", "fallback", "hazards", "runs", "dcbm", "latency")
-    more = ("stalls", "whole", "hugetlb", "damon", "damon_scheme", "callers")
+    more = ("stalls", "whole", "tracked", "hugetlb", "damon", "damon_scheme", "callers")
     for name in (*names, *more):
         report = ktap.parse(proc.capture([guests.programs(kernel_debug) / name]).stdout)
         assert not report.names()
