@@ -7,6 +7,8 @@ import pytest
 
 from helpers import builds
 from helpers.builds import I386, Build
+from helpers.sources import LINUX
+from pageferry.kernel import bases
 from pageferry.kernel.arch import ARM64, X86_64
 
 _MODULES = ("MIGRATE_MTCOPY", "MIGRATE_DCBM", "MIGRATE_DMASIM")
@@ -14,6 +16,7 @@ _TESTS = ("MIGRATE_DCBM_KUNIT_TEST",)
 _NO_THP = {"TRANSPARENT_HUGEPAGE": "n"}
 _NO_NUMA = {"NUMA": "n"}
 _RT = {"PREEMPT_RT": "y", "PREEMPT_VOLUNTARY": "n"}
+_NEXT = bases.names(LINUX)[-1]
 
 QUICK = {
     # One CPU, one node, and a minimum of memory management: this links the whole
@@ -23,6 +26,7 @@ QUICK = {
     ),
     "no-numa": Build(values=_NO_NUMA),
     "32-bit": Build(arch=I386, values={"64BIT": "n"}),
+    "next": Build(base=_NEXT),
 }
 SLOW = {
     "no-thp": Build(values=_NO_THP),
@@ -51,6 +55,14 @@ SLOW = {
     ),
     "built-in": Build(values=dict.fromkeys((*_MODULES, *_TESTS), "y")),
     "modules": Build(values=dict.fromkeys((*_MODULES, *_TESTS), "m")),
+    "next-no-thp": Build(base=_NEXT, values=_NO_THP),
+    "next-no-numa": Build(base=_NEXT, values=_NO_NUMA),
+    "next-no-memcg": Build(base=_NEXT, values={"MEMCG": "n"}),
+    "next-no-page-mapcount": Build(base=_NEXT, values={"NO_PAGE_MAPCOUNT": "y"}),
+    "next-nothing-of-ours": Build(base=_NEXT, values={"MIGRATION_COPY_OFFLOAD": "n"}),
+    "next-preempt_rt": Build(base=_NEXT, values={"PREEMPT_RT": "y"}),
+    "next-32-bit": Build(arch=I386, base=_NEXT, values={"64BIT": "n"}),
+    "next-arm64": Build(arch=ARM64, base=_NEXT),
 }
 # For a release, the choice of randconfig depends on the seed alone.
 SEEDS = range(20261101, 20261121)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from helpers.sources import LINUX, ours
 from pageferry import paths, proc
-from pageferry.kernel import config, tree
+from pageferry.kernel import bases, config, tree
 from pageferry.kernel.arch import ARM64, X86_64, Architecture
 from pageferry.kernel.build import BuildRequest, Plan, make_command, plan_build
 
@@ -54,12 +54,14 @@ class Build:
 
     small: begins with nothing instead, and links the kernel
     seed:  chooses at random what `values` does not name
+    base:  the Linux that it compiles
     """
 
     arch: Architecture = X86_64
     values: Mapping[str, str] = field(default_factory=dict)
     small: bool = False
     seed: int | None = None
+    base: str = bases.DEFAULT
 
     def wanted(self) -> dict[str, str]:
         """Return the options that .config must have."""
@@ -69,18 +71,18 @@ class Build:
         """Return the input for Kconfig, which may drop options outside wanted()."""
         if self.small or self.seed is not None:
             return self.wanted()
-        usual = config.Fragments(_FRAGMENTS)
+        usual = config.Fragments(_FRAGMENTS, base=self.base)
         merged = config.merge(("vm", "test"), usual, vanilla=False, extra={})
         if self.arch is ARM64:
-            arm64 = config.Fragments(_FRAGMENTS, ARM64)
+            arm64 = config.Fragments(_FRAGMENTS, ARM64, self.base)
             merged |= config.merge(("vm",), arm64, vanilla=False, extra={})
         return merged | self.wanted()
 
 
 @contextmanager
-def touched_tree(arch: Architecture) -> Iterator[Plan]:
+def touched_tree(arch: Architecture, base: str) -> Iterator[Plan]:
     """Hold a tree with all our files; the lock excludes other processes."""
-    plan = plan_build(BuildRequest(arch=ARM64 if arch is ARM64 else X86_64))
+    plan = plan_build(BuildRequest(base, arch=ARM64 if arch is ARM64 else X86_64))
     request = dataclasses.replace(plan.request, arch=arch)
     plan = dataclasses.replace(plan, request=request, configs=("check",))
     with tree.locked(plan.tree_path):
@@ -92,7 +94,7 @@ def touched_tree(arch: Architecture) -> Iterator[Plan]:
 
 def problems(build: Build) -> str:
     """Configure and compile; returns a description of all errors, or nothing."""
-    with touched_tree(build.arch) as plan:
+    with touched_tree(build.arch, build.base) as plan:
         refused = _configure(plan, build)
         if refused:
             return refused
