@@ -113,4 +113,3 @@ uint64_t hogs_progress(void)
 		sum += progress[i * CACHE_LINE_WORDS];
 	return sum;
 }
-
