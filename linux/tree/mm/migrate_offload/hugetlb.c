@@ -30,6 +30,7 @@
 
 #include <linux/hugetlb.h>
 #include <linux/ktime.h>
+#include <linux/leafops.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sizes.h>
@@ -90,8 +91,8 @@ struct migrate_huge *__migrate_huge_begin(struct list_head *from,
 	unsigned int nr_folios = 0, order = 0;
 	struct folio *folio;
 
-	huge = kmalloc(sizeof(*huge),
-		       GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN);
+	huge = kmalloc_obj(*huge,
+			   GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN);
 	if (!huge)
 		return NULL;
 	s = &huge->session;

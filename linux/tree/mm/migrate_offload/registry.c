@@ -15,6 +15,7 @@
 #define pr_fmt(fmt) "migrate_offload: " fmt
 
 #include <linux/ctype.h>
+#include <linux/leafops.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
@@ -190,7 +191,7 @@ int migrate_offload_register(struct migrator *m)
 	if (!m || !m->offload_copy)
 		return -EINVAL;
 
-	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
+	engine = kzalloc_obj(*engine, GFP_KERNEL);
 	if (!engine)
 		return -ENOMEM;
 	engine->migrator = m;
@@ -250,7 +251,7 @@ int migrate_engine_register(const struct migrate_engine_ops *ops)
 	if (!engine_ops_ok(ops))
 		return -EINVAL;
 
-	engine = kzalloc(sizeof(*engine), GFP_KERNEL);
+	engine = kzalloc_obj(*engine, GFP_KERNEL);
 	if (!engine)
 		return -ENOMEM;
 	engine->ops = ops;

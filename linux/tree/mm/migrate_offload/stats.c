@@ -7,6 +7,7 @@
 #include <linux/err.h>
 #include <linux/init.h>
 #include <linux/kobject.h>
+#include <linux/leafops.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -126,7 +127,7 @@ static struct migrate_offload_stats *stats_new(struct kobject *parent,
 	struct migrate_offload_stats *stats;
 	int ret;
 
-	stats = kzalloc(sizeof(*stats), GFP_KERNEL);
+	stats = kzalloc_obj(*stats, GFP_KERNEL);
 	if (!stats)
 		return ERR_PTR(-ENOMEM);
 	stats->counts = alloc_percpu(struct migrate_offload_counts);

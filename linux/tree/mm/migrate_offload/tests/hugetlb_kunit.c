@@ -17,7 +17,7 @@ static void mo_test_finish(struct kunit *test)
 	unsigned int i, sum = 0;
 
 	for (i = 0; i < ARRAY_SIZE(nrs); i++) {
-		huge = kzalloc(sizeof(*huge), GFP_KERNEL);
+		huge = kzalloc_obj(*huge, GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, huge);
 		huge->session.total_bytes = 100 * SZ_2M;
 		huge->attempt.choice = &choice;
