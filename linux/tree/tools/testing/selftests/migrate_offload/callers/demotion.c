@@ -24,7 +24,7 @@
 #define TRIES 20
 #define HUGE_PAGES (SZ_2M / SZ_4K)
 #define ROUND_PAGES 32
-#define BYTES (64 * SZ_1M)
+#define BYTES (48 * SZ_1M)
 
 #define PATH_LRU_GEN "/sys/kernel/mm/lru_gen/enabled"
 #define PATH_DEMOTION "/sys/kernel/mm/numa/demotion_enabled"
@@ -91,6 +91,16 @@ struct rounds {
 	unsigned long too_much;	/* last rounds with more than one huge page */
 };
 
+/* The kernel empties the trace when it is opened for writing and truncated. */
+static void empty_trace(void)
+{
+	FILE *trace = fopen(PATH_TRACING "trace", "w");
+
+	if (!trace)
+		mo_die("cannot empty the trace: %m");
+	fclose(trace);
+}
+
 /* Read the traced rounds of inactive lists of anonymous memory. */
 static struct rounds count_rounds(void)
 {
@@ -126,7 +136,7 @@ TEST_F_TIMEOUT(demotion, keeps_the_balance_of_lists, TIMEOUT)
 	char path[128];
 
 	snprintf(path, sizeof(path), "%s/promote/memory.reclaim", self->cgroups);
-	mo_write(PATH_TRACING "trace", "");
+	empty_trace();
 	mo_write(PATH_EVENT, "1");
 	for (tries = 0; tries < TRIES; tries++) {
 		if (mo_elsewhere(&self->area, mo_nodes[0]) >= BYTES / SZ_4K / 2)
