@@ -18,13 +18,13 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a hook.
 
     hook:  its file name without .patch
-    file:  only changes of this file
+    file:  only changes of this file; a name may contain * and ?
     hunks: only these of the file; without `hunks`, all. A number counts from 1. A text,
            such as the name of a function, chooses the hunks that contain it.
     """
 
     hook: str
-    file: str | None = None
+    file: str = "*"
     hunks: tuple[int | str, ...] = ()
 
 

@@ -98,7 +98,7 @@ class _Taken:
         hunks = self.hunks.get(part.hook)
         if hunks is None:
             raise _mistake("this base has no such hook", part.hook)
-        hunks = [h for h in hunks if part.file in (None, h.unit.file)]
+        hunks = [h for h in hunks if fnmatch.fnmatchcase(h.unit.file, part.file)]
         chosen = [h for h in hunks if _is_chosen(h, part)]
         unknown = [
             wanted
