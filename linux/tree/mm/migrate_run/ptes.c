@@ -47,7 +47,6 @@ struct migrate_ptes {
 	struct vm_area_struct *vma;
 	struct folio *folio;
 	struct page *page;		/* the first */
-	unsigned long nth;		/* its place in the folio */
 	unsigned long pfn;
 	unsigned long addr;
 	pte_t *pte;
@@ -90,31 +89,35 @@ static bool migrate_ptes_begin(struct migrate_ptes *run,
 			       struct folio *folio)
 {
 	pte_t pte = ptep_get(pvmw->pte);
+	unsigned long first;
 
 	if (!pte_present(pte))
 		return false;
 	run->vma = pvmw->vma;
 	run->folio = folio;
 	run->pfn = pte_pfn(pte);
-	run->nth = run->pfn - folio_pfn(folio);
-	run->page = &folio->page + run->nth;
+	first = run->pfn - folio_pfn(folio);
+	run->page = &folio->page + first;
 	run->addr = pvmw->address;
 	run->pte = pvmw->pte;
 	run->nr = 0;
 	run->expected = pte;
 	run->cleared = (struct migrate_cleared) {};
 	run->max_nr = min_t(unsigned long, migrate_ptes_max(pvmw),
-			    folio_nr_pages(folio) - run->nth);
+			    folio_nr_pages(folio) - first);
 	return true;
 }
 
-/*
- * Like PageAnonExclusive() for the nth page of a folio, but without a test for
- * hugetlb.
- */
-static bool migrate_page_exclusive(const struct folio *folio, unsigned long nth)
+/* The flags of a page: in Linux 7.3 they are the only member of a structure. */
+static unsigned long *migrate_page_flags(struct page *page)
 {
-	return test_bit(PG_anon_exclusive, const_folio_flags(folio, nth));
+	return (unsigned long *)&page->flags;
+}
+
+/* Like PageAnonExclusive(), which also tests for hugetlb. */
+static bool migrate_page_exclusive(struct page *page)
+{
+	return test_bit(PG_anon_exclusive, migrate_page_flags(page));
 }
 
 /*
@@ -142,7 +145,6 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 	struct mm_struct *mm = run->vma->vm_mm;
 	struct page *page = run->page + run->nr;
 	unsigned long pfn = run->pfn + run->nr;
-	unsigned long nth = run->nth + run->nr;
 	unsigned long exclusive = 0;
 	bool alike = true;
 
@@ -156,7 +158,7 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 			break;
 		if (migrate_rule(PTES_POISON, PageHWPoison(page + i)))
 			break;
-		if (anon && migrate_page_exclusive(run->folio, nth + i))
+		if (anon && migrate_page_exclusive(page + i))
 			exclusive |= BIT(i);
 		pte = ptep_get_and_clear(mm, addr + i * PAGE_SIZE, ptep + i);
 		VM_WARN_ON_ONCE_PAGE(pte_write(pte) && anon &&
@@ -184,13 +186,13 @@ static void migrate_ptes_clear(struct migrate_ptes *run,
 static void migrate_ptes_share(const struct migrate_ptes *run,
 			       const struct migrate_ptes_chunk *chunk)
 {
-	unsigned long nth = run->nth + run->nr;
+	struct page *page = run->page + run->nr;
 	unsigned int i;
 
 	for (i = 0; i < chunk->nr; i++)
 		if (chunk->alike || chunk->exclusive & BIT(i))
 			clear_bit(PG_anon_exclusive,
-				  folio_flags(run->folio, nth + i));
+				  migrate_page_flags(page + i));
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
 }
