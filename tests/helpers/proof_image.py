@@ -30,7 +30,7 @@ MIRROR = f"deb [signed-by={KEYRING}] http://deb.debian.org/debian {SUITE} main"
 PACKAGES = (
     *("linux-image-amd64", "initramfs-tools", "zstd", "kmod", "udev"),
     *("grub-pc-bin", "grub2-common", "systemd-sysv", "e2fsprogs"),
-    # What the tool's package depends on: the guest has no network.
+    # The tool's package depends on these, and the guest has no network.
     *("python3", "python3-argcomplete", "python3-msgspec"),
 )
 TOOLS = {

@@ -16,7 +16,7 @@ from pageferry.bench.spec import Benchmark
 from pageferry.errors import usage_error
 from pageferry.units import PMD_BYTES, format_size, parse_size, whole
 
-# Of the CPU: busy with a hog.
+# The CPU is idle, or busy with a hog.
 STATES = ("idle", "busy")
 MODULE = "migrate_compact_test"
 # Descriptors of a simulated channel. Like devices, it has more than dcbm uses.

@@ -27,8 +27,8 @@ _BUILD_BYTES = 1 * GIB
 _SELFTESTS = PurePosixPath("tools/testing/selftests")
 # kbuild does not compile these.
 _NOT_BUILT = ("Documentation", "include", "scripts", "tools")
-# Of the others, it compiles these files. A line of drivers/Makefile is no reason to
-# build all drivers.
+# kbuild compiles these files. A changed Makefile is no reason to build a directory: all
+# drivers lie below drivers/Makefile.
 _COMPILED = (".c", ".h", ".S")
 
 
