@@ -42,10 +42,6 @@ class Configuration:
     values: dict[str, str]
     path: Path
 
-    def enabled(self) -> int:
-        """Count the symbols that compile something, or change what is compiled."""
-        return sum(value in ("y", "m") for value in self.values.values())
-
     def has(self, name: str) -> bool:
         """Say whether a symbol is built in."""
         return self.values.get(name) == "y"
@@ -63,13 +59,20 @@ class Cost:
         return self.cpu_s / jobs / 2, self.cpu_s / jobs * 2
 
 
+def enabled(values: dict[str, str]) -> int:
+    """Count the symbols that compile something, or change what is compiled."""
+    return sum(value in ("y", "m") for value in values.values())
+
+
 def forecast(wanted: Configuration, *, local: bool) -> Cost:
     """Forecast the cost of a build.
 
     On Debian's configuration, localmodconfig leaves a quarter of the symbols.
     """
     debug = wanted.has("DEBUG_INFO")
-    symbols = wanted.enabled() * 3 // 10 if local else wanted.enabled()
+    symbols = enabled(wanted.values)
+    if local:
+        symbols = symbols * 3 // 10
     cpu_s, size = (_CPU_S_DEBUG, _BYTES_DEBUG) if debug else (_CPU_S, _BYTES)
     return Cost(symbols * cpu_s, _TREE_BYTES + symbols * size)
 

@@ -233,11 +233,13 @@ def _build(plan: Plan, lock: int) -> list[Path]:
     plan.kernel.log.parent.mkdir(parents=True, exist_ok=True)
     output.talk(f"building, log in {plan.kernel.log}")
     with plan.kernel.log.open("wb") as log:
-        configure(plan, log.fileno())
-        steps = plan.configuration.enabled() * _STEPS_PER_SYMBOL
-        fresh = not plan.kernel.image.exists() and not plan.request.local_modules
+        values = configure(plan, log.fileno())
+        symbols = distribution.enabled(values)
+        fresh = not plan.kernel.image.exists()
         title = f"building {plan.release}"
-        progress = output.Progress(title, steps if fresh else None)
+        progress = output.Progress(
+            title, symbols * _STEPS_PER_SYMBOL if fresh else None
+        )
         with _only_ours(plan):
             argv, env = plan.package_command(), _environment(plan)
             build.run_make(plan.kernel, argv, log.fileno(), lock, progress, env)
@@ -259,8 +261,11 @@ def _environment(plan: Plan) -> dict[str, str]:
     return env
 
 
-def configure(plan: Plan, log: int) -> None:
-    """Write .config: the distribution's, fewer modules if wanted, then the fragment."""
+def configure(plan: Plan, log: int) -> dict[str, str]:
+    """Write .config: the distribution's, fewer modules if wanted, then the fragment.
+
+    Returns all values.
+    """
     current = plan.kernel.build_dir / ".config"
     current.write_text(config.render(plan.configuration.values))
     _make_config(plan, "olddefconfig", log)
@@ -281,6 +286,7 @@ def configure(plan: Plan, log: int) -> None:
         )
     granted = {n: v for n, v in plan.wanted.items() if n not in left_out}
     config.check(granted, result)
+    return got
 
 
 def _make_config(plan: Plan, target: str, log: int) -> None:
