@@ -221,7 +221,7 @@ static int verdict_of_lost(size_t lost)
  * A CPU with a stale TLB entry writes to the old page.  Another process on that
  * CPU may flush its TLB, so try again.
  */
-static int stale_tlb(size_t folio_bytes)
+static int stale_tlb(void (*map)(struct mo_area *area))
 {
 	struct mo_area area;
 	size_t lost = 0;
@@ -231,25 +231,37 @@ static int stale_tlb(size_t folio_bytes)
 		return mo_skip("the machine has one CPU");
 	pin_to_cpu(0);
 	for (tries = 0; tries < 5 && !lost; tries++) {
-		if (folio_bytes == SZ_4K)
-			mo_run_map(&area, RUN_PAGES);
-		else
-			mo_map_anon(&area, RUN_PAGES * SZ_4K, folio_bytes);
+		map(&area);
 		lost = count_lost(&area, 0, RUN_PAGES - 1, stop_writer);
 		mo_unmap(&area);
 	}
 	return verdict_of_lost(lost);
 }
 
-int mo_run_stale_tlb(void)
+static void map_small(struct mo_area *area)
 {
-	return stale_tlb(SZ_4K);
+	mo_run_map(area, RUN_PAGES);
 }
 
-/* As mo_run_stale_tlb(), for large folios that PTEs map. */
+/* Large folios that PTEs map. */
+static void map_large(struct mo_area *area)
+{
+	mo_map_anon(area, RUN_PAGES * SZ_4K, 16 * SZ_4K);
+}
+
+int mo_run_stale_tlb(void)
+{
+	return stale_tlb(map_small);
+}
+
+int mo_run_stale_tlb_of_file(void)
+{
+	return stale_tlb(mo_run_map_file);
+}
+
 int mo_large_stale_tlb(void)
 {
-	return stale_tlb(16 * SZ_4K);
+	return stale_tlb(map_large);
 }
 
 /* A thread that is nearly always in a zap, but never in one for long. */

@@ -21,6 +21,8 @@
 #define PATH_IDLE "/sys/kernel/mm/page_idle/bitmap"
 /* Longer than any @act takes.  After @act, act_in_flight() ends the copy. */
 #define FLIGHT_US 60000000
+/* Page offsets in the file differ from those that follow from the address. */
+#define FILE_OFFSET (3 * SZ_4K)
 
 /* Bits of /proc/self/pagemap. */
 static const __u64 pm_exclusive = 1ULL << 56;
@@ -65,20 +67,18 @@ const char *mo_run_cannot(void)
 	return strcmp(on, "true\n") ? "batch_ptes is off" : NULL;
 }
 
-void mo_run_map(struct mo_area *area, size_t nr_pages)
+/* Take the pages out of the batches of CPUs, and check that they are small. */
+static void settle(const struct mo_area *area)
 {
-	void *first;
+	void *first = area->mem;
 	size_t i;
 
-	mo_map_anon(area, nr_pages * SZ_4K, SZ_4K);
-	area->scattered = true;
 	/*
 	 * New pages may be in a CPU's batch.  Migration drains the batches of
 	 * all CPUs.
 	 */
-	first = area->mem;
 	mo_move_pages(&first, 1, mo_nodes[0]);
-	for (i = 0; i < nr_pages; i++) {
+	for (i = 0; i < area->bytes / SZ_4K; i++) {
 		const void *page = area->mem + i * SZ_4K;
 
 		if (mo_page_flag(page, KPF_COMPOUND_HEAD) ||
@@ -87,6 +87,30 @@ void mo_run_map(struct mo_area *area, size_t nr_pages)
 		    !(mo_pagemap(page) & pm_exclusive))
 			mo_die("page %zu is not one for a run", i);
 	}
+}
+
+void mo_run_map(struct mo_area *area, size_t nr_pages)
+{
+	mo_map_anon(area, nr_pages * SZ_4K, SZ_4K);
+	area->scattered = true;
+	settle(area);
+}
+
+void mo_run_map_file(struct mo_area *area)
+{
+	int fd = memfd_create("migrate_offload", 0);
+
+	mo_map_anon(area, RUN_PAGES * SZ_4K, SZ_4K);
+	if (fd < 0 || ftruncate(fd, area->bytes + FILE_OFFSET))
+		mo_die("cannot make a file: %m");
+	if (mmap(area->mem, area->bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_FIXED, fd, FILE_OFFSET) != area->mem)
+		mo_die("cannot map a file: %m");
+	close(fd);
+	mo_bind(area->mem, area->bytes);
+	mo_fill(area);
+	area->scattered = true;
+	settle(area);
 }
 
 void mo_run_batch(bool on)

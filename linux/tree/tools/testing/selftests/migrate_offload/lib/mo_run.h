@@ -42,6 +42,11 @@ const char *mo_run_cannot(void);
 /* Map adjacent small pages that no other process maps. */
 void mo_run_map(struct mo_area *area, size_t nr_pages);
 /*
+ * The same for RUN_PAGES in a private mapping of a file.  Linux 7.3 counts the
+ * page offsets of its anonymous pages from the address, and 6.12 from the file.
+ */
+void mo_run_map_file(struct mo_area *area);
+/*
  * Move all pages with an engine, and call @act while it copies.  The pages are
  * of this process (@pid 0), or at the same addresses of another one.
  */
@@ -76,6 +81,7 @@ int mo_run_rewritten(void);
 int mo_run_forked(void);
 int mo_run_mlocked(void);
 int mo_run_stale_tlb(void);
+int mo_run_stale_tlb_of_file(void);
 int mo_run_stale_hint(void);
 int mo_run_cut(void);
 int mo_run_moved(void);
