@@ -92,6 +92,17 @@ def test_a_fragment_for_the_base_comes_after_the_others(tmp_path: Path) -> None:
     assert merged(ARM64, "7.3") == {"A": "m", "B": "n", "C": "y"}
 
 
+def test_a_fragment_can_be_for_one_base_only(tmp_path: Path) -> None:
+    (tmp_path / "7.3").mkdir()
+    (tmp_path / "vm.config").write_text("CONFIG_A=y\n")
+    (tmp_path / "7.3/new.config").write_text("CONFIG_B=y\n")
+    newer, older = (config.Fragments(tmp_path, base=b) for b in ("7.3", "6.12"))
+    assert newer.available() == ["new", "vm"]
+    assert older.available() == ["vm"]
+    both = config.merge(("vm", "new"), newer, vanilla=False, extra={})
+    assert both == {"A": "y", "B": "y"}
+
+
 def test_what_kconfig_refuses_is_an_error_that_names_it() -> None:
     result = "CONFIG_A=y\n# CONFIG_B is not set\n"
     config.check({"A": "y", "B": "n", "C": "n"}, result)

@@ -11,7 +11,7 @@ from helpers import guests, ktap, selftests
 from helpers.debug_kernel import STEPS
 from pageferry import proc
 from pageferry.kernel import bases
-from pageferry.kernel.build import BuiltKernel
+from pageferry.kernel.build import BuildRequest, BuiltKernel, build_kernel
 
 pytestmark = pytest.mark.vm
 
@@ -48,6 +48,16 @@ def test_accesses_that_a_userfaultfd_tracks_fault(kernel_vm: BuiltKernel) -> Non
     assert not report.problems(), outcome.stdout
     assert not report.skips()
     assert report.names() == set(selftests.names("./tracked"))
+
+
+@pytest.mark.skipif(bases.DEFAULT == "6.12", reason="Linux 6.12 has no such option")
+def test_large_folios_stay_whole_where_linux_counts_no_pages() -> None:
+    """Linux does not know then which pages of a folio are mapped."""
+    kernel = build_kernel(BuildRequest(configs=("vm", "no-page-mapcount")))
+    outcome = guests.boot(kernel, "./whole", topology="two-node")
+    report = ktap.parse(outcome.stdout)
+    assert not report.problems(), outcome.stdout
+    assert report.names() >= set(selftests.names("./whole -t stays_whole"))
 
 
 @pytest.mark.parametrize("name", _NAMES["fallback"])

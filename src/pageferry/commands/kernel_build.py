@@ -115,7 +115,9 @@ def run(args: argparse.Namespace) -> int:
     """Build the kernel, or print the steps."""
     if args.config == ["list"]:
         configs = paths.repo_root() / "linux" / "configs"
-        names = config.Fragments(configs, arch.find(args.arch or "x86_64")).available()
+        base = bases.read(paths.repo_root() / "linux", args.base).name
+        machine = arch.find(args.arch or "x86_64")
+        names = config.Fragments(configs, machine, base).available()
         if args.json:
             output.answer_json({"configs": names})
         else:

@@ -24,7 +24,7 @@ class Fragments:
     """The fragments for an architecture, below linux/configs.
 
     A fragment in the directory of the architecture replaces the common one of the
-    same name. One in the directory of the base comes after it.
+    same name. One in the directory of the base comes after it, or stands alone.
     """
 
     directory: Path
@@ -33,7 +33,8 @@ class Fragments:
 
     def available(self) -> list[str]:
         """List the names of all fragments."""
-        places = (self.directory, self.directory / self.arch.name)
+        parts = ("", self.arch.name, self.base)
+        places = [self.directory / part for part in parts]
         return sorted({p.stem for place in places for p in place.glob("*.config")})
 
     def files(self, name: str) -> list[Path]:
@@ -43,7 +44,7 @@ class Fragments:
             for part in ("", self.arch.name, self.base)
         )
         first = for_arch if for_arch.is_file() else common
-        return [first, for_base] if for_base.is_file() else [first]
+        return [path for path in (first, for_base) if path.is_file()]
 
 
 def canonical(names: Iterable[str], fragments: Fragments) -> tuple[str, ...]:
