@@ -111,9 +111,7 @@ static char *map_blocks(int fd, const struct mo_area *area)
 {
 	char *mem;
 
-	if (pwrite(fd, area->shadow, NR_BLOCKS * SZ_4K, 0) != NR_BLOCKS * SZ_4K ||
-	    fsync(fd))
-		mo_die("cannot write to " BLOCK_DEVICE ": %m");
+	mo_write_pages(fd, area->shadow, NR_BLOCKS * SZ_4K);
 	mem = mmap(NULL, NR_BLOCKS * SZ_4K, PROT_READ | PROT_WRITE, MAP_SHARED,
 		   fd, 0);
 	if (mem == MAP_FAILED || memcmp(mem, area->shadow, NR_BLOCKS * SZ_4K))

@@ -245,14 +245,6 @@ static const char *mount_ext4(struct mo_area *area)
 	return mo_mount(area, FS_DISK, "ext4", NULL) ? NULL : "cannot mount ext4";
 }
 
-static void write_shadow(struct mo_area *area)
-{
-	ssize_t len = pwrite(area->fd, area->shadow, area->bytes, 0);
-
-	if (len != (ssize_t)area->bytes || fsync(area->fd))
-		mo_die("cannot write a file: %m");
-}
-
 static const char *map_ext4(struct mo_area *area)
 {
 	const char *why_not = mount_ext4(area);
@@ -260,7 +252,7 @@ static const char *map_ext4(struct mo_area *area)
 	if (why_not)
 		return why_not;
 	mo_open_file(area);
-	write_shadow(area);
+	mo_write_pages(area->fd, area->shadow, area->bytes);
 	if (area->type == MO_EXT4_CLEAN) {
 		/* Mounting again drops the file from the page cache. */
 		close(area->fd);
@@ -270,6 +262,9 @@ static const char *map_ext4(struct mo_area *area)
 		mo_open_file(area);
 	}
 	map_memory(area, MAP_SHARED);
+	/* A read ahead would make large folios. */
+	if (madvise(area->mem, area->bytes, MADV_RANDOM))
+		mo_die("madvise: %m");
 	if (area->type == MO_EXT4)
 		mo_fill(area);
 	return mo_content_ok(area) ? NULL : "the file has another content";

@@ -115,6 +115,17 @@ void mo_write_number(const char *path, long long number)
 	mo_write(path, text);
 }
 
+void mo_write_pages(int fd, const void *data, size_t bytes)
+{
+	size_t at;
+
+	for (at = 0; at < bytes; at += SZ_4K)
+		if (pwrite(fd, (const char *)data + at, SZ_4K, at) != SZ_4K)
+			mo_die("cannot write to a file: %m");
+	if (fsync(fd))
+		mo_die("cannot write to a file: %m");
+}
+
 long long mo_counter(const char *name)
 {
 	char path[128];

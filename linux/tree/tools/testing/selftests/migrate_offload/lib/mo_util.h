@@ -69,6 +69,12 @@ long long mo_read_line(const char *path, const char *name);
 /* A number of /proc/vmstat, including counts that CPUs keep. */
 long long mo_vm_counter(const char *name);
 
+/*
+ * Write data to a file and to its device.  File systems of newer kernels keep
+ * what one call writes in one large folio, so each page is a call.
+ */
+void mo_write_pages(int fd, const void *data, size_t bytes);
+
 /* A counter of the reason of move_pages(2). */
 long long mo_counter(const char *name);
 
