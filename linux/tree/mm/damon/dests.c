@@ -4,14 +4,13 @@
  *
  * Folios take turns, as with weighted interleaving.  Each destination gets as
  * many consecutive turns as its weight, and the first follows the last.  The
- * turn of a folio is its offset in its file, in units of its own size.  Private
- * memory has the offset of its VMA, which derives from the first mapped
- * address.
+ * turn of a folio is its page offset in its file, in units of its own size.
+ * Memory without a file has the page offset of its VMA, which derives from the
+ * first mapped address.
  *
- * So the turn is a property of the folio, and does not depend on the mapping.
- * All processes that share the folio see one turn.  Splitting, merging or
- * moving a VMA does not change the turn, and schemes for physical addresses see
- * it, too.  Schemes with equal weights leave a folio alone that is on its node.
+ * So all processes that share the folio see one turn.  Splitting, merging or
+ * moving a VMA does not change the turn.  Schemes with equal weights leave a
+ * folio alone that is on its node.
  */
 
 #include <linux/damon.h>
@@ -30,14 +29,10 @@ u64 damos_dests_total_weight(const struct damos_migrate_dests *dests)
 	return total;
 }
 
-/*
- * The index changes only while the folio is unmapped or locked.  The caller
- * need not exclude such a change: a wrong turn puts a folio on a wrong node
- * only until the next pass.
- */
-u64 damos_dests_turn(const struct folio *folio)
+/* @index: the page offset of the folio's first page. */
+u64 damos_dests_turn(const struct folio *folio, pgoff_t index)
 {
-	return READ_ONCE(folio->index) >> folio_order(folio);
+	return index >> folio_order(folio);
 }
 
 unsigned int damos_dests_choose(const struct damos_migrate_dests *dests,

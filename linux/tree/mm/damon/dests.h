@@ -11,7 +11,7 @@ struct folio;
 u64 damos_dests_total_weight(const struct damos_migrate_dests *dests);
 
 /* The turn of a folio: its place among the folios of its size in its file. */
-u64 damos_dests_turn(const struct folio *folio);
+u64 damos_dests_turn(const struct folio *folio, pgoff_t index);
 
 /* Returns the destination that has this turn.  @total_weight is not 0. */
 unsigned int damos_dests_choose(const struct damos_migrate_dests *dests,

@@ -102,12 +102,13 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 	return true;
 }
 
-int damos_migration_dest(const struct damos_migration *m, struct folio *folio)
+int damos_migration_dest(const struct damos_migration *m, struct folio *folio,
+			 pgoff_t index)
 {
 	unsigned int i, nid;
 
 	i = damos_dests_choose(&m->dests, m->total_weight,
-			       damos_dests_turn(folio));
+			       damos_dests_turn(folio, index));
 	nid = m->dests.node_id_arr[i];
 	if (nid == folio_nid(folio) || !damos_can_have(nid))
 		return -1;

@@ -44,7 +44,8 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s);
  * Returns the index of the folio's destination, or -1 if the folio stays.  The
  * caller has a reference, or the lock of a page table that maps the folio.
  */
-int damos_migration_dest(const struct damos_migration *m, struct folio *folio);
+int damos_migration_dest(const struct damos_migration *m, struct folio *folio,
+			 pgoff_t index);
 
 /* Isolate a folio for this destination.  Needs the same reference or lock. */
 void damos_migration_add(struct damos_migration *m, struct folio *folio,

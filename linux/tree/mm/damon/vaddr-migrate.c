@@ -35,7 +35,24 @@ struct damos_va_walk {
 	const struct damos *scheme;
 };
 
+/*
+ * Weighted interleaving takes the page offset from the VMA, and so does this.
+ * Linux 7.3 gives a written page of a private file mapping an index that counts
+ * from the address, which no program can see.  But VMAs that share a page of KSM
+ * differ, so such a page has the turn of its index.
+ */
+static pgoff_t damos_va_index(const struct folio *folio,
+			      const struct page *page,
+			      const struct damos_va_mapping *map)
+{
+	if (folio_test_ksm(folio))
+		return READ_ONCE(folio->index);
+	return linear_page_index(map->vma, map->addr) -
+		folio_page_idx(folio, page);
+}
+
 static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
+			  const struct page *page,
 			  const struct damos_va_mapping *map)
 {
 	int dest;
@@ -43,7 +60,8 @@ static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
 	/* The driver decides on which node device memory lies. */
 	if (folio_is_zone_device(folio))
 		return;
-	dest = damos_migration_dest(&w->migration, folio);
+	dest = damos_migration_dest(&w->migration, folio,
+				    damos_va_index(folio, page, map));
 	if (dest < 0)
 		return;
 	if (damos_va_filter_out(w->scheme, folio, map))
@@ -56,7 +74,11 @@ static void damos_va_take_pmd(struct damos_va_walk *w, pmd_t *pmd,
 			      struct vm_area_struct *vma, unsigned long addr)
 {
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
-	struct damos_va_mapping map = { .vma = vma, .addr = addr, .pmd = pmd };
+	struct damos_va_mapping map = {
+		.vma = vma,
+		.addr = addr & HPAGE_PMD_MASK,
+		.pmd = pmd,
+	};
 	pmd_t pmde = pmdp_get(pmd);
 	struct folio *folio;
 
@@ -67,7 +89,7 @@ static void damos_va_take_pmd(struct damos_va_walk *w, pmd_t *pmd,
 	if (!folio)
 		return;
 	map.young = pmd_young(pmde);
-	damos_va_take(w, folio, &map);
+	damos_va_take(w, folio, pmd_page(pmde), &map);
 #endif
 }
 
@@ -121,7 +143,7 @@ static int damos_va_pmd_entry(pmd_t *pmd, unsigned long addr,
 		map.addr = addr;
 		map.pte = pte;
 		map.young = pte_young(ptent);
-		damos_va_take(walk->private, folio, &map);
+		damos_va_take(walk->private, folio, pte_page(ptent), &map);
 	}
 	pte_unmap_unlock(start_pte, ptl);
 	cond_resched();

@@ -95,14 +95,12 @@ static void damos_test_turn(struct kunit *test)
 	struct folio *page = folio_alloc(GFP_KERNEL, 0);
 
 	if (folio && page) {
-		folio->index = 5 << DAMOS_TEST_ORDER;
-		KUNIT_EXPECT_EQ(test, damos_dests_turn(folio), 5ULL);
-		folio->index = 6 << DAMOS_TEST_ORDER;
-		KUNIT_EXPECT_EQ(test, damos_dests_turn(folio), 6ULL);
-		page->index = 77;
-		KUNIT_EXPECT_EQ(test, damos_dests_turn(page), 77ULL);
-		folio->index = 0;
-		page->index = 0;
+		pgoff_t index = 5 << DAMOS_TEST_ORDER;
+
+		KUNIT_EXPECT_EQ(test, damos_dests_turn(folio, index), 5ULL);
+		index = 6 << DAMOS_TEST_ORDER;
+		KUNIT_EXPECT_EQ(test, damos_dests_turn(folio, index), 6ULL);
+		KUNIT_EXPECT_EQ(test, damos_dests_turn(page, 77), 77ULL);
 	}
 	if (folio)
 		folio_put(folio);
@@ -126,7 +124,6 @@ static void damos_test_stays(struct kunit *test)
 	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, folio);
-	folio->index = 0;
 	damos_test_init_filters(&scheme);
 
 	scheme.target_nid = NUMA_NO_NODE;
@@ -138,15 +135,13 @@ static void damos_test_stays(struct kunit *test)
 	nodes[0] = folio_nid(folio);
 	scheme.migrate_dests = dests;
 	for (i = 0; i < 4; i++) {
-		folio->index = i;
 		KUNIT_ASSERT_TRUE(test, damos_migration_begin(&m, &scheme));
-		KUNIT_EXPECT_EQ(test, damos_migration_dest(&m, folio), -1);
+		KUNIT_EXPECT_EQ(test, damos_migration_dest(&m, folio, i), -1);
 		damos_migration_add(&m, folio, 0);
 		KUNIT_EXPECT_TRUE(test, list_empty(&m.lists[0]));
 		KUNIT_EXPECT_EQ(test, m.nr_pages, 0UL);
 		KUNIT_EXPECT_EQ(test, damos_migration_end(&m), 0UL);
 	}
-	folio->index = 0;
 	KUNIT_EXPECT_EQ(test, folio_ref_count(folio), 1);
 	folio_put(folio);
 }
