@@ -72,6 +72,8 @@ static const char *const counters[] = {
 	"pgdemote_kswapd",
 	"pgdemote_direct",
 	"pgdemote_khugepaged",
+	/* memory.reclaim on newer kernels; 6.12 counts it as direct. */
+	"pgdemote_proactive",
 	NULL
 };
 

@@ -174,8 +174,13 @@ static void run_compaction(const struct work *w)
 
 static uint64_t demoted_pages(void)
 {
-	return vmstat_flushed("pgdemote_kswapd") + vmstat("pgdemote_direct") +
-	       vmstat("pgdemote_khugepaged");
+	uint64_t proactive = 0, others;
+
+	others = vmstat_flushed("pgdemote_kswapd") + vmstat("pgdemote_direct") +
+		 vmstat("pgdemote_khugepaged");
+	/* Newer kernels count demotion by memory.reclaim apart. */
+	line_read_u64(VMSTAT, "pgdemote_proactive", &proactive);
+	return others + proactive;
 }
 
 /* Verify memory that may have moved only in part, and count moved pages. */

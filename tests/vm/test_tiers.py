@@ -15,6 +15,7 @@ from pageferry.bench.demotion.spec import Calls, Demotion
 from pageferry.bench.lines import Environment, Failure, parse_line
 from pageferry.bench.promotion.spec import Promotion
 from pageferry.cli import main
+from pageferry.kernel import bases
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import Result, decode
 
@@ -48,7 +49,7 @@ def test_reclaim_demotes_through_an_engine(
             row = moved["memory.reclaim", engine, size]
             assert row.verified
             assert row.moved_bytes > 3 * MIB
-            assert row.demotion.pgdemote_direct
+            assert row.demotion.pgdemote_proactive or row.demotion.pgdemote_direct
             assert row.split_folios == 0
         assert (
             moved["memory.reclaim", "cpu", size].demotion.share_offloaded or 0
@@ -99,6 +100,9 @@ def test_several_huge_pages_are_demoted_at_once(
     memory.reclaim reclaims a quarter of the rest at a time. Of 4 MiB this is always
     less than a huge page, and of 32 MiB only near the end. Small pages keep their
     rounds. memory.high reclaims all that is above it.
+
+    The priority of reclaim limits each list. The newer LRU of Linux 6.12 takes a list
+    as a whole for a cgroup. On 7.3 it begins with few pages, as the classic LRU does.
     """
     demotion = build.build() / "demotion"
     words = f"{demotion} --parts=reclaim --variants=cpu --rounds=1"
@@ -135,17 +139,20 @@ def test_several_huge_pages_are_demoted_at_once(
         # Lists of the program's own small pages come between.
         huge = [int(n) for n in LIST.findall(run) if n != "0"]
         runs[run.splitlines()[0]] = huge
+    whole_lists = bases.DEFAULT == "6.12"
     for lru in "ny":
         # In the warm-up and in the round.
         assert runs[f"{lru} 4M"] == 4 * [1]
         quarters = runs[f"{lru} 32M"]
         assert sum(quarters) == 32, quarters
-        assert 1 < max(quarters) <= 4, quarters
+        assert max(quarters) <= 4, quarters
+        if lru == "y" and whole_lists:
+            assert max(quarters) > 1, quarters
         whole = runs[f"{lru} 32M --pressure=high"]
         assert sum(whole) == 32, whole
         # Sometimes fewer than 16. A small page in between ends a list, and on the
         # classic LRU a huge page uses up a round of its list.
-        assert max(whole) > (8 if lru == "y" else 2), whole
+        assert max(whole) > (8 if lru == "y" and whole_lists else 2), whole
 
 
 def test_what_a_pass_has_so_far_is_subtracted(

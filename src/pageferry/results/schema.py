@@ -176,6 +176,7 @@ class Demotion(Tiers, kw_only=True, frozen=True):
     pgdemote_kswapd: Count | None = None
     pgdemote_direct: Count | None = None
     pgdemote_khugepaged: Count | None = None
+    pgdemote_proactive: Count | None = None
 
 
 class Promotion(Tiers, kw_only=True, frozen=True):

@@ -76,6 +76,8 @@ class Demotion(Tiering, tag="demotion", kw_only=True):
     pgdemote_kswapd: int | None = None
     pgdemote_direct: int | None = None
     pgdemote_khugepaged: int | None = None
+    # memory.reclaim on Linux 7.3. Linux 6.12 counts it as direct.
+    pgdemote_proactive: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +196,7 @@ def _own(mine: list[Demotion], *, traced: bool) -> dict[str, Any]:
         pgdemote_kswapd=total([s.pgdemote_kswapd for s in mine]),
         pgdemote_direct=total([s.pgdemote_direct for s in mine]),
         pgdemote_khugepaged=total([s.pgdemote_khugepaged for s in mine]),
+        pgdemote_proactive=total([s.pgdemote_proactive for s in mine]),
     )
 
 
