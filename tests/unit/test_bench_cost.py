@@ -321,7 +321,17 @@ def test_check_of_what_a_controller_spares(
             sample("dcbm", dcbm, folio_bytes=size, engine_bytes=engine_bytes),
         ]
     )
-    assert bool(regressions(rows)) is refused
+    assert bool(regressions(rows, "6.12")) is refused
+
+
+def test_a_controller_may_spare_less_on_a_preemptible_kernel() -> None:
+    def refused(instructions: int) -> bool:
+        off = sample("off", 370_000, folio_bytes=2 * MIB)
+        dcbm = sample("dcbm", instructions, folio_bytes=2 * MIB, engine_bytes=1)
+        return bool(regressions(make_rows([off, dcbm]), "7.3"))
+
+    assert not refused(51_800)
+    assert refused(51_801)
 
 
 def test_what_is_counted_where() -> None:
