@@ -94,6 +94,7 @@ def test_hooks_that_do_not_apply_concern_their_base_alone(
     "argv",
     [
         "kernel build --dry-run",
+        "kernel package --dry-run",
         "vm run -- true",
         "demo --dry-run",
         "bench move-pages --vm --dry-run",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pageferry import __version__, output, paths, proc
 from pageferry.errors import ExitCode, PageferryError, from_os_error, unsupported
-from pageferry.kernel import build, config, distribution, origin, tree
+from pageferry.kernel import bases, build, config, distribution, origin, tree
 from pageferry.units import GIB, format_size
 
 # kbuild calls dpkg-buildpackage, which calls debhelper.
@@ -97,6 +97,8 @@ class Plan:
 def plan_package(request: PackageRequest, *, fetch: bool = False) -> Plan:
     """Read all inputs; with `fetch`, download a missing source."""
     linux = paths.repo_root() / "linux"
+    # An unknown base has no configuration either, and this error names the bases.
+    bases.read(linux, request.base)
     found = distribution.read(request.config_from, request.base)
     fragments = config.Fragments(linux / "configs", base=request.base)
     wanted = config.merge(
