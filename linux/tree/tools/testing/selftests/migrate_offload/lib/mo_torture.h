@@ -70,7 +70,6 @@ struct worker {
 	int pipe[2];
 	int disk;		/* -1: none */
 	off_t disk_offset;	/* this worker's part of the disk */
-	int mem_fd;
 	struct mo_uring *ring;	/* NULL: none */
 };
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -455,38 +456,77 @@ static void op_uring(struct worker *w, struct slot *s)
 	mo_uring_unregister(w->ring);
 }
 
-/* In a child: write to the pages of a thread that waits for the child. */
-static void trace(const struct slot *s, pid_t tid, size_t first, size_t step)
+/* A child's task: write to pages of the thread that waits for the child. */
+struct tracer {
+	struct worker *w;
+	const struct slot *s;
+	pid_t tid;
+	size_t first, step;
+};
+
+static void attach(const struct tracer *t)
 {
+	if (ptrace(PTRACE_ATTACH, t->tid, NULL, NULL) ||
+	    waitpid(t->tid, NULL, __WALL) != t->tid)
+		_exit(1);
+}
+
+static int poke(void *arg)
+{
+	const struct tracer *t = arg;
 	size_t page, i;
 
-	if (ptrace(PTRACE_ATTACH, tid, NULL, NULL) ||
-	    waitpid(tid, NULL, __WALL) != tid)
-		_exit(1);
-	for (page = first; page < SLOT_PAGES; page += step)
+	attach(t);
+	for (page = t->first; page < SLOT_PAGES; page += t->step)
 		for (i = 0; i < PAGE_WORDS; i++)
-			if (ptrace(PTRACE_POKEDATA, tid,
-				   (__u64 *)(s->mem + page * SZ_4K) + i,
-				   word_of(s->version[page], i)))
+			if (ptrace(PTRACE_POKEDATA, t->tid,
+				   (__u64 *)(t->s->mem + page * SZ_4K) + i,
+				   word_of(t->s->version[page], i)))
 				_exit(1);
-	_exit(!!ptrace(PTRACE_DETACH, tid, NULL, NULL));
+	_exit(!!ptrace(PTRACE_DETACH, t->tid, NULL, NULL));
+}
+
+static int write_proc_mem(void *arg)
+{
+	const struct tracer *t = arg;
+	char path[32];
+	size_t page;
+	int fd;
+
+	attach(t);
+	snprintf(path, sizeof(path), "/proc/%d/mem", t->tid);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	for (page = t->first; page < SLOT_PAGES; page += t->step) {
+		fill_page(t->w->buf, t->s->version[page]);
+		if (pwrite(fd, t->w->buf, SZ_4K,
+			   (size_t)(t->s->mem + page * SZ_4K)) != SZ_4K)
+			_exit(1);
+	}
+	_exit(!!ptrace(PTRACE_DETACH, t->tid, NULL, NULL));
 }
 
 /* A debugger may write where the program itself may not. */
-static void op_ptrace(struct worker *w, struct slot *s)
+static void debug(struct worker *w, struct slot *s, size_t step,
+		  int (*write_by)(void *), int flags)
 {
-	size_t first = roll(w) % SLOT_PAGES, step = SLOT_PAGES / 4, page;
-	pid_t pid, tid = syscall(SYS_gettid);
+	struct tracer tracer = {
+		.w = w,
+		.s = s,
+		.tid = syscall(SYS_gettid),
+		.first = roll(w) % SLOT_PAGES,
+		.step = step,
+	};
+	size_t page;
+	pid_t pid;
 	int status;
 
-	for (page = first; page < SLOT_PAGES; page += step)
+	for (page = tracer.first; page < SLOT_PAGES; page += step)
 		s->version[page] = new_version(w);
 	protect(s, 0, SLOT_PAGES, PROT_READ);
-	pid = fork();
+	/* The first page of the buffer is for data. */
+	pid = clone(write_by, w->buf + SLOT_BYTES, flags | SIGCHLD, &tracer);
 	if (pid < 0)
-		mo_die("cannot fork: %m");
-	if (!pid)
-		trace(s, tid, first, step);
+		mo_die("cannot clone: %m");
 	while (waitpid(pid, &status, 0) != pid)
 		if (errno != EINTR)
 			mo_die("cannot wait: %m");
@@ -495,20 +535,19 @@ static void op_ptrace(struct worker *w, struct slot *s)
 	protect(s, 0, SLOT_PAGES, PROT_READ | PROT_WRITE);
 }
 
-/* Write to pages that are read-only for the program, through /proc/self/mem. */
+/* Write to new pages, as the child shares the old ones. */
+static void op_ptrace(struct worker *w, struct slot *s)
+{
+	debug(w, s, SLOT_PAGES / 4, poke, 0);
+}
+
+/*
+ * Write to the same pages, as the child has the same memory.  Linux 7.3 lets only
+ * a debugger write to pages that are read-only for the program.
+ */
 static void op_proc_mem(struct worker *w, struct slot *s)
 {
-	size_t first = roll(w) % SLOT_PAGES, i;
-
-	protect(s, 0, SLOT_PAGES, PROT_READ);
-	for (i = first; i < SLOT_PAGES; i += 2) {
-		s->version[i] = new_version(w);
-		fill_page(w->buf, s->version[i]);
-		if (pwrite(w->mem_fd, w->buf, SZ_4K,
-			   (size_t)(s->mem + i * SZ_4K)) != SZ_4K)
-			mo_die("cannot write to my own memory: %m");
-	}
-	protect(s, 0, SLOT_PAGES, PROT_READ | PROT_WRITE);
+	debug(w, s, 2, write_proc_mem, CLONE_VM);
 }
 
 static void op_mbind(struct worker *w, struct slot *s)

@@ -147,13 +147,10 @@ static void prepare_worker(struct worker *w, unsigned int nr, __u64 seed)
 		.buf = new_memory(SLOT_BYTES, PROT_READ | PROT_WRITE),
 		.disk = open(DISK, O_RDWR | O_DIRECT | O_CLOEXEC),
 		.disk_offset = nr * SLOT_BYTES,
-		.mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC),
 		.ring = mo_uring_open(),
 	};
 	if (pipe2(w->pipe, O_CLOEXEC))
 		mo_die("cannot make a pipe: %m");
-	if (w->mem_fd < 0)
-		mo_die("cannot open my own memory: %m");
 	if (!nr && w->disk < 0)
 		printf("# no " DISK ": %m\n");
 	if (!nr && !w->ring)
