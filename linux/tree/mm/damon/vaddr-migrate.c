@@ -41,8 +41,7 @@ struct damos_va_walk {
  * from the address, which no program can see.  But VMAs that share a page of KSM
  * differ, so such a page has the turn of its index.
  */
-static pgoff_t damos_va_index(const struct folio *folio,
-			      const struct page *page,
+static pgoff_t damos_va_index(struct folio *folio, struct page *page,
 			      const struct damos_va_mapping *map)
 {
 	if (folio_test_ksm(folio))
@@ -52,7 +51,7 @@ static pgoff_t damos_va_index(const struct folio *folio,
 }
 
 static void damos_va_take(struct damos_va_walk *w, struct folio *folio,
-			  const struct page *page,
+			  struct page *page,
 			  const struct damos_va_mapping *map)
 {
 	int dest;
