@@ -170,7 +170,7 @@ def _posted_driver(kernel: BuiltKernel) -> Path:
             ["make", "-C", str(kernel.build_dir), f"M={source}", "modules"]
         )
         assert made.returncode == 0, f"{made.stdout}\n{made.stderr}"
-        # Of the compiler. kbuild warns if pahole came after the kernel was built.
+        # A compiler names the place first. kbuild may warn of a newer pahole, without.
         assert ": warning:" not in made.stderr, made.stderr
         shutil.copy(source / module.name, module)
     return module
