@@ -128,9 +128,10 @@ FIXTURE_TEARDOWN(limits)
 		mo_unmap(&self->area);
 }
 
+/* Count the pages on the second node.  A page in migration is on no node. */
 static unsigned long nr_there(const struct mo_area *area)
 {
-	return mo_elsewhere(area, mo_nodes[0]);
+	return area->bytes / SZ_4K - mo_elsewhere(area, mo_nodes[1]);
 }
 
 /* Wait until this many pages have moved.  Returns false after a timeout. */

@@ -132,10 +132,10 @@ static const unsigned int all_there[] = { 0, 1 }, all_here[] = { 1, 0 };
 
 #define NR_PAGES (BYTES / SZ_4K)
 
-/* Count the pages on the second node. */
+/* Count the pages on the second node.  A page in migration is on no node. */
 static unsigned long nr_there(const struct mo_area *area)
 {
-	return mo_elsewhere(area, mo_nodes[0]);
+	return NR_PAGES - mo_elsewhere(area, mo_nodes[1]);
 }
 
 #define START() ASSERT_EQ(mo_damon_command("on"), 0)
