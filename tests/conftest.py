@@ -25,9 +25,9 @@ _COSTS = {
     "style": 1,
     "cli": 2,
     "releases": 2,
-    "packages": 2,
     "vm": 3,
     "fault": 3,
+    "packages": 4,
     "perf": 4,
 }
 _BOOTS = ("vm", "fault")
