@@ -26,6 +26,7 @@ static char *home;
 static struct worker workers[NR_WORKERS];
 static int uffd = -1;
 static atomic_bool serving;
+static pthread_barrier_t all_started;
 
 /* Returns -1 if the kernel has no userfaultfd. */
 int torture_uffd(void)
@@ -37,6 +38,7 @@ static void *worker_fn(void *arg)
 {
 	struct worker *w = arg;
 
+	pthread_barrier_wait(&all_started);
 	while (!atomic_load(&shared->stop)) {
 		struct slot *s = &slots[roll(w) % NR_SLOTS];
 		unsigned int nr = roll(w) % nr_torture_ops;
@@ -185,10 +187,13 @@ int torture_victim(__u64 seed)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/*
-	 * From here on no new mapping may be at an arbitrary address: see
-	 * torture_ops.c.
+	 * A worker unmaps a slot, and maps it again at the same address.  In
+	 * between no new mapping may take the address.  So threads have no
+	 * arena of their own, and all stacks exist before the first worker
+	 * begins.
 	 */
 	mallopt(M_ARENA_MAX, 1);
+	pthread_barrier_init(&all_started, NULL, NR_WORKERS + 1);
 	open_uffd();
 	for (i = 0; i < NR_WORKERS; i++)
 		prepare_worker(&workers[i], i, seed);
@@ -200,6 +205,7 @@ int torture_victim(__u64 seed)
 	for (i = 0; i < NR_WORKERS; i++)
 		if (pthread_create(&threads[i], NULL, worker_fn, &workers[i]))
 			mo_die("cannot start a thread");
+	pthread_barrier_wait(&all_started);
 	fflush(stdout);
 	atomic_store(&shared->mem, (uintptr_t)home);
 	for (i = 0; i < NR_WORKERS; i++)
