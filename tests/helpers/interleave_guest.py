@@ -191,20 +191,27 @@ def others(_mib: int) -> Document:
 
 
 def settled(pid: str, limit_s: float = 30.0) -> Document:
-    """Wait until DAMON has placed all pages.
+    """Wait until DAMON has placed all pages, and has gone over them twice since.
 
     DAMON counts a region when it is done with the region, which is after the region's
     last page has moved.
     """
     begin = time.monotonic()
-    moved = -1
+    since: Document | None = None
     while True:
         status = tool("interleave", "status", "--pid", pid)
         took_s = time.monotonic() - begin
-        rests = not status["left_pages"] and status["moved_pages"] == moved
-        if rests or took_s > limit_s:
+        # The counts of the last look at which pages were left, or moved.
+        if (
+            since is None
+            or status["left_pages"]
+            or status["moved_pages"] != since["moved_pages"]
+        ):
+            since = status
+        size = sum(node["pages"] for node in status["nodes"]) * status["page_bytes"]
+        tried = status["damon"]["sz_tried"] - since["damon"]["sz_tried"]
+        if tried >= 2 * size or took_s > limit_s:
             return {**status, "took_s": round(took_s, 2)}
-        moved = status["moved_pages"]
         time.sleep(0.25)
 
 
