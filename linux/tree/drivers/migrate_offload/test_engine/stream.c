@@ -149,8 +149,7 @@ static void test_copy_next(struct test_stream *stream, struct test_job *job)
 	struct folio *src = job->batch->pairs[pair->index].src;
 	struct migrate_copy_pos pos = { .pair = pair->index };
 
-	if (READ_ONCE(pair_delay_us))
-		fsleep(READ_ONCE(pair_delay_us));
+	test_sleep(&pair_delay_us);
 	if (pair->verdict == 1)
 		migrate_copy_range(job->batch, pos, folio_size(src));
 	test_pair_copied(src, !job->nr_copied, job->nr_pairs > 1);
@@ -288,8 +287,7 @@ static int test_stream_submit(struct migrate_copy_stream *copy_stream,
 		return -EOPNOTSUPP;
 	if (READ_ONCE(report_early))
 		test_report_early(stream);
-	if (READ_ONCE(submit_delay_us))
-		fsleep(READ_ONCE(submit_delay_us));
+	test_sleep(&submit_delay_us);
 	job = mempool_alloc(test_jobs, __GFP_NOWARN);
 	if (!job)
 		return -EBUSY;

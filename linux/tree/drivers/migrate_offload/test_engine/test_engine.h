@@ -39,6 +39,9 @@ void test_pair_copied(struct folio *src, bool first, bool of_many);
 /* Called after the copy of a batch: holders write, and drop references. */
 void test_batch_copied(void);
 
+/* Sleep for at least this time of ktime.  A test may change it meanwhile. */
+void test_sleep(const u32 *for_us);
+
 /* stream.c: the mode that copies batches side by side. */
 extern const struct migrate_engine_ops test_stream_engine;
 void test_stream_create_files(struct dentry *dir);
