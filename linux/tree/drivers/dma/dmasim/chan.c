@@ -43,6 +43,22 @@ void dmasim_release(struct dmasim_chan *c, struct dmasim_desc *desc)
 	}
 	dma_descriptor_unmap(&desc->tx);
 	list_move_tail(&desc->node, &c->free);
+	if (to_dmasim_dev(c)->prep_waits)
+		wake_up(&c->free_wq);
+}
+
+/*
+ * The client has heard that this descriptor was aborted, but the device writes
+ * nevertheless, as one does that its driver resets only afterwards.  Called
+ * with c->lock held.
+ */
+static void dmasim_write_later(struct dmasim_chan *c, struct dmasim_desc *desc)
+{
+	desc->faults = 0;
+	desc->terminated = true;
+	desc->due = ktime_add_ms(ktime_get(), READ_ONCE(c->late_ms));
+	list_move(&desc->node, &c->active);
+	dmasim_arm(c);
 }
 
 /*
@@ -89,7 +105,10 @@ void dmasim_interrupt(struct dmasim_chan *c)
 			dmaengine_desc_get_callback(&desc->tx, &over[nr].cb);
 			over[nr].result = desc->result;
 			/* The callback may need a free descriptor. */
-			dmasim_release(c, desc);
+			if (desc->faults & BIT(DMASIM_ABORT))
+				dmasim_write_later(c, desc);
+			else
+				dmasim_release(c, desc);
 		}
 		spin_unlock_irqrestore(&c->lock, flags);
 		for (i = 0; i < nr; i++)
@@ -111,14 +130,29 @@ static dma_cookie_t dmasim_tx_submit(struct dma_async_tx_descriptor *tx)
 	struct dmasim_desc *desc = to_dmasim_desc(tx);
 	dma_cookie_t cookie;
 	unsigned long flags;
+	bool reject;
 
 	spin_lock_irqsave(&c->lock, flags);
 	cookie = dma_cookie_assign(tx);
 	desc->in_flight = true;
 	c->stats.in_flight++;
-	list_move_tail(&desc->node, &c->submitted);
+	reject = dmasim_triggered(c, DMASIM_REJECT);
+	if (reject) {
+		list_del_init(&desc->node);
+		desc->result.result = DMA_TRANS_WRITE_FAILED;
+		desc->result.residue = desc->bytes;
+		dmasim_complete(c, desc);
+	} else {
+		list_move_tail(&desc->node, &c->submitted);
+	}
 	spin_unlock_irqrestore(&c->lock, flags);
-	return cookie;
+	if (!reject)
+		return cookie;
+	/* The callback runs here, before the client knows of the error. */
+	local_bh_disable();
+	dmasim_interrupt(c);
+	local_bh_enable();
+	return -EIO;
 }
 
 /* Returns true if the device can do this transfer. */
@@ -128,6 +162,7 @@ static bool dmasim_can(struct dmasim_chan *c, dma_addr_t dst, dma_addr_t src,
 	struct dma_device *dma = c->chan.device;
 
 	return bytes && bytes <= dma_get_max_seg_size(dma->dev) &&
+		bytes <= to_dmasim_dev(c)->max_copy_bytes &&
 		is_dma_copy_aligned(dma, src, dst, bytes);
 }
 
@@ -138,6 +173,12 @@ dmasim_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
 	struct dmasim_chan *c = to_dmasim_chan(chan);
 	struct dmasim_desc *desc = NULL;
 	unsigned long flags;
+
+	/* One client uses the channel, so no other takes the descriptor. */
+	if (to_dmasim_dev(c)->prep_waits &&
+	    wait_event_interruptible(c->free_wq, READ_ONCE(c->gone) ||
+				     !list_empty_careful(&c->free)))
+		return NULL;
 
 	spin_lock_irqsave(&c->lock, flags);
 	if (!c->gone && !READ_ONCE(c->dead) && dmasim_can(c, dst, src, bytes) &&
@@ -256,7 +297,7 @@ static int dmasim_terminate_all(struct dma_chan *chan)
 
 	if (how == DMASIM_TERMINATE_ERROR)
 		return -EIO;
-	dmasim_take_back(c, how == DMASIM_TERMINATE_LIE);
+	dmasim_take_back(c, how != DMASIM_TERMINATE_STOP);
 	return 0;
 }
 
@@ -303,10 +344,11 @@ void dmasim_chan_vanish(struct dmasim_chan *c)
 	struct dmasim_desc *desc;
 
 	spin_lock_irq(&c->lock);
-	c->gone = true;
+	WRITE_ONCE(c->gone, true);
 	list_for_each_entry(desc, &c->copying, node)
 		WRITE_ONCE(desc->stop, true);
 	spin_unlock_irq(&c->lock);
+	wake_up_all(&c->free_wq);
 
 	dmasim_disarm(c);
 
@@ -334,6 +376,7 @@ int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node)
 
 	c->late_ms = DMASIM_LATE_MS;
 	spin_lock_init(&c->lock);
+	init_waitqueue_head(&c->free_wq);
 	INIT_LIST_HEAD(&c->free);
 	INIT_LIST_HEAD(&c->prepared);
 	INIT_LIST_HEAD(&c->submitted);

@@ -16,13 +16,17 @@ const char * const dmasim_fault_names[DMASIM_NR_FAULTS] = {
 	[DMASIM_STALL] = "stall",
 	[DMASIM_LATE] = "late",
 	[DMASIM_LOSE_IRQ] = "lose_irq",
+	[DMASIM_HIDE_ERROR] = "hide_error",
+	[DMASIM_ABORT] = "abort",
 	[DMASIM_REFUSE] = "refuse",
+	[DMASIM_REJECT] = "reject",
 };
 
 static const char * const dmasim_terminate_names[] = {
 	[DMASIM_TERMINATE_STOP] = "stop",
 	[DMASIM_TERMINATE_ERROR] = "error",
 	[DMASIM_TERMINATE_LIE] = "lie",
+	[DMASIM_TERMINATE_EARLY] = "early",
 };
 
 static struct dentry *dmasim_root;
@@ -95,6 +99,12 @@ static int vanish_set(void *data, u64 val)
 }
 DEFINE_DEBUGFS_ATTRIBUTE(vanish_fops, NULL, vanish_set, "%llu\n");
 
+static int leave_set(void *data, u64 val)
+{
+	return val == 1 ? dmasim_leave(data) : -EINVAL;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(leave_fops, NULL, leave_set, "%llu\n");
+
 static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 			       unsigned int nr)
 {
@@ -120,6 +130,7 @@ static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 	debugfs_create_u32("late_ms", 0600, dir, &c->late_ms);
 	debugfs_create_file("terminate", 0600, dir, c, &terminate_fops);
 	debugfs_create_file_unsafe("dead", 0600, dir, c, &dead_fops);
+	debugfs_create_file_unsafe("leave", 0200, dir, c, &leave_fops);
 
 	debugfs_create_u64("descriptors", 0400, dir, &s->descriptors);
 	debugfs_create_u64("bytes", 0400, dir, &s->bytes);
@@ -129,6 +140,8 @@ static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 	debugfs_create_u64("late", 0400, dir, &s->late);
 	debugfs_create_u64("lost_irqs", 0400, dir, &s->lost_irqs);
 	debugfs_create_u64("unheard", 0400, dir, &s->unheard);
+	debugfs_create_u64("hidden", 0400, dir, &s->hidden);
+	debugfs_create_u64("early", 0400, dir, &s->early);
 	debugfs_create_u64("interrupts", 0400, dir, &s->interrupts);
 	debugfs_create_u32("in_flight", 0400, dir, &s->in_flight);
 }

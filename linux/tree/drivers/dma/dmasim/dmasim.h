@@ -17,6 +17,7 @@
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 struct dentry;
@@ -33,8 +34,14 @@ enum dmasim_fault {
 	DMASIM_LATE,
 	/* completes, but the channel does not interrupt */
 	DMASIM_LOSE_IRQ,
+	/* copies half of its bytes, and completes as if without an error */
+	DMASIM_HIDE_ERROR,
+	/* calls back with DMA_TRANS_ABORTED, and writes late_ms later */
+	DMASIM_ABORT,
 	/* prep returns NULL */
 	DMASIM_REFUSE,
+	/* submit calls back with an error, and returns an error */
+	DMASIM_REJECT,
 	DMASIM_NR_FAULTS,
 };
 
@@ -53,6 +60,7 @@ enum dmasim_terminate {
 	DMASIM_TERMINATE_STOP,	/* the transfers stop */
 	DMASIM_TERMINATE_ERROR,	/* returns an error, the transfers continue */
 	DMASIM_TERMINATE_LIE,	/* returns success, the transfers continue */
+	DMASIM_TERMINATE_EARLY,	/* also, their end completes a later one */
 };
 
 struct dmasim_desc {
@@ -81,6 +89,8 @@ struct dmasim_stats {
 	u64 late;		/* completed or written late */
 	u64 lost_irqs;
 	u64 unheard;		/* written after they had been terminated */
+	u64 hidden;		/* errors that the fault hide_error hid */
+	u64 early;		/* completed by the end of a terminated one */
 	u64 interrupts;
 	u32 in_flight;		/* submitted, not completed or terminated */
 };
@@ -94,6 +104,7 @@ struct dmasim_chan {
 	struct dma_chan chan;
 	spinlock_t lock;		/* see above */
 	struct list_head free;
+	wait_queue_head_t free_wq;	/* prep waits, with prep_waits */
 	struct list_head prepared;
 	struct list_head submitted;
 	struct list_head active;
@@ -102,6 +113,7 @@ struct dmasim_chan {
 	struct dmasim_desc *descs;
 	ktime_t busy_until;	/* end of the last active transfer */
 	bool gone;		/* the device has vanished */
+	bool left;		/* dmasim_leave(); d->unregister_lock */
 	bool dead;
 	u32 bandwidth_mbps;	/* 0: as fast as the CPU copies */
 	u32 latency_us;
@@ -125,6 +137,8 @@ struct dmasim_dev {
 	struct mutex unregister_lock;	/* protects ->unregistered */
 	bool unregistered;
 	bool out_of_order;
+	bool prep_waits;
+	size_t max_copy_bytes;
 	struct dentry *dir;
 	unsigned int nr_chans;
 	struct dmasim_chan chans[] __counted_by(nr_chans);
@@ -142,6 +156,7 @@ static inline struct dmasim_dev *to_dmasim_dev(struct dmasim_chan *c)
 
 /* main.c: parameters, devices */
 void dmasim_unregister(struct dmasim_dev *d);
+int dmasim_leave(struct dmasim_chan *c);
 
 /* chan.c: operations that clients call */
 int dmasim_chan_init(struct dmasim_chan *c, unsigned int nr_descs, int node);

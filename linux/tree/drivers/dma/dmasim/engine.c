@@ -53,7 +53,7 @@ static u64 dmasim_transfer_ns(struct dmasim_chan *c, size_t bytes)
 	return mbps ? div_u64((u64)bytes * 1000, mbps) : 0;
 }
 
-/* Returns the faults in use.  DMASIM_REFUSE is left out, as prep handles it. */
+/* Returns the faults in use that hit issued descriptors. */
 static unsigned long dmasim_faults_asked_for(const struct dmasim_chan *c)
 {
 	enum dmasim_fault fault;
@@ -237,12 +237,17 @@ static struct page *dmasim_page(struct dmasim_chan *c, dma_addr_t addr)
 static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 {
 	bool fail = desc->faults & BIT(DMASIM_FAIL);
-	size_t end = fail ? desc->bytes / 2 : desc->bytes;
+	bool hide = desc->faults & BIT(DMASIM_HIDE_ERROR);
+	size_t end = fail || hide ? desc->bytes / 2 : desc->bytes;
 	struct page *src, *dst;
 	size_t pos = 0, n;
 
 	desc->result.result = fail ? DMA_TRANS_WRITE_FAILED :
 				     DMA_TRANS_NOERROR;
+	if (desc->faults & BIT(DMASIM_ABORT)) {
+		desc->result.result = DMA_TRANS_ABORTED;
+		end = 0;
+	}
 	while (pos < end) {
 		size_t src_off = offset_in_page(desc->src + pos);
 		size_t dst_off = offset_in_page(desc->dst + pos);
@@ -262,7 +267,32 @@ static void dmasim_copy(struct dmasim_chan *c, struct dmasim_desc *desc)
 		memcpy_page(dst, dst_off, src, src_off, n);
 		pos += n;
 	}
-	desc->result.residue = desc->bytes - pos;
+	desc->result.residue = hide ? 0 : desc->bytes - pos;
+}
+
+/*
+ * A terminated transfer has ended.  With terminate=early, its interrupt
+ * completes the transfer that the driver has started since, whose bytes are
+ * then not there yet.  They never come, so that every client notices.  Called
+ * with c->lock held.  Returns true if there was such a transfer.
+ */
+static bool dmasim_complete_early(struct dmasim_chan *c)
+{
+	struct dmasim_desc *desc;
+
+	if (READ_ONCE(c->terminate) != DMASIM_TERMINATE_EARLY)
+		return false;
+	list_for_each_entry(desc, &c->active, node) {
+		if (desc->terminated)
+			continue;
+		list_del_init(&desc->node);
+		desc->result.result = DMA_TRANS_NOERROR;
+		desc->result.residue = 0;
+		c->stats.early++;
+		dmasim_complete(c, desc);
+		return true;
+	}
+	return false;
 }
 
 /* Complete what was copied.  Returns true if the channel interrupts. */
@@ -278,10 +308,14 @@ static bool dmasim_finish(struct dmasim_chan *c)
 			c->stats.late++;
 		if (!desc->terminated) {
 			interrupt |= !(desc->faults & BIT(DMASIM_LOSE_IRQ));
+			c->stats.hidden += !!(desc->faults &
+					      BIT(DMASIM_HIDE_ERROR));
 			dmasim_complete(c, desc);
 		} else {
-			if (!desc->stop)
+			if (!desc->stop) {
 				c->stats.unheard++;
+				interrupt |= dmasim_complete_early(c);
+			}
 			dmasim_release(c, desc);
 		}
 	}

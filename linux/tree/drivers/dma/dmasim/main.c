@@ -67,6 +67,14 @@ static unsigned int max_seg_bytes;
 module_param(max_seg_bytes, uint, 0444);
 MODULE_PARM_DESC(max_seg_bytes, "bytes that a descriptor can copy at most, enforced; 0 (default): 4294967295");
 
+static unsigned int max_copy_bytes;
+module_param(max_copy_bytes, uint, 0444);
+MODULE_PARM_DESC(max_copy_bytes, "as max_seg_bytes, but clients are not told; 0 (default): no such limit");
+
+static bool prep_waits;
+module_param(prep_waits, bool, 0444);
+MODULE_PARM_DESC(prep_waits, "when all descriptors are in use, prep waits for one, default N: it returns NULL");
+
 static unsigned int copy_align;
 module_param(copy_align, uint, 0444);
 MODULE_PARM_DESC(copy_align, "log2 of what addresses and sizes must be a multiple of, enforced; 0 (default) to 12");
@@ -154,6 +162,29 @@ void dmasim_unregister(struct dmasim_dev *d)
 	mutex_unlock(&d->unregister_lock);
 }
 
+/*
+ * Take one channel away from its client, as the driver of Intel's DSA does when
+ * a work queue is unbound.  A client has to release its channel when it hears
+ * that the channel's device goes, as that driver then frees the channel.
+ * Returns -EBUSY if the client still has the channel.
+ */
+int dmasim_leave(struct dmasim_chan *c)
+{
+	struct dmasim_dev *d = to_dmasim_dev(c);
+	int ret = 0;
+
+	mutex_lock(&d->unregister_lock);
+	if (!d->unregistered && !c->left) {
+		c->left = true;
+		dma_async_device_channel_unregister(&d->dma, &c->chan);
+		list_del(&c->chan.device_node);
+		dmasim_chan_vanish(c);
+		ret = c->chan.client_count ? -EBUSY : 0;
+	}
+	mutex_unlock(&d->unregister_lock);
+	return ret;
+}
+
 static int dmasim_setup_dma(struct device *dev)
 {
 	/* dmasim resolves addresses by the direct mapping only. */
@@ -174,6 +205,8 @@ static void dmasim_setup_device(struct dmasim_dev *d, struct device *dev)
 	if (out_of_order)
 		dma_cap_set(DMA_COMPLETION_NO_ORDER, dma->cap_mask);
 	d->out_of_order = out_of_order;
+	d->prep_waits = prep_waits;
+	d->max_copy_bytes = max_copy_bytes ?: UINT_MAX;
 
 	dma->dev = dev;
 	dma->copy_align = copy_align;

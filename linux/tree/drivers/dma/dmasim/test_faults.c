@@ -159,6 +159,80 @@ static void dmasim_test_lost_interrupt(struct kunit *test)
 	sim_expect_copied(test, &x[0]);
 }
 
+static void dmasim_test_hide_error(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct test_xfer *x = ctx->xfers;
+
+	sim_nth(ctx, DMASIM_HIDE_ERROR, 1);
+	sim_start(test, 1);
+	KUNIT_ASSERT_TRUE(test, sim_wait(x));
+	KUNIT_EXPECT_EQ(test, x->result.result, DMA_TRANS_NOERROR);
+	KUNIT_EXPECT_EQ(test, x->result.residue, 0);
+	KUNIT_EXPECT_TRUE(test, sim_has(x, TEST_BYTES / 2));
+	KUNIT_EXPECT_GT(test, ctx->c->stats.hidden, 0);
+}
+
+/* The client hears that the transfer was aborted, and the bytes come later. */
+static void dmasim_test_abort(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	u64 unheard = ctx->c->stats.unheard;
+	struct test_xfer *x = ctx->xfers;
+
+	sim_nth(ctx, DMASIM_ABORT, 1);
+	sim_start(test, 1);
+	KUNIT_ASSERT_TRUE(test, sim_wait(x));
+	KUNIT_EXPECT_EQ(test, x->result.result, DMA_TRANS_ABORTED);
+	KUNIT_EXPECT_TRUE(test, sim_has(x, 0));
+	sim_until(test, &ctx->c->stats.unheard, unheard + 1);
+	KUNIT_EXPECT_TRUE(test, sim_has(x, TEST_BYTES));
+	sim_start(test, 1);
+	sim_expect_copied(test, x);
+}
+
+/* The callback comes before the client knows that the submission failed. */
+static void dmasim_test_reject(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct test_xfer *x = ctx->xfers;
+
+	sim_map(test, x);
+	sim_nth(ctx, DMASIM_REJECT, 1);
+	KUNIT_EXPECT_TRUE(test, sim_submit(x, TEST_BYTES));
+	KUNIT_EXPECT_EQ(test, x->cookie, -EIO);
+	KUNIT_EXPECT_TRUE(test, completion_done(&x->done));
+	KUNIT_EXPECT_EQ(test, x->result.result, DMA_TRANS_WRITE_FAILED);
+	KUNIT_EXPECT_TRUE(test, sim_has(x, 0));
+	KUNIT_EXPECT_EQ(test, ctx->c->stats.in_flight, 0);
+	sim_start(test, 1);
+	sim_expect_copied(test, x);
+}
+
+/* The end of a terminated transfer completes one that has not been copied. */
+static void dmasim_test_terminate_early(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	struct test_xfer *x = ctx->xfers;
+
+	sim_need_terminate(test);
+	sim_need_descs(test, 2);
+	ctx->c->terminate = DMASIM_TERMINATE_EARLY;
+	sim_nth(ctx, DMASIM_LATE, 1);
+	sim_start(test, 1);
+	KUNIT_EXPECT_EQ(test, dmaengine_terminate_sync(ctx->chans[0]), 0);
+	/* Without the first one, the second would never complete. */
+	sim_nth(ctx, DMASIM_STALL, 1);
+	sim_map(test, &x[1]);
+	KUNIT_ASSERT_TRUE(test, sim_submit(&x[1], TEST_BYTES));
+	dma_async_issue_pending(ctx->chans[0]);
+	KUNIT_ASSERT_TRUE(test, sim_wait(&x[1]));
+	KUNIT_EXPECT_EQ(test, x[1].result.result, DMA_TRANS_NOERROR);
+	KUNIT_EXPECT_TRUE(test, sim_has(&x[1], 0));
+	KUNIT_EXPECT_TRUE(test, sim_has(&x[0], TEST_BYTES));
+	KUNIT_EXPECT_FALSE(test, completion_done(&x[0].done));
+}
+
 static void dmasim_test_dead(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -217,6 +291,10 @@ struct kunit_case dmasim_test_fault_cases[] = {
 	KUNIT_CASE(dmasim_test_terminate_lies),
 	KUNIT_CASE(dmasim_test_terminate_fails),
 	KUNIT_CASE(dmasim_test_lost_interrupt),
+	KUNIT_CASE(dmasim_test_hide_error),
+	KUNIT_CASE(dmasim_test_abort),
+	KUNIT_CASE(dmasim_test_reject),
+	KUNIT_CASE(dmasim_test_terminate_early),
 	KUNIT_CASE(dmasim_test_dead),
 	KUNIT_CASE(dmasim_test_vanish),
 	{}
