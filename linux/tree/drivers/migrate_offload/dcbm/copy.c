@@ -143,6 +143,7 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	struct dcbm_chan *chan = slot->chan;
 	struct dma_async_tx_descriptor *tx;
 	unsigned long flags;
+	bool called_back;
 
 	tx = dmaengine_prep_dma_memcpy(chan->dma, slot->dst, slot->src,
 				       slot->bytes,
@@ -159,11 +160,18 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	if (!dma_submit_error(slot->cookie))
 		return 0;
 
-	/* The device never starts this piece, so no callback will come. */
+	/*
+	 * The device never starts this piece.  If the driver has called back
+	 * nevertheless, the slot is on chan->done: dcbm_chan_collect() ends it.
+	 */
 	spin_lock_irqsave(&chan->lock, flags);
-	WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
+	called_back = slot->state != DCBM_SLOT_FLYING;
+	if (called_back)
+		slot->error = -EIO;
+	else
+		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	spin_unlock_irqrestore(&chan->lock, flags);
-	return -EIO;
+	return called_back ? 0 : -EIO;
 }
 
 /*

@@ -476,6 +476,7 @@ static const struct {
 	{ "stall_stopped", test_stall_stopped },
 	{ "stall_held", test_stall_held },
 	{ "stall_posted", test_stall_posted },
+	{ "rejected", test_rejected },
 	{ "share", test_share },
 	{ "fair", test_fair },
 	{ "administrator", test_administrator },

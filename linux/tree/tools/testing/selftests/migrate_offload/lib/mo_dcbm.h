@@ -53,4 +53,7 @@ void test_stall_stopped(void);
 void test_stall_held(void);
 void test_stall_posted(void);
 
+/* dcbm_manners.c */
+void test_rejected(void);
+
 #endif /* MO_DCBM_H */
