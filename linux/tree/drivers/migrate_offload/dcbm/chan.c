@@ -22,9 +22,7 @@
 #include <linux/device/bus.h>
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
-#include <linux/moduleparam.h>
 #include <linux/slab.h>
-#include <linux/string.h>
 
 #include "dcbm.h"
 
@@ -56,33 +54,6 @@ static struct dcbm_bus {
 bool dcbm_is_on(void)
 {
 	return READ_ONCE(dcbm_on);
-}
-
-/*
- * A driver may have device_terminate_all(), but not stop the device: ptdma and
- * zynqmp_dma only drop their descriptors, and the device continues to write.
- * Others do not check whether it has stopped.  So an administrator who knows
- * the driver has to say so, here or for each channel.
- */
-static char *trust_terminate;
-module_param(trust_terminate, charp, 0444);
-MODULE_PARM_DESC(trust_terminate, "names of drivers, separated by commas, whose terminate_all() does stop the device");
-
-static bool dcbm_driver_stops(const struct device *provider)
-{
-	const char *rest = trust_terminate, *name;
-	size_t len;
-
-	if (!provider->driver)
-		return false;
-	name = provider->driver->name;
-	while (rest && *rest) {
-		len = strcspn(rest, ",");
-		if (len == strlen(name) && !strncmp(rest, name, len))
-			return true;
-		rest += len + (rest[len] == ',');
-	}
-	return false;
 }
 
 /* The devices that have given a channel in this round. */
@@ -135,15 +106,14 @@ static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
 	chan->max_piece = dcbm_dma_chan_max_piece(dma);
 	chan->ordered = !dma_has_cap(DMA_COMPLETION_NO_ORDER,
 				     dma->device->cap_mask);
-	chan->stops = dma->device->device_terminate_all &&
-		dma->device->device_synchronize &&
-		dcbm_driver_stops(chan->provider);
+	dcbm_chan_trust(chan);
 	chan->state = DCBM_IDLE;
 	spin_lock_init(&chan->lock);
 	INIT_LIST_HEAD(&chan->spare);
 	INIT_LIST_HEAD(&chan->free);
 	INIT_LIST_HEAD(&chan->done);
 	INIT_LIST_HEAD(&chan->late);
+	INIT_LIST_HEAD(&chan->kept);
 	INIT_WORK(&chan->late_work, dcbm_late_work);
 	for (i = 0; i < DCBM_SLOTS; i++) {
 		chan->slots[i].chan = chan;
@@ -181,33 +151,17 @@ release:
 	return ret;
 }
 
-/*
- * Make sure that no callback will come.  If some are due, the driver has to
- * terminate the transfers.  If this does not stop the device, the pages stay
- * held for ever.  Returns -EBUSY if the driver cannot terminate, or fails.
- */
-static int dcbm_chan_quiesce(struct dcbm_chan *chan)
-{
-	unsigned int nr_kept;
-
-	if (!READ_ONCE(chan->nr_away))
-		return 0;
-	if (!dcbm_can_terminate(chan) || dmaengine_terminate_sync(chan->dma))
-		return -EBUSY;
-	nr_kept = dcbm_chan_forget(chan, READ_ONCE(chan->stops));
-	if (nr_kept)
-		pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
-			kobject_name(&chan->kobj), nr_kept);
-	return 0;
-}
-
 /* Release a channel that is on no list, and has no callback due. */
 static void dcbm_chan_release(struct dcbm_chan *chan)
 {
+	unsigned int nr_kept = dcbm_chan_leak(chan);
+
+	if (nr_kept)
+		pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
+			kobject_name(&chan->kobj), nr_kept);
 	/* The last callback may still be in its critical section. */
 	spin_lock_irq(&chan->lock);
 	spin_unlock_irq(&chan->lock);
-	flush_work(&chan->late_work);
 	dma_release_channel(chan->dma);
 	kobject_put(&chan->kobj);
 }
@@ -247,7 +201,7 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 
 	/* Wait for tasks that read or write the files. */
 	kobject_del(&chan->kobj);
-	if (dcbm_chan_quiesce(chan)) {
+	if (dcbm_chan_settle(chan)) {
 		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them\n",
 			kobject_name(&chan->kobj));
 		/* The driver may call back at any time, so keep the code. */
@@ -266,7 +220,7 @@ static bool dcbm_drop_stuck(void)
 	lockdep_assert_held(&dcbm_chans_lock);
 
 	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
-		if (dcbm_chan_quiesce(chan))
+		if (dcbm_chan_settle(chan))
 			continue;
 		list_del(&chan->node);
 		dcbm_chan_release(chan);

@@ -94,10 +94,12 @@ static ssize_t terminate_stops_store(struct kobject *kobj,
 	ret = kstrtobool(buf, &stops);
 	if (ret)
 		return ret;
-	if (stops && !(chan->dma->device->device_terminate_all &&
-		       chan->dma->device->device_synchronize))
+	if (stops && !dcbm_can_terminate(chan))
 		return -EOPNOTSUPP;
+	spin_lock_irq(&chan->lock);
 	WRITE_ONCE(chan->stops, stops);
+	dcbm_chan_pin(chan);
+	spin_unlock_irq(&chan->lock);
 	return count;
 }
 

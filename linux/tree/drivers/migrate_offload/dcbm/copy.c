@@ -23,11 +23,14 @@ static struct page *dcbm_page(struct folio *folio, size_t offset)
 				    folio_page(folio, offset >> PAGE_SHIFT);
 }
 
-static int dcbm_slot_map(struct dcbm_slot *slot, const struct dcbm_pair *pair,
-			 size_t offset)
+static int dcbm_slot_map(struct dcbm_slot *slot, const struct dcbm_pair *pair)
 {
 	struct device *dev = slot->chan->dev;
+	size_t offset = slot->offset;
+	int rc = slot->chan->believed ? 0 : dcbm_tail_mark(slot, pair);
 
+	if (rc)
+		return rc;
 	slot->src = dma_map_page(dev, dcbm_page(pair->src, offset),
 				 offset_in_page(offset), slot->bytes,
 				 DMA_TO_DEVICE);
@@ -222,10 +225,14 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 	}
 	slot->job = job;
 	slot->pair = nr;
+	slot->offset = job->next.offset;
 	slot->bytes = min(dcbm_next_bytes(job), chan->max_piece);
-	rc = dcbm_slot_map(slot, pair, job->next.offset);
+	rc = dcbm_slot_map(slot, pair);
 	if (rc) {
-		/* The IOMMU or bounce buffers are full, so the core copies. */
+		/*
+		 * The IOMMU or bounce buffers are full, so the core copies.  Or
+		 * the source is poisoned, and the core must not read it again.
+		 */
 		dcbm_slot_put(slot);
 		dcbm_pair_fail(job, nr, rc);
 		dcbm_pair_check(job, nr);

@@ -47,7 +47,11 @@ enum dcbm_slot_state {
 	DCBM_SLOT_LOST,		/* complete by tx_status, callback not seen */
 	DCBM_SLOT_HELD,		/* given up; the device may still use it */
 	DCBM_SLOT_LATE,		/* was held, called back; on chan->late */
+	DCBM_SLOT_KEPT,		/* called back, but not over; on chan->kept */
 };
+
+/* slot->error: the driver says that it has aborted the transfer. */
+#define DCBM_ABORTED	(-ECANCELED)
 
 struct dcbm_slot {
 	struct list_head node;
@@ -55,8 +59,10 @@ struct dcbm_slot {
 	struct dcbm_job *job;
 	dma_addr_t src;
 	dma_addr_t dst;
+	size_t offset;
 	size_t bytes;
 	unsigned int pair;
+	u64 tail;			/* the source's last word */
 	dma_cookie_t cookie;
 	enum dcbm_slot_state state;	/* chan->lock while a callback is due */
 	int error;
@@ -77,7 +83,8 @@ struct dcbm_chan {
 	int nid;
 	size_t max_piece;
 	bool ordered;			/* completes in the order of cookies */
-	bool stops;			/* terminating stops the device */
+	bool stops;			/* what is terminated has stopped */
+	bool believed;			/* its driver reports each error */
 
 	/* dcbm_lock protects these. */
 	enum dcbm_chan_state state;
@@ -102,9 +109,13 @@ struct dcbm_chan {
 	struct list_head free;		/* slots to move to ->spare */
 	struct list_head done;
 	struct list_head late;
+	struct list_head kept;
 	unsigned int nr_done;		/* on ->done */
 	u64 heard_ns;			/* when the last callback came */
 	unsigned int nr_away;		/* slots neither free nor flying */
+	unsigned int nr_held;		/* of these, DCBM_SLOT_HELD */
+	unsigned int nr_lost;		/* of these, DCBM_SLOT_LOST */
+	bool pinned;			/* has a reference to the module */
 	dma_cookie_t last_cookie;	/* the newest that was called back */
 	struct dcbm_slot slots[DCBM_SLOTS];
 
@@ -277,11 +288,25 @@ static inline u64 dcbm_timeout_ns(void)
 
 void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_callback(void *param, const struct dmaengine_result *result);
-void dcbm_late_work(struct work_struct *work);
 void dcbm_collect(struct dcbm_stream *stream);
 void dcbm_check(struct dcbm_stream *stream);
-bool dcbm_can_terminate(const struct dcbm_chan *chan);
+
+/* doubt.c: transfers that may not be over */
+void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr);
+void dcbm_pair_put(struct dcbm_pair *pair);
+void dcbm_chan_pin(struct dcbm_chan *chan);
+void dcbm_slot_keep(struct dcbm_slot *slot);
+void dcbm_kept_end(struct dcbm_chan *chan, dma_cookie_t cookie);
+void dcbm_late_work(struct work_struct *work);
+void dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
 int dcbm_chan_settle(struct dcbm_chan *chan);
-unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
+unsigned int dcbm_chan_leak(struct dcbm_chan *chan);
+
+/* trust.c: what is believed of drivers */
+bool dcbm_can_terminate(const struct dcbm_chan *chan);
+void dcbm_chan_trust(struct dcbm_chan *chan);
+int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair);
+bool dcbm_tail_written(const struct dcbm_slot *slot);
+bool dcbm_slot_is_over(const struct dcbm_slot *slot);
 
 #endif /* _DCBM_H */

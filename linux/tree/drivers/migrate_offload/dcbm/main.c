@@ -12,6 +12,8 @@
  *	lease.c	which stream gets which channels, and for how long
  *	copy.c	divides jobs into pieces, maps and submits them
  *	reap.c	callbacks and timeouts
+ *	doubt.c	transfers that a device may not have ended
+ *	trust.c	what is believed of drivers
  *	share.c	the share that the CPU copies
  *	math.c	the arithmetic of dividing work
  *	chan.c	acquires and releases channels

@@ -5,15 +5,14 @@
  * A descriptor ends in one of these ways:
  *
  * - Its callback comes with a result, and dcbm accounts for the piece.
+ * - Its callback comes, but the device may not have ended: doubt.c.
  * - The driver says that it is complete, but no callback comes, because an
  *   interrupt was lost.  The data is in place.  The slot stays reserved, as the
  *   callback may still come.
  * - No callback comes before the timeout, and the driver can stop the device.
  *   dcbm has it stopped, and the core copies the folio.
- * - No callback comes, and nothing can stop the device, which may read and
- *   write at any later time.  Then dcbm holds both folios and their mappings:
- *   neither is freed or written to, and the folio does not migrate.  The
- *   channel is retired.  If the callback comes later, dcbm releases the folios.
+ * - No callback comes, and nothing can stop the device: doubt.c.  The channel is
+ *   retired.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -43,12 +42,6 @@ atomic64_t dcbm_folios_held;
 atomic_t dcbm_folios_held_now;
 
 struct workqueue_struct *dcbm_wq;
-
-bool dcbm_can_terminate(const struct dcbm_chan *chan)
-{
-	return chan->dma->device->device_terminate_all &&
-		chan->dma->device->device_synchronize;
-}
 
 /*
  * Count an event if the callback is the last one of its folio, or if its
@@ -85,12 +78,12 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 	struct dcbm_slot *slot = param;
 	struct dcbm_chan *chan = slot->chan;
 	dma_cookie_t cookie;
-	bool unpin = false;
 	unsigned long flags;
 
 	spin_lock_irqsave(&chan->lock, flags);
 	if (result && result->result != DMA_TRANS_NOERROR)
-		slot->error = -EIO;
+		slot->error = result->result == DMA_TRANS_ABORTED ?
+			      DCBM_ABORTED : -EIO;
 	/* The driver may call back before it returns the cookie. */
 	cookie = READ_ONCE(slot->cookie);
 	if (cookie)
@@ -106,13 +99,16 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 	case DCBM_SLOT_HELD:
 		WRITE_ONCE(slot->state, DCBM_SLOT_LATE);
 		list_add_tail(&slot->node, &chan->late);
+		chan->nr_held--;
+		dcbm_chan_pin(chan);
 		queue_work(dcbm_wq, &chan->late_work);
 		break;
 	case DCBM_SLOT_LOST:
 		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 		list_add_tail(&slot->node, &chan->free);
 		WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
-		unpin = !dcbm_can_terminate(chan);
+		chan->nr_lost--;
+		dcbm_chan_pin(chan);
 		dcbm_chan_heard_of(chan);
 		break;
 	default:
@@ -120,8 +116,6 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 			  kobject_name(&chan->kobj));
 	}
 	spin_unlock_irqrestore(&chan->lock, flags);
-	if (unpin)
-		module_put(THIS_MODULE);
 }
 
 /*
@@ -134,16 +128,6 @@ void dcbm_slot_unmap(struct dcbm_slot *slot)
 
 	dma_unmap_page(dev, slot->src, slot->bytes, DMA_TO_DEVICE);
 	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
-}
-
-/* A descriptor no longer uses the folio.  After the last one, end the hold. */
-static void dcbm_pair_put(struct dcbm_pair *pair)
-{
-	/* dcbm_pair_hold() ran before the last put, so ->held is valid. */
-	if (!atomic_dec_and_test(&pair->nr_users) || !pair->held)
-		return;
-	migrate_copy_unhold(pair->src, pair->dst);
-	atomic_dec(&dcbm_folios_held_now);
 }
 
 /* The piece is no longer in flight.  This may free its job. */
@@ -180,8 +164,9 @@ static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 /* Account for the pieces that were called back. */
 static void dcbm_chan_collect(struct dcbm_chan *chan)
 {
-	struct dcbm_slot *slot;
+	struct dcbm_slot *slot, *next;
 	unsigned long flags;
+	bool kept = false;
 	LIST_HEAD(done);
 	u64 heard_ns;
 
@@ -194,13 +179,22 @@ static void dcbm_chan_collect(struct dcbm_chan *chan)
 	spin_unlock_irqrestore(&chan->lock, flags);
 
 	chan->progress_ns = max(chan->progress_ns, heard_ns);
-	list_for_each_entry(slot, &done, node) {
+	list_for_each_entry_safe(slot, next, &done, node) {
+		if (unlikely(!dcbm_slot_is_over(slot))) {
+			dcbm_slot_keep(slot);
+			dcbm_slot_landed(slot);
+			kept = true;
+			continue;
+		}
+		if (!slot->error)
+			dcbm_kept_end(chan, slot->cookie);
 		dcbm_slot_end(slot, slot->error);
 		/* Its callback has come, so no other context uses the slot. */
 		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	}
 	list_splice(&done, &chan->spare);
 
+	chan->failures += kept;
 	chan->full = false;
 	dcbm_chan_judge(chan);
 }
@@ -218,8 +212,9 @@ void dcbm_collect(struct dcbm_stream *stream)
 
 /*
  * Ask the driver about a piece whose callback has not come.  Trust the answer
- * only if the channel completes in order, and the piece is newer than all that
- * were called back.  The driver may have dropped an older piece.
+ * only if the channel completes in order, the piece is newer than all that were
+ * called back, and its last word is there.  The driver may have dropped an older
+ * piece, and it may count a piece that failed or was aborted as complete.
  */
 static bool dcbm_slot_is_complete(struct dcbm_chan *chan,
 				  struct dcbm_slot *slot)
@@ -230,7 +225,7 @@ static bool dcbm_slot_is_complete(struct dcbm_chan *chan,
 		return false;
 	/* The driver may run the callback here. */
 	return dma_async_is_tx_complete(chan->dma, slot->cookie, NULL, NULL) ==
-		DMA_COMPLETE;
+		DMA_COMPLETE && !chan->believed && dcbm_tail_written(slot);
 }
 
 /* Claim a slot in flight for @state.  Returns false if its callback came. */
@@ -247,6 +242,9 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
 			list_add(&slot->node, &chan->free);
 		else
 			WRITE_ONCE(chan->nr_away, chan->nr_away + 1);
+		chan->nr_held += state == DCBM_SLOT_HELD;
+		chan->nr_lost += state == DCBM_SLOT_LOST;
+		dcbm_chan_pin(chan);
 		claimed = true;
 	}
 	spin_unlock_irqrestore(&chan->lock, flags);
@@ -285,13 +283,8 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 		 * fields that are not used here.
 		 */
 		copy = data_race(*slot);
-		if (!dcbm_can_terminate(chan))
-			__module_get(THIS_MODULE);
-		if (!dcbm_slot_claim(slot, DCBM_SLOT_LOST)) {
-			if (!dcbm_can_terminate(chan))
-				module_put(THIS_MODULE);
+		if (!dcbm_slot_claim(slot, DCBM_SLOT_LOST))
 			continue;
-		}
 		dcbm_slot_gone(&copy, 0);
 		lost = true;
 	}
@@ -323,20 +316,6 @@ static void dcbm_chan_stopped(struct dcbm_chan *chan)
 	dcbm_chan_forget(chan, true);
 }
 
-/* Hold both folios of a pair, because a device may still use them. */
-static void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
-{
-	struct dcbm_pair *pair = &job->pairs[nr];
-
-	if (pair->held)
-		return;
-	pair->held = true;
-	dcbm_pair_fail(job, nr, -ETIMEDOUT);
-	migrate_copy_hold(&job->batch->pairs[nr]);
-	atomic64_inc(&dcbm_folios_held);
-	atomic_inc(&dcbm_folios_held_now);
-}
-
 /*
  * Nothing can stop the device, so hold each folio that the device may use.
  * Hold the folio before claiming its slot: after the claim, the callback may
@@ -356,8 +335,6 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 			continue;
 		dcbm_pair_hold(job, slot->pair);
 		kref_get(&job->ref);
-		if (!dcbm_can_terminate(chan))
-			__module_get(THIS_MODULE);
 		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD)) {
 			dcbm_account(job, &job->pairs[copy.pair], copy.bytes);
 			dcbm_slot_landed(&copy);
@@ -366,8 +343,6 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 		}
 		/* The callback came just now.  Collecting it ends the hold. */
 		dcbm_job_put(job);
-		if (!dcbm_can_terminate(chan))
-			module_put(THIS_MODULE);
 	}
 	return nr;
 }
@@ -385,7 +360,8 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 	/* Two timeouts in a row retire a channel, whatever max_failures is. */
 	chan->failures += DIV_ROUND_UP(dcbm_max_failures, 2);
 	atomic64_inc(&chan->timeouts);
-	if (READ_ONCE(chan->stops) && !dmaengine_terminate_sync(chan->dma)) {
+	if (READ_ONCE(chan->stops) && dcbm_can_terminate(chan) &&
+	    !dmaengine_terminate_sync(chan->dma)) {
 		dcbm_chan_collect(chan);
 		dcbm_chan_stopped(chan);
 		chan->full = false;
@@ -452,98 +428,4 @@ void dcbm_check(struct dcbm_stream *stream)
 			dcbm_chan_ask(chan);
 	}
 	dcbm_job_put(job);
-}
-
-static void dcbm_late_end(struct dcbm_slot *slot)
-{
-	struct dcbm_job *job = slot->job;
-
-	dcbm_slot_unmap(slot);
-	dcbm_pair_put(&job->pairs[slot->pair]);
-	dcbm_job_put(job);
-}
-
-/* Callbacks of held slots have come. */
-void dcbm_late_work(struct work_struct *work)
-{
-	struct dcbm_chan *chan = container_of(work, struct dcbm_chan,
-					      late_work);
-	struct dcbm_slot *slot, *next;
-	unsigned int nr = 0;
-	LIST_HEAD(late);
-
-	spin_lock_irq(&chan->lock);
-	list_splice_init(&chan->late, &late);
-	spin_unlock_irq(&chan->lock);
-	list_for_each_entry_safe(slot, next, &late, node) {
-		dcbm_late_end(slot);
-		nr++;
-	}
-	spin_lock_irq(&chan->lock);
-	list_for_each_entry(slot, &late, node)
-		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
-	list_splice(&late, &chan->free);
-	WRITE_ONCE(chan->nr_away, chan->nr_away - nr);
-	spin_unlock_irq(&chan->lock);
-	dcbm_chan_heard_of(chan);
-
-	/* The last put is safe here: unloading the module waits for this. */
-	if (!dcbm_can_terminate(chan))
-		while (nr--)
-			module_put(THIS_MODULE);
-}
-
-/*
- * The driver has dropped all descriptors of the channel, so free the slots that
- * wait for a callback.  Unless the device was @stopped, held pages and their
- * mappings stay as they are for ever.  Returns the number of their pieces.
- */
-unsigned int dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
-{
-	unsigned int nr_kept = 0;
-	int i;
-
-	for (i = 0; i < DCBM_SLOTS; i++) {
-		struct dcbm_slot *slot = &chan->slots[i];
-		enum dcbm_slot_state state;
-
-		spin_lock_irq(&chan->lock);
-		state = slot->state;
-		if (state == DCBM_SLOT_LOST || state == DCBM_SLOT_HELD) {
-			WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
-			list_add(&slot->node, &chan->free);
-			WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
-		}
-		spin_unlock_irq(&chan->lock);
-		if (state != DCBM_SLOT_HELD)
-			continue;
-		if (stopped) {
-			dcbm_late_end(slot);
-		} else {
-			dcbm_job_put(slot->job);
-			nr_kept++;
-		}
-	}
-	return nr_kept;
-}
-
-/*
- * End all transfers of a channel that has no job.  Returns -EBUSY if the driver
- * cannot make sure of that.
- */
-int dcbm_chan_settle(struct dcbm_chan *chan)
-{
-	bool held = false;
-	int i;
-
-	if (!READ_ONCE(chan->nr_away))
-		return 0;
-	for (i = 0; i < DCBM_SLOTS; i++)
-		held |= READ_ONCE(chan->slots[i].state) == DCBM_SLOT_HELD;
-	if (!dcbm_can_terminate(chan) || (held && !READ_ONCE(chan->stops)) ||
-	    dmaengine_terminate_sync(chan->dma))
-		return -EBUSY;
-	dcbm_chan_forget(chan, true);
-	flush_work(&chan->late_work);
-	return READ_ONCE(chan->nr_away) ? -EBUSY : 0;
 }

@@ -22,7 +22,6 @@
 #include "mo_dcbm.h"
 #include "mo_util.h"
 
-#define PATH_DCBM "/sys/module/dcbm/"
 #define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
 #define NR_LARGE 4
 
@@ -54,7 +53,8 @@ long long dcbm_number(const char *name)
 	return mo_read_number(path);
 }
 
-const char *chan_file(unsigned int nth, const char *file)
+/* Returns NULL if there is no such file. */
+static const char *find_chan_file(unsigned int nth, const char *file)
 {
 	static char path[160];
 	int dev;
@@ -65,7 +65,21 @@ const char *chan_file(unsigned int nth, const char *file)
 		if (mo_exists(path))
 			return path;
 	}
-	mo_die("dcbm has no channel %u", nth);
+	return NULL;
+}
+
+const char *chan_file(unsigned int nth, const char *file)
+{
+	const char *path = find_chan_file(nth, file);
+
+	if (!path)
+		mo_die("dcbm has no channel %u", nth);
+	return path;
+}
+
+bool chan_exists(unsigned int nth)
+{
+	return find_chan_file(nth, "state");
 }
 
 long long chan_number(unsigned int nth, const char *file)
@@ -81,12 +95,27 @@ bool chan_is(unsigned int nth, const char *state)
 	return !strncmp(now, state, strlen(state));
 }
 
-void fault(unsigned int chan, const char *name, long long value)
+static const char *sim_file(unsigned int chan, const char *name)
 {
-	char path[128];
+	static char path[128];
 
 	snprintf(path, sizeof(path), PATH_SIM "chan%u/%s", chan, name);
-	mo_write_number(path, value);
+	return path;
+}
+
+void sim_write(unsigned int chan, const char *name, const char *text)
+{
+	mo_write(sim_file(chan, name), text);
+}
+
+long long sim_number(unsigned int chan, const char *name)
+{
+	return mo_read_number(sim_file(chan, name));
+}
+
+void fault(unsigned int chan, const char *name, long long value)
+{
+	mo_write_number(sim_file(chan, name), value);
 }
 
 void fault_everywhere(const char *name, long long value)
@@ -477,6 +506,10 @@ static const struct {
 	{ "stall_held", test_stall_held },
 	{ "stall_posted", test_stall_posted },
 	{ "rejected", test_rejected },
+	{ "hidden_errors", test_hidden_errors },
+	{ "hidden_and_silent", test_hidden_and_silent },
+	{ "aborted", test_aborted },
+	{ "off_and_on", test_off_and_on },
 	{ "share", test_share },
 	{ "fair", test_fair },
 	{ "administrator", test_administrator },

@@ -10,6 +10,11 @@
 #include "mo_dcbm.h"
 #include "mo_util.h"
 
+/* Longer than dcbm waits for a channel, and an administrator for dcbm. */
+#define LATE_MS 30000
+/* Shorter than dcbm waits, and long enough for programs to write meanwhile. */
+#define SOON_MS 1000
+
 /*
  * The driver calls back, and then submit returns an error.  The CPU copies each
  * such folio, and the channel works on.
@@ -25,5 +30,118 @@ void test_rejected(void)
 	expect(dcbm_number("held_folios") == 0);
 	expect(chan_number(0, "errors") > 0);
 	expect(chan_is(0, "idle"));
+	unload();
+}
+
+/* Wait until dcbm holds no folio. */
+static void wait_for_held(unsigned int ms)
+{
+	long long until = now_ms() + ms;
+
+	while (dcbm_number("held_folios_now") && now_ms() < until)
+		usleep(10000);
+	expect(dcbm_number("held_folios_now") == 0);
+}
+
+/* An administrator who knows that the device has stopped resets its channel. */
+static void reset_stopped(unsigned int chan)
+{
+	mo_write(chan_file(chan, "terminate_stops"), "1");
+	mo_write(chan_file(chan, "reset"), "1");
+	expect(chan_is(chan, "idle"));
+	wait_for_held(0);
+}
+
+/*
+ * The driver reports errors as success.  dcbm sees that the end of the piece is
+ * not there, and holds the folio, until the channel has completed another piece.
+ */
+void test_hidden_errors(void)
+{
+	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
+	fault_everywhere("hide_error_every", 5);
+	mo_move_once(&small, mo_nodes[1]);
+	expect(mo_content_ok(&small));
+	fault_everywhere("hide_error_every", 0);
+	expect(sim_number(0, "hidden") > 0);
+	expect(dcbm_number("folios_failures") > 0);
+	expect(dcbm_number("folios_migrated") > 0);
+	expect(dcbm_number("held_folios") > 0);
+	expect(chan_number(0, "errors") > 0);
+	/* This occupies all channels. */
+	expect(move_area(&large) == 0);
+	wait_for_held(0);
+	expect(chan_number(0, "in_doubt") == 0);
+	expect(move_all() == 0);
+	unload();
+}
+
+/*
+ * The channel never interrupts, and none of its pieces is there, but its driver
+ * counts them as complete.
+ */
+void test_hidden_and_silent(void)
+{
+	load("bandwidth_mbps=0", "");
+	fault(1, "hide_error_every", 1);
+	fault(1, "lose_irq_every", 1);
+	mo_move_once(&large, mo_nodes[1]);
+	expect(mo_content_ok(&large));
+	fault(1, "hide_error_every", 0);
+	fault(1, "lose_irq_every", 0);
+	expect(dcbm_number("held_folios_now") > 0);
+	expect(chan_is(1, "retired"));
+	reset_stopped(1);
+	expect(move_all() == 0);
+	unload();
+}
+
+/*
+ * The driver reports a transfer as aborted, and the device writes later.  No
+ * program may use that page before.
+ */
+void test_aborted(void)
+{
+	load("bandwidth_mbps=0", "");
+	fault(0, "late_ms", SOON_MS);
+	fault(0, "abort_nth", 1);
+	expect(move_all() == 0);
+	expect(sim_number(0, "unheard") == 1);
+	expect(dcbm_number("held_folios") == 1);
+	wait_for_held(0);
+	expect(chan_is(0, "idle"));
+	unload();
+}
+
+/*
+ * A transfer is late while an administrator switches dcbm off and on.  dcbm must
+ * neither have the driver forget it, nor give the channel to any client.
+ */
+void test_off_and_on(void)
+{
+	int tries;
+
+	load("bandwidth_mbps=0", "");
+	fault(2, "late_ms", LATE_MS);
+	fault(2, "late_nth", 1);
+	sim_write(2, "terminate", "early");
+	mo_move_once(&large, mo_nodes[1]);
+	expect(dcbm_number("held_folios_now") > 0);
+	mo_write(PATH_DCBM "offloading", "0");
+	mo_write(PATH_DCBM "offloading", "1");
+	expect(!chan_exists(2));
+	expect(chan_exists(3));
+	expect(move_area(&small) == 0);
+	expect(mo_content_ok(&large));
+	expect(sim_number(2, "terminated") == 0);
+	expect(sim_number(2, "early") == 0);
+	wait_for_held(2 * LATE_MS);
+	/* dcbm releases the channel a moment later, and can then have it again. */
+	for (tries = 0; tries < 100 && !chan_exists(2); tries++) {
+		usleep(100000);
+		mo_write_number(PATH_DCBM "nr_dma_chan", NR_CHANS);
+	}
+	expect(chan_exists(2));
+	expect(move_all() == 0);
 	unload();
 }

@@ -7,6 +7,7 @@
 
 #include "mo_area.h"
 
+#define PATH_DCBM "/sys/module/dcbm/"
 #define NR_CHANS 4
 /*
  * A busy host may stop the threads that simulate channels, but not this long.
@@ -29,9 +30,12 @@ long long dcbm_number(const char *name);
  * next call overwrites the path.
  */
 const char *chan_file(unsigned int nth, const char *file);
+bool chan_exists(unsigned int nth);
 long long chan_number(unsigned int nth, const char *file);
 bool chan_is(unsigned int nth, const char *state);
-/* Set a fault of one channel of the simulated device. */
+/* Files of one channel of the simulated device: its faults and counters. */
+void sim_write(unsigned int chan, const char *name, const char *text);
+long long sim_number(unsigned int chan, const char *name);
 void fault(unsigned int chan, const char *name, long long value);
 void fault_everywhere(const char *name, long long value);
 
@@ -55,5 +59,9 @@ void test_stall_posted(void);
 
 /* dcbm_manners.c */
 void test_rejected(void);
+void test_hidden_errors(void);
+void test_hidden_and_silent(void);
+void test_aborted(void);
+void test_off_and_on(void);
 
 #endif /* MO_DCBM_H */

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm: transfers that a device may not have ended.
+ *
+ * The device may read and write at any later time.  So dcbm holds both folios
+ * and their mappings: neither is freed or written to, and the folio does not
+ * migrate.
+ *
+ * - A held transfer has no callback yet.  The callback ends the doubt.
+ * - A kept transfer was called back, but is not over: see dcbm_slot_is_over().
+ *   No other callback comes.  On a channel that works in order, the end of a
+ *   newer transfer ends the doubt.
+ *
+ * A driver that is known to stop the device ends both: see dcbm_chan_settle().
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/dmaengine.h>
+#include <linux/module.h>
+
+#include "dcbm.h"
+
+/* A descriptor no longer uses the folio.  After the last one, end the hold. */
+void dcbm_pair_put(struct dcbm_pair *pair)
+{
+	/* dcbm_pair_hold() ran before the last put, so ->held is valid. */
+	if (!atomic_dec_and_test(&pair->nr_users) || !pair->held)
+		return;
+	migrate_copy_unhold(pair->src, pair->dst);
+	atomic_dec(&dcbm_folios_held_now);
+}
+
+/* Hold both folios of a pair, because a device may still use them. */
+void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
+{
+	struct dcbm_pair *pair = &job->pairs[nr];
+
+	if (pair->held)
+		return;
+	pair->held = true;
+	dcbm_pair_fail(job, nr, -ETIMEDOUT);
+	migrate_copy_hold(&job->batch->pairs[nr]);
+	atomic64_inc(&dcbm_folios_held);
+	atomic_inc(&dcbm_folios_held_now);
+}
+
+/*
+ * Keep the module while a callback may come that dcbm has no right to prevent.
+ * Called with chan->lock held, when one of the conditions may have changed.
+ */
+void dcbm_chan_pin(struct dcbm_chan *chan)
+{
+	bool pin = chan->nr_held || chan->nr_lost;
+
+	lockdep_assert_held(&chan->lock);
+
+	if (dcbm_can_terminate(chan) && (chan->stops || !chan->nr_held))
+		pin = false;
+	if (pin == chan->pinned)
+		return;
+	chan->pinned = pin;
+	if (pin)
+		__module_get(THIS_MODULE);
+	else
+		module_put(THIS_MODULE);
+}
+
+/* A piece of the stream was called back, but is not over. */
+void dcbm_slot_keep(struct dcbm_slot *slot)
+{
+	struct dcbm_chan *chan = slot->chan;
+
+	dcbm_pair_hold(slot->job, slot->pair);
+	kref_get(&slot->job->ref);
+	atomic64_inc(&chan->errors);
+	spin_lock_irq(&chan->lock);
+	WRITE_ONCE(slot->state, DCBM_SLOT_KEPT);
+	list_move_tail(&slot->node, &chan->kept);
+	WRITE_ONCE(chan->nr_away, chan->nr_away + 1);
+	spin_unlock_irq(&chan->lock);
+}
+
+static void dcbm_late_end(struct dcbm_slot *slot)
+{
+	struct dcbm_job *job = slot->job;
+
+	dcbm_slot_unmap(slot);
+	dcbm_pair_put(&job->pairs[slot->pair]);
+	dcbm_job_put(job);
+}
+
+/* The device no longer uses these pieces, which were held or kept. */
+static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
+{
+	struct dcbm_slot *slot;
+	unsigned int nr = 0;
+
+	list_for_each_entry(slot, over, node) {
+		dcbm_late_end(slot);
+		nr++;
+	}
+	spin_lock_irq(&chan->lock);
+	list_for_each_entry(slot, over, node)
+		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
+	list_splice(over, &chan->free);
+	WRITE_ONCE(chan->nr_away, chan->nr_away - nr);
+	spin_unlock_irq(&chan->lock);
+}
+
+/*
+ * The piece with this cookie is complete.  A device that works in order has
+ * ended all older ones before.
+ */
+void dcbm_kept_end(struct dcbm_chan *chan, dma_cookie_t cookie)
+{
+	struct dcbm_slot *slot, *next;
+	LIST_HEAD(over);
+
+	/* The next piece finds what another context adds meanwhile. */
+	if (likely(list_empty_careful(&chan->kept)) || !chan->ordered)
+		return;
+	spin_lock_irq(&chan->lock);
+	list_for_each_entry_safe(slot, next, &chan->kept, node)
+		if (cookie - slot->cookie > 0)
+			list_move_tail(&slot->node, &over);
+	spin_unlock_irq(&chan->lock);
+	dcbm_end_all(chan, &over);
+}
+
+/* Callbacks of held slots have come. */
+void dcbm_late_work(struct work_struct *work)
+{
+	struct dcbm_chan *chan = container_of(work, struct dcbm_chan,
+					      late_work);
+	struct dcbm_slot *slot, *next;
+	LIST_HEAD(late);
+	LIST_HEAD(kept);
+
+	spin_lock_irq(&chan->lock);
+	list_splice_init(&chan->late, &late);
+	spin_unlock_irq(&chan->lock);
+	list_for_each_entry_safe(slot, next, &late, node)
+		if (!dcbm_slot_is_over(slot))
+			list_move_tail(&slot->node, &kept);
+	dcbm_end_all(chan, &late);
+	spin_lock_irq(&chan->lock);
+	list_for_each_entry(slot, &kept, node)
+		WRITE_ONCE(slot->state, DCBM_SLOT_KEPT);
+	list_splice(&kept, &chan->kept);
+	spin_unlock_irq(&chan->lock);
+	dcbm_chan_heard_of(chan);
+}
+
+/*
+ * The driver has dropped all descriptors of the channel, so no callback comes.
+ * If the device has @stopped, nothing is held or kept any more.
+ */
+void dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
+{
+	struct dcbm_slot *slot;
+	LIST_HEAD(over);
+	int i;
+
+	spin_lock_irq(&chan->lock);
+	for (i = 0; i < DCBM_SLOTS; i++) {
+		slot = &chan->slots[i];
+		if (slot->state == DCBM_SLOT_LOST) {
+			WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
+			list_add(&slot->node, &chan->free);
+			WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
+		} else if (stopped && slot->state == DCBM_SLOT_HELD) {
+			list_add(&slot->node, &over);
+		}
+	}
+	chan->nr_lost = 0;
+	if (stopped) {
+		chan->nr_held = 0;
+		list_splice_init(&chan->kept, &over);
+	}
+	dcbm_chan_pin(chan);
+	spin_unlock_irq(&chan->lock);
+	dcbm_end_all(chan, &over);
+}
+
+/*
+ * Make sure that no callback comes to a channel that has no stream.  Returns
+ * -EBUSY if the driver cannot make sure of that, or if the device may still use
+ * what is held: a driver that forgets its descriptors may crash when the device
+ * ends them, or may take the end of one for that of another.
+ */
+int dcbm_chan_settle(struct dcbm_chan *chan)
+{
+	bool stops = READ_ONCE(chan->stops), due, held;
+
+	spin_lock_irq(&chan->lock);
+	held = chan->nr_held;
+	due = held || chan->nr_lost;
+	if (stops && dcbm_can_terminate(chan))
+		due |= !list_empty(&chan->kept);
+	spin_unlock_irq(&chan->lock);
+	if (due) {
+		if (!dcbm_can_terminate(chan) || (held && !stops) ||
+		    dmaengine_terminate_sync(chan->dma))
+			return -EBUSY;
+		dcbm_chan_forget(chan, stops);
+	}
+	flush_work(&chan->late_work);
+	return 0;
+}
+
+/*
+ * dcbm is about to release the channel, so nothing will end the doubt about
+ * kept transfers: their folios and mappings stay as they are.  Returns the
+ * number of these transfers.
+ */
+unsigned int dcbm_chan_leak(struct dcbm_chan *chan)
+{
+	struct dcbm_slot *slot;
+	unsigned int nr = 0;
+
+	/* No stream and no work uses the list any more. */
+	list_for_each_entry(slot, &chan->kept, node) {
+		dcbm_job_put(slot->job);
+		nr++;
+	}
+	return nr;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dcbm: what it believes of drivers.
+ *
+ * Some drivers report an error of the device as success: ptdma and zynqmp_dma
+ * call back without a result, and dw-axi-dmac leaves the result at its default.
+ * Others report success before the device has written, for example after a
+ * transfer of an earlier client.  So dcbm believes success only of drivers that
+ * are known to report errors.  For all others, it changes the last word of a
+ * piece's destination in advance, and looks whether the device has written it.
+ *
+ * That finds a device that stops at an error, or that has not finished.  It does
+ * not find one that leaves out bytes and continues, or that writes other bytes
+ * than it should.  The debugging switch "verify" finds these.
+ */
+
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/device.h>
+#include <linux/dma-mapping.h>
+#include <linux/highmem.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "dcbm.h"
+
+/*
+ * In Linux 6.12, idxd checks the status that the device writes for each
+ * descriptor.  The channel of ioat halts at an error, and the driver reports
+ * that descriptor with the error, and all later ones as aborted.
+ */
+static char *trust_errors = "ioatdma,idxd";
+module_param(trust_errors, charp, 0444);
+MODULE_PARM_DESC(trust_errors, "names of drivers, separated by commas, that report each error of the device");
+
+/*
+ * A driver may have device_terminate_all(), but not stop the device: ptdma and
+ * zynqmp_dma only drop their descriptors, and the device continues to write.
+ * Others do not check whether it has stopped.  ioat reports transfers as aborted
+ * before it stops the device.  So an administrator who knows the driver has to
+ * say so, here or for each channel.
+ */
+static char *trust_terminate;
+module_param(trust_terminate, charp, 0444);
+MODULE_PARM_DESC(trust_terminate, "names of drivers, separated by commas, whose terminated or aborted transfers have stopped");
+
+/* Returns true if @names has the driver of @dev. */
+static bool dcbm_has_driver(const char *names, const struct device *dev)
+{
+	const char *name = dev->driver ? dev->driver->name : "";
+	size_t len;
+
+	for (; names && *names; names += len + (names[len] == ',')) {
+		len = strcspn(names, ",");
+		if (len && len == strlen(name) && !strncmp(names, name, len))
+			return true;
+	}
+	return false;
+}
+
+bool dcbm_can_terminate(const struct dcbm_chan *chan)
+{
+	return chan->dma->device->device_terminate_all &&
+		chan->dma->device->device_synchronize;
+}
+
+/* Called once for a new channel. */
+void dcbm_chan_trust(struct dcbm_chan *chan)
+{
+	chan->believed = dcbm_has_driver(trust_errors, chan->provider);
+	chan->stops = dcbm_has_driver(trust_terminate, chan->provider);
+}
+
+/* Returns the last word of a piece, which needs kunmap_local(). */
+static u64 *dcbm_map_tail(const struct dcbm_slot *slot, struct folio *folio)
+{
+	size_t at = slot->offset + slot->bytes - sizeof(u64);
+
+	return kmap_local_folio(folio, at);
+}
+
+/*
+ * Make the last word of the destination differ from the source, before the
+ * device maps it.  Returns -EHWPOISON if the source cannot be read.
+ */
+int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair)
+{
+	u64 *src = dcbm_map_tail(slot, pair->src);
+	u64 *dst = dcbm_map_tail(slot, pair->dst);
+	int rc = 0;
+
+	if (copy_mc_to_kernel(&slot->tail, src, sizeof(slot->tail)))
+		rc = -EHWPOISON;
+	else
+		*dst = ~slot->tail;
+	kunmap_local(dst);
+	kunmap_local(src);
+	return rc;
+}
+
+/* Returns true if the device has written the last word of the piece. */
+bool dcbm_tail_written(const struct dcbm_slot *slot)
+{
+	struct folio *folio = slot->job->pairs[slot->pair].dst;
+	bool written;
+	u64 *dst;
+
+	/* The word may be in a bounce buffer, or stale in a cache. */
+	dma_sync_single_range_for_cpu(slot->chan->dev, slot->dst,
+				      slot->bytes - sizeof(u64), sizeof(u64),
+				      DMA_FROM_DEVICE);
+	dst = dcbm_map_tail(slot, folio);
+	written = READ_ONCE(*dst) == slot->tail;
+	kunmap_local(dst);
+	return written;
+}
+
+/*
+ * A callback has come.  Returns true if the device no longer uses the piece:
+ * the driver is known to say so, or the piece is there.
+ */
+bool dcbm_slot_is_over(const struct dcbm_slot *slot)
+{
+	const struct dcbm_chan *chan = slot->chan;
+
+	if (slot->error == DCBM_ABORTED)
+		return READ_ONCE(chan->stops);
+	return slot->error || chan->believed || dcbm_tail_written(slot);
+}
