@@ -8,10 +8,9 @@
  *
  * dcbm_admin_lock serialises administrators.  dcbm_chans_lock protects the list
  * of channels, for tasks that may sleep.  Changes also take dcbm_lock, under
- * which streams search the list.  A notifier releases the channels of a device
- * before its driver is unbound.  The notifier takes only dcbm_chans_lock.  A
- * task that registers a notifier waits under dcbm_admin_lock for running
- * notifiers.
+ * which streams search the list.  Notifiers release channels that go away, see
+ * watch.c.  They take only dcbm_chans_lock.  A task that registers a notifier
+ * waits under dcbm_admin_lock for running notifiers.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -19,15 +18,11 @@
 #include <kunit/visibility.h>
 #include <linux/delay.h>
 #include <linux/device.h>
-#include <linux/device/bus.h>
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
 #include "dcbm.h"
-
-/* Devices with DMA_MEMCPY sit on one or two kinds of buses. */
-#define DCBM_MAX_BUSES 8
 
 #define DCBM_STUCK_RETRY_MS 200
 
@@ -45,11 +40,6 @@ static LIST_HEAD(dcbm_stuck_chans);
 unsigned int dcbm_wanted_chans = 16;
 static bool dcbm_on;
 static unsigned int dcbm_nr_chans;
-
-static struct dcbm_bus {
-	const struct bus_type *bus;
-	struct notifier_block nb;
-} dcbm_buses[DCBM_MAX_BUSES];
 
 bool dcbm_is_on(void)
 {
@@ -85,6 +75,9 @@ static bool dcbm_chan_filter(struct dma_chan *dma, void *param)
 	struct dcbm_search *search = param;
 	unsigned int i;
 
+	/* The driver is about to free a channel without this pointer. */
+	if (!dma->dev->chan)
+		return false;
 	for (i = 0; i < search->nr_had; i++)
 		if (search->had[i] == dma->device)
 			return false;
@@ -128,18 +121,18 @@ static int dcbm_chan_add(struct dma_chan *dma)
 	struct dcbm_chan *chan = dcbm_chan_new(dma);
 	int ret = -ENOMEM;
 
+	lockdep_assert_held(&dcbm_chans_lock);
+
 	if (!chan)
 		goto release;
 	ret = kobject_add(&chan->kobj, dcbm_chans_kobj, "%s",
 			  dma_chan_name(dma));
 	if (ret)
 		goto put;
-	mutex_lock(&dcbm_chans_lock);
 	spin_lock(&dcbm_lock);
 	list_add_tail(&chan->node, &dcbm_chans);
 	spin_unlock(&dcbm_lock);
 	WRITE_ONCE(dcbm_nr_chans, dcbm_nr_chans + 1);
-	mutex_unlock(&dcbm_chans_lock);
 	pr_debug("%s: node %d, pieces of %zu bytes\n",
 		 kobject_name(&chan->kobj), chan->nid, chan->max_piece);
 	return 0;
@@ -212,6 +205,17 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 	dcbm_chan_release(chan);
 }
 
+/* Retry to release a stuck channel. */
+static bool dcbm_chan_unstick(struct dcbm_chan *chan)
+{
+	if (dcbm_chan_settle(chan))
+		return false;
+	list_del(&chan->node);
+	dcbm_chan_release(chan);
+	module_put(THIS_MODULE);
+	return true;
+}
+
 /* Retry to release stuck channels.  Returns true if none is left. */
 static bool dcbm_drop_stuck(void)
 {
@@ -219,13 +223,8 @@ static bool dcbm_drop_stuck(void)
 
 	lockdep_assert_held(&dcbm_chans_lock);
 
-	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
-		if (dcbm_chan_settle(chan))
-			continue;
-		list_del(&chan->node);
-		dcbm_chan_release(chan);
-		module_put(THIS_MODULE);
-	}
+	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node)
+		dcbm_chan_unstick(chan);
 	return list_empty(&dcbm_stuck_chans);
 }
 
@@ -265,58 +264,35 @@ void dcbm_wait_for_stuck(void)
 	cancel_work_sync(&dcbm_stuck_work);
 }
 
-/* The driver of @provider will be unbound. */
-static void dcbm_provider_leaves(const struct device *provider)
+static bool dcbm_chan_is_of(const struct dcbm_chan *chan,
+			    const struct device *dev)
+{
+	return chan->provider == dev || &chan->dma->dev->device == dev;
+}
+
+/*
+ * @dev goes away: a provider, or the device of a channel in /sys/class/dma/.  Its
+ * driver may free the channels afterwards, so never touch them again.
+ */
+void dcbm_device_leaves(struct device *dev)
 {
 	struct dcbm_chan *chan, *next;
 
 	mutex_lock(&dcbm_chans_lock);
 	list_for_each_entry_safe(chan, next, &dcbm_chans, node) {
-		if (chan->provider != provider)
+		if (!dcbm_chan_is_of(chan, dev))
 			continue;
 		pr_info("%s goes away\n", kobject_name(&chan->kobj));
 		dcbm_chan_take_out(chan);
 		dcbm_chan_drop(chan);
 	}
-	mutex_unlock(&dcbm_chans_lock);
-}
-
-static int dcbm_bus_event(struct notifier_block *nb, unsigned long event,
-			  void *data)
-{
-	if (event == BUS_NOTIFY_UNBIND_DRIVER)
-		dcbm_provider_leaves(data);
-	return NOTIFY_DONE;
-}
-
-static void dcbm_watch_bus(const struct bus_type *bus)
-{
-	int i;
-
-	lockdep_assert_held(&dcbm_admin_lock);
-
-	for (i = 0; bus && i < DCBM_MAX_BUSES; i++) {
-		if (dcbm_buses[i].bus == bus)
-			return;
-		if (dcbm_buses[i].bus)
+	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
+		if (!dcbm_chan_is_of(chan, dev) || dcbm_chan_unstick(chan))
 			continue;
-		dcbm_buses[i].nb.notifier_call = dcbm_bus_event;
-		if (!bus_register_notifier(bus, &dcbm_buses[i].nb))
-			dcbm_buses[i].bus = bus;
-		return;
+		/* The driver may call back until it is gone: keep the code. */
+		list_del(&chan->node);
 	}
-}
-
-static void dcbm_unwatch_buses(void)
-{
-	int i;
-
-	for (i = 0; i < DCBM_MAX_BUSES; i++) {
-		if (dcbm_buses[i].bus)
-			bus_unregister_notifier(dcbm_buses[i].bus,
-						&dcbm_buses[i].nb);
-		dcbm_buses[i].bus = NULL;
-	}
+	mutex_unlock(&dcbm_chans_lock);
 }
 
 /*
@@ -326,27 +302,34 @@ static void dcbm_unwatch_buses(void)
 static int dcbm_acquire(unsigned int nr)
 {
 	struct dcbm_search *search = kmalloc(sizeof(*search), GFP_KERNEL);
+	const struct bus_type *bus = NULL;
 	struct dma_chan *dma;
 	dma_cap_mask_t mask;
-	int ret = 0;
+	int ret;
 
 	if (!search)
 		return -ENOMEM;
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
 	search->nr_had = 0;
+	ret = dcbm_watch_channels(&mask);
 
 	while (!ret && READ_ONCE(dcbm_nr_chans) < nr) {
+		/* A channel that goes now waits until it is on the list. */
+		mutex_lock(&dcbm_chans_lock);
 		dma = dma_request_channel(mask, dcbm_chan_filter, search);
-		if (!dma) {
-			if (!search->nr_had)
-				break;
-			search->nr_had = 0;
-			continue;
+		if (dma) {
+			search->had[search->nr_had++] = dma->device;
+			bus = dma->device->dev->bus;
+			ret = dcbm_chan_add(dma);
 		}
-		search->had[search->nr_had++] = dma->device;
-		dcbm_watch_bus(dma->device->dev->bus);
-		ret = dcbm_chan_add(dma);
+		mutex_unlock(&dcbm_chans_lock);
+		dcbm_watch_bus(bus);
+		if (dma)
+			continue;
+		if (!search->nr_had)
+			break;
+		search->nr_had = 0;
 	}
 	kfree(search);
 	return READ_ONCE(dcbm_nr_chans) ? 0 : ret ?: -ENODEV;
@@ -378,7 +361,6 @@ int dcbm_start(void)
 		return 0;
 	ret = dcbm_acquire(dcbm_wanted_chans);
 	if (ret) {
-		dcbm_unwatch_buses();
 		if (ret == -ENODEV)
 			pr_warn("no free channel for copying memory; public ones are taken while some other user has called dmaengine_get()\n");
 		return ret;
@@ -395,7 +377,6 @@ void dcbm_stop(void)
 	WRITE_ONCE(dcbm_on, false);
 	dcbm_open(false);
 	dcbm_give_back(0);
-	dcbm_unwatch_buses();
 }
 
 int dcbm_resize(unsigned int nr)

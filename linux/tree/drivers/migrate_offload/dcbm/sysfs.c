@@ -144,6 +144,7 @@ void dcbm_sysfs_exit(void)
 	dcbm_stop();
 	mutex_unlock(&dcbm_admin_lock);
 	dcbm_wait_for_stuck();
+	dcbm_unwatch();
 	kobject_put(dcbm_chans_kobj);
 	kobject_put(dcbm_kobj);
 }

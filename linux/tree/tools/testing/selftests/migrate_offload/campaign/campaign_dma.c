@@ -102,8 +102,16 @@ void dcbm_reload(const struct dma_setup *setup)
 
 void dcbm_off_and_on(void)
 {
+	int tries;
+
 	mo_write(PATH_DCBM "offloading", "0");
-	mo_write(PATH_DCBM "offloading", "1");
+	/* dcbm may still wait for late transfers of all channels. */
+	for (tries = 0; tries < 6000; tries++) {
+		if (!mo_try_write(PATH_DCBM "offloading", "1"))
+			return;
+		usleep(10000);
+	}
+	mo_die("dcbm finds no channel");
 }
 
 void dma_set(int chan, const char *file, const char *text)

@@ -22,7 +22,6 @@
 #include "mo_dcbm.h"
 #include "mo_util.h"
 
-#define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
 #define NR_LARGE 4
 
 struct mo_area small, large;
@@ -317,7 +316,7 @@ static void *move_all_the_time(void *unused)
 	return unused;
 }
 
-static pthread_t start_moving(void)
+pthread_t start_moving(void)
 {
 	pthread_t mover;
 
@@ -328,7 +327,7 @@ static pthread_t start_moving(void)
 	return mover;
 }
 
-static void stop(pthread_t mover)
+void end_moving(pthread_t mover)
 {
 	unsigned int moved = nr_moves;
 
@@ -417,7 +416,7 @@ static void test_fair(void)
 		mbind_other(mo_nodes[0]);
 		there = mo_counter("engine_folios") - had;
 	} while (++trips < 10 || (there < 5 * NR_LARGE && trips < 40));
-	stop(mover);
+	end_moving(mover);
 	/*
 	 * dcbm declines a few folios before the first task releases channels.
 	 */
@@ -442,7 +441,7 @@ static void test_administrator(void)
 		usleep(20000);
 		mo_write(PATH_DCBM "offloading", "1");
 	}
-	stop(mover);
+	end_moving(mover);
 	unload();
 }
 
@@ -458,36 +457,7 @@ static void test_unload(void)
 		unload();
 		load("bandwidth_mbps=0", "");
 	}
-	stop(mover);
-	unload();
-}
-
-static void test_unbind(void)
-{
-	pthread_t mover;
-
-	load("bandwidth_mbps=0", "");
-	mover = start_moving();
-	usleep(50000);
-	mo_write("/sys/bus/platform/drivers/dmasim/unbind", "dmasim.0");
-	stop(mover);
-	mo_write("/sys/bus/platform/drivers/dmasim/bind", "dmasim.0");
-	unload();
-}
-
-static void test_vanish(void)
-{
-	pthread_t mover;
-	int i;
-
-	load("bandwidth_mbps=0", "");
-	mover = start_moving();
-	usleep(50000);
-	mo_write(PATH_SIM "vanish", "1");
-	stop(mover);
-	for (i = 0; i < 100 && !chan_is(0, "retired"); i++)
-		move_area(&large);
-	expect(chan_is(0, "retired"));
+	end_moving(mover);
 	unload();
 }
 
@@ -515,6 +485,7 @@ static const struct {
 	{ "administrator", test_administrator },
 	{ "unbind", test_unbind },
 	{ "vanish", test_vanish },
+	{ "left", test_left },
 	/* The unload patches running code: see migrate_offload_key. */
 	{ "unload", test_unload },
 };

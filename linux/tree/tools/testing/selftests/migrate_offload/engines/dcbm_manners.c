@@ -3,6 +3,7 @@
  * dcbm on simulated devices whose drivers have the manners of real ones.  The
  * test program is dcbm.c.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -143,5 +144,51 @@ void test_off_and_on(void)
 	}
 	expect(chan_exists(2));
 	expect(move_all() == 0);
+	unload();
+}
+
+void test_unbind(void)
+{
+	pthread_t mover;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	usleep(50000);
+	mo_write("/sys/bus/platform/drivers/dmasim/unbind", "dmasim.0");
+	expect(!chan_exists(0));
+	end_moving(mover);
+	mo_write("/sys/bus/platform/drivers/dmasim/bind", "dmasim.0");
+	unload();
+}
+
+/* The device unregisters its channels, while its driver stays bound. */
+void test_vanish(void)
+{
+	pthread_t mover;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	usleep(50000);
+	mo_write(PATH_SIM "vanish", "1");
+	expect(!chan_exists(0));
+	end_moving(mover);
+	expect(dcbm_number("held_folios") == 0);
+	unload();
+}
+
+/* The device unregisters one channel, and keeps all others. */
+void test_left(void)
+{
+	pthread_t mover;
+
+	load("bandwidth_mbps=0", "");
+	mover = start_moving();
+	usleep(50000);
+	/* The write fails if dcbm still has the channel. */
+	expect(!mo_try_write(PATH_SIM "chan2/leave", "1"));
+	expect(!chan_exists(2));
+	expect(chan_exists(3));
+	end_moving(mover);
+	expect(dcbm_number("held_folios") == 0);
 	unload();
 }

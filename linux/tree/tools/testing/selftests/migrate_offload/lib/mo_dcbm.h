@@ -3,11 +3,13 @@
 #ifndef MO_DCBM_H
 #define MO_DCBM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "mo_area.h"
 
 #define PATH_DCBM "/sys/module/dcbm/"
+#define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
 #define NR_CHANS 4
 /*
  * A busy host may stop the threads that simulate channels, but not this long.
@@ -50,6 +52,9 @@ void unload(void);
 unsigned long move_area(struct mo_area *area);
 /* Move @small and @large as move_area() does, while threads write to both. */
 unsigned long move_all(void);
+/* Move both all the time, until end_moving() has seen two more moves. */
+pthread_t start_moving(void);
+void end_moving(pthread_t mover);
 
 /* dcbm_stalls.c */
 void test_late(void);
@@ -63,5 +68,8 @@ void test_hidden_errors(void);
 void test_hidden_and_silent(void);
 void test_aborted(void);
 void test_off_and_on(void);
+void test_unbind(void);
+void test_vanish(void);
+void test_left(void);
 
 #endif /* MO_DCBM_H */
