@@ -76,7 +76,7 @@ static bool dcbm_chan_filter(struct dma_chan *dma, void *param)
 	unsigned int i;
 
 	/* The driver is about to free a channel without this pointer. */
-	if (!dma->dev->chan)
+	if (!dma->dev->chan || !dcbm_may_take(dma->device->dev))
 		return false;
 	for (i = 0; i < search->nr_had; i++)
 		if (search->had[i] == dma->device)
@@ -362,7 +362,7 @@ int dcbm_start(void)
 	ret = dcbm_acquire(dcbm_wanted_chans);
 	if (ret) {
 		if (ret == -ENODEV)
-			pr_warn("no free channel for copying memory; public ones are taken while some other user has called dmaengine_get()\n");
+			pr_warn("no free channel of a driver that the parameter devices names; public ones are taken while some other user has called dmaengine_get()\n");
 		return ret;
 	}
 	dcbm_open(true);

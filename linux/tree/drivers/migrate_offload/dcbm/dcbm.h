@@ -308,7 +308,8 @@ void dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
 int dcbm_chan_settle(struct dcbm_chan *chan);
 unsigned int dcbm_chan_leak(struct dcbm_chan *chan);
 
-/* trust.c: what is believed of drivers */
+/* trust.c: which drivers are used, and what is believed of them */
+bool dcbm_may_take(const struct device *provider);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);
 void dcbm_chan_trust(struct dcbm_chan *chan);
 int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair);

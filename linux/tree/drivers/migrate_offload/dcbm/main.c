@@ -2,7 +2,7 @@
 /*
  * dcbm: copy migrating folios with DMAengine channels.
  *
- * dcbm uses any driver that offers DMA_MEMCPY, and divides a batch into pieces
+ * dcbm uses drivers that offer DMA_MEMCPY, and divides a batch into pieces
  * of bytes.  So one large folio and many small folios occupy all channels
  * alike.
  *
@@ -13,7 +13,7 @@
  *	copy.c	divides jobs into pieces, maps and submits them
  *	reap.c	callbacks and timeouts
  *	doubt.c	transfers that a device may not have ended
- *	trust.c	what is believed of drivers
+ *	trust.c	which drivers are used, and what is believed of them
  *	share.c	the share that the CPU copies
  *	math.c	the arithmetic of dividing work
  *	chan.c	acquires and releases channels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * dcbm: what it believes of drivers.
+ * dcbm: which drivers it uses, and what it believes of them.
  *
  * Some drivers report an error of the device as success: ptdma and zynqmp_dma
  * call back without a result, and dw-axi-dmac leaves the result at its default.
@@ -25,6 +25,15 @@
 #include <linux/uaccess.h>
 
 #include "dcbm.h"
+
+/*
+ * Engines that copy memory and do little else.  Other drivers of DMA_MEMCPY
+ * serve audio or serial ports, whose users would find no channel.
+ */
+static char *devices =
+	"ioatdma,idxd,ptdma,ae4dma,sdxi,xilinx-zynqmp-dma,dmasim";
+module_param(devices, charp, 0444);
+MODULE_PARM_DESC(devices, "names of drivers, separated by commas, whose channels may be taken");
 
 /*
  * In Linux 6.12, idxd checks the status that the device writes for each
@@ -58,6 +67,11 @@ static bool dcbm_has_driver(const char *names, const struct device *dev)
 			return true;
 	}
 	return false;
+}
+
+bool dcbm_may_take(const struct device *provider)
+{
+	return dcbm_has_driver(devices, provider);
 }
 
 bool dcbm_can_terminate(const struct dcbm_chan *chan)

@@ -486,6 +486,7 @@ static const struct {
 	{ "unbind", test_unbind },
 	{ "vanish", test_vanish },
 	{ "left", test_left },
+	{ "not_named", test_not_named },
 	/* The unload patches running code: see migrate_offload_key. */
 	{ "unload", test_unload },
 };

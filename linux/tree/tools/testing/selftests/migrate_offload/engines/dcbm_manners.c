@@ -3,6 +3,7 @@
  * dcbm on simulated devices whose drivers have the manners of real ones.  The
  * test program is dcbm.c.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -190,5 +191,17 @@ void test_left(void)
 	expect(chan_exists(3));
 	end_moving(mover);
 	expect(dcbm_number("held_folios") == 0);
+	unload();
+}
+
+/* dcbm takes only channels of the drivers that an administrator has named. */
+void test_not_named(void)
+{
+	const char *const sim[] = { "modprobe", "dmasim", NULL };
+	const char *const dcbm[] = { "modprobe", "dcbm", "devices=idxd,dma", NULL };
+
+	expect(!mo_run(sim) && !mo_run(dcbm));
+	expect(mo_try_write(PATH_DCBM "offloading", "1") == -ENODEV);
+	expect(!chan_exists(0));
 	unload();
 }

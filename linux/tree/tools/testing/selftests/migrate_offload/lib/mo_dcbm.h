@@ -71,5 +71,6 @@ void test_off_and_on(void);
 void test_unbind(void);
 void test_vanish(void);
 void test_left(void);
+void test_not_named(void);
 
 #endif /* MO_DCBM_H */
