@@ -20,40 +20,21 @@ static struct dcbm_chan *to_chan(struct kobject *kobj)
 	return container_of(kobj, struct dcbm_chan, kobj);
 }
 
-static ssize_t bytes_show(struct kobject *kobj, struct kobj_attribute *attr,
-			  char *buf)
-{
-	return sysfs_emit(buf, "%lld\n",
-			  (long long)atomic64_read(&to_chan(kobj)->bytes));
-}
+#define DCBM_CHAN_NUMBER(name, value)					\
+static ssize_t name##_show(struct kobject *kobj,			\
+			   struct kobj_attribute *attr, char *buf)	\
+{									\
+	struct dcbm_chan *chan = to_chan(kobj);				\
+									\
+	return sysfs_emit(buf, "%lld\n", (long long)(value));		\
+}									\
+static struct kobj_attribute name##_attr = __ATTR_RO(name)
 
-static struct kobj_attribute bytes_attr = __ATTR_RO(bytes);
-
-static ssize_t errors_show(struct kobject *kobj, struct kobj_attribute *attr,
-			   char *buf)
-{
-	return sysfs_emit(buf, "%lld\n",
-			  (long long)atomic64_read(&to_chan(kobj)->errors));
-}
-
-static struct kobj_attribute errors_attr = __ATTR_RO(errors);
-
-static ssize_t timeouts_show(struct kobject *kobj, struct kobj_attribute *attr,
-			     char *buf)
-{
-	return sysfs_emit(buf, "%lld\n",
-			  (long long)atomic64_read(&to_chan(kobj)->timeouts));
-}
-
-static struct kobj_attribute timeouts_attr = __ATTR_RO(timeouts);
-
-static ssize_t node_show(struct kobject *kobj, struct kobj_attribute *attr,
-			 char *buf)
-{
-	return sysfs_emit(buf, "%d\n", to_chan(kobj)->nid);
-}
-
-static struct kobj_attribute node_attr = __ATTR_RO(node);
+DCBM_CHAN_NUMBER(bytes, atomic64_read(&chan->bytes));
+DCBM_CHAN_NUMBER(errors, atomic64_read(&chan->errors));
+DCBM_CHAN_NUMBER(timeouts, atomic64_read(&chan->timeouts));
+DCBM_CHAN_NUMBER(node, chan->nid);
+DCBM_CHAN_NUMBER(in_doubt, READ_ONCE(chan->nr_away));
 
 static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 			  char *buf)
@@ -68,14 +49,6 @@ static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 static struct kobj_attribute state_attr = __ATTR_RO(state);
-
-static ssize_t in_doubt_show(struct kobject *kobj, struct kobj_attribute *attr,
-			     char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(to_chan(kobj)->nr_away));
-}
-
-static struct kobj_attribute in_doubt_attr = __ATTR_RO(in_doubt);
 
 static ssize_t terminate_stops_show(struct kobject *kobj,
 				    struct kobj_attribute *attr, char *buf)
