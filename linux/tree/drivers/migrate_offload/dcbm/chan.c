@@ -20,6 +20,7 @@
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/slab.h>
 
 #include "dcbm.h"
@@ -52,20 +53,14 @@ struct dcbm_search {
 	unsigned int nr_had;
 };
 
-/*
- * Many drivers split transfers of any length, and set no limit for segments.
- * dma_get_max_seg_size() then returns 64 KiB, which is safe for scatterlists.
- * So use a limit only if the driver has set it, or refuses more: see
- * dcbm_chan_refused().
- */
 static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 {
 	struct device *dev = dmaengine_get_dma_device(dma);
-	size_t max_seg = SIZE_MAX;
+	unsigned int said = dev->dma_parms ?
+			    dev->dma_parms->max_segment_size : 0;
 
-	if (dev->dma_parms && dev->dma_parms->max_segment_size)
-		max_seg = dma_get_max_seg_size(dev);
-	return dcbm_max_piece(max_seg, dma->device->copy_align,
+	return dcbm_max_piece(dcbm_max_seg(said, dev_is_pci(dev)),
+			      dma->device->copy_align,
 			      dma_opt_mapping_size(dev));
 }
 

@@ -50,6 +50,30 @@ static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute state_attr = __ATTR_RO(state);
 
+static ssize_t max_transfers_show(struct kobject *kobj,
+				  struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", READ_ONCE(to_chan(kobj)->max_transfers));
+}
+
+static ssize_t max_transfers_store(struct kobject *kobj,
+				   struct kobj_attribute *attr,
+				   const char *buf, size_t count)
+{
+	unsigned int nr;
+	int ret;
+
+	ret = kstrtouint(buf, 0, &nr);
+	if (ret)
+		return ret;
+	if (!nr || nr > DCBM_SLOTS)
+		return -EINVAL;
+	WRITE_ONCE(to_chan(kobj)->max_transfers, nr);
+	return count;
+}
+
+static struct kobj_attribute max_transfers_attr = __ATTR_RW(max_transfers);
+
 static ssize_t terminate_stops_show(struct kobject *kobj,
 				    struct kobj_attribute *attr, char *buf)
 {
@@ -107,6 +131,7 @@ static struct attribute *dcbm_chan_attrs[] = {
 	&node_attr.attr,
 	&state_attr.attr,
 	&in_doubt_attr.attr,
+	&max_transfers_attr.attr,
 	&terminate_stops_attr.attr,
 	&reset_attr.attr,
 	NULL

@@ -12,7 +12,9 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/ktime.h>
+#include <linux/math.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 
 #include "dcbm.h"
 
@@ -129,7 +131,8 @@ static void dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 	if (chan->nr_flying) {
 		chan->full = true;
 	} else if (bytes > DCBM_SAFE_PIECE) {
-		chan->max_piece = DCBM_SAFE_PIECE;
+		chan->max_piece = max_t(size_t, DCBM_SAFE_PIECE,
+					rounddown(bytes / 2, PAGE_SIZE));
 	} else {
 		chan->dead = true;
 		dcbm_chan_failed(chan);
@@ -145,12 +148,18 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 {
 	struct dcbm_chan *chan = slot->chan;
 	struct dma_async_tx_descriptor *tx;
+	unsigned int nr_used = chan->nr_flying - READ_ONCE(chan->nr_done);
+	unsigned long nr_sleeps = current->nvcsw;
 	unsigned long flags;
 	bool called_back;
 
 	tx = dmaengine_prep_dma_memcpy(chan->dma, slot->dst, slot->src,
 				       slot->bytes,
 				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	/* The driver waited because the queue was full.  Never fill it again. */
+	if (current->nvcsw != nr_sleeps && nr_used)
+		WRITE_ONCE(chan->max_transfers,
+			   clamp(nr_used / 2, 1U, chan->max_transfers));
 	if (!tx)
 		return -EAGAIN;
 
@@ -187,7 +196,9 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 	struct dcbm_chan *chan, *best = NULL;
 
 	list_for_each_entry(chan, &stream->chans, lease) {
-		if (chan->full || chan->dead || chan->parting)
+		if (chan->full || chan->dead || chan->parting ||
+		    chan->nr_flying + READ_ONCE(chan->nr_away) >=
+		    READ_ONCE(chan->max_transfers))
 			continue;
 		if (chan->flying_bytes < most) {
 			most = chan->flying_bytes;

@@ -85,6 +85,7 @@ struct dcbm_chan {
 	bool ordered;			/* completes in the order of cookies */
 	bool stops;			/* what is terminated has stopped */
 	bool believed;			/* its driver reports each error */
+	unsigned int max_transfers;	/* in flight or in doubt */
 
 	/* dcbm_lock protects these. */
 	enum dcbm_chan_state state;

@@ -57,6 +57,15 @@ static void test_pieces(struct kunit *test)
 							     folios[f], n);
 }
 
+static void test_max_seg(struct kunit *test)
+{
+	/* Each PCI device has this limit until its driver sets another. */
+	KUNIT_EXPECT_EQ(test, dcbm_max_seg(SZ_64K, true), SIZE_MAX);
+	KUNIT_EXPECT_EQ(test, dcbm_max_seg(SZ_64K, false), SZ_64K);
+	KUNIT_EXPECT_EQ(test, dcbm_max_seg(SZ_64K - 1, true), SZ_64K - 1);
+	KUNIT_EXPECT_EQ(test, dcbm_max_seg(0, false), SIZE_MAX);
+}
+
 static void test_max_piece(struct kunit *test)
 {
 	/* dcbm cannot use these devices. */
@@ -120,6 +129,7 @@ static void test_job_times(struct kunit *test)
 
 static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(test_pieces),
+	KUNIT_CASE(test_max_seg),
 	KUNIT_CASE(test_max_piece),
 	KUNIT_CASE(test_spread),
 	KUNIT_CASE(test_cpu_share),

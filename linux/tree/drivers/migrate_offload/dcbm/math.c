@@ -33,6 +33,17 @@
 #define DCBM_MAX_TIMEOUTS	8
 
 /*
+ * Returns the limit of a device's segments, of which its driver has @said.  Many
+ * drivers split transfers of any length, and say nothing.  The kernel then
+ * assumes 64 KiB, which is safe for scatterlists, and says so for each PCI
+ * device in advance.  A driver that refuses more gets less: dcbm_chan_refused().
+ */
+size_t dcbm_max_seg(unsigned int said, bool is_pci)
+{
+	return !said || (is_pci && said == SZ_64K) ? SIZE_MAX : said;
+}
+
+/*
  * Returns the longest transfer that a channel takes, or 0 if it takes none.
  *
  * @opt_mapping is dma_opt_mapping_size().  Each piece is mapped on its own.

@@ -5,6 +5,7 @@
 
 #include <linux/types.h>
 
+size_t dcbm_max_seg(unsigned int said, bool is_pci);
 size_t dcbm_max_piece(size_t max_seg, unsigned int copy_align,
 		      size_t opt_mapping);
 unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable);

@@ -55,6 +55,15 @@ static char *trust_terminate;
 module_param(trust_terminate, charp, 0444);
 MODULE_PARM_DESC(trust_terminate, "names of drivers, separated by commas, whose terminated or aborted transfers have stopped");
 
+/*
+ * The prep of these drivers waits without a limit while the queue is full.  If
+ * the device halts, nobody wakes the task, which has locked folios and is the one
+ * that acts on timeouts.  So a channel gets fewer transfers than usual queues
+ * have entries, until an administrator says how many it takes.
+ */
+#define DCBM_WAITING	"idxd"
+#define DCBM_FEW	8
+
 /* Returns true if @names has the driver of @dev. */
 static bool dcbm_has_driver(const char *names, const struct device *dev)
 {
@@ -85,6 +94,8 @@ void dcbm_chan_trust(struct dcbm_chan *chan)
 {
 	chan->believed = dcbm_has_driver(trust_errors, chan->provider);
 	chan->stops = dcbm_has_driver(trust_terminate, chan->provider);
+	chan->max_transfers = dcbm_has_driver(DCBM_WAITING, chan->provider) ?
+			      DCBM_FEW : DCBM_SLOTS;
 }
 
 /* Returns the last word of a piece, which needs kunmap_local(). */

@@ -487,6 +487,8 @@ static const struct {
 	{ "vanish", test_vanish },
 	{ "left", test_left },
 	{ "not_named", test_not_named },
+	{ "prep_waits", test_prep_waits },
+	{ "refused_length", test_refused_length },
 	/* The unload patches running code: see migrate_offload_key. */
 	{ "unload", test_unload },
 };

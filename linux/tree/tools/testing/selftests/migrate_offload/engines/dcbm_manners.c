@@ -205,3 +205,42 @@ void test_not_named(void)
 	expect(!chan_exists(0));
 	unload();
 }
+
+/*
+ * When its queue is full, the driver waits in prep.  dcbm lets it wait at most
+ * once, and not at all while a channel has stalled.
+ */
+void test_prep_waits(void)
+{
+	long long start;
+	unsigned int i;
+
+	/* So slow that the queues fill, also on a slow host. */
+	load("descriptors=16 prep_waits=1 bandwidth_mbps=1", "cpu_share=0");
+	expect(move_area(&small) == 0);
+	expect(dcbm_number("folios_failures") == 0);
+	for (i = 0; i < NR_CHANS; i++)
+		expect(chan_number(i, "max_transfers") < 16);
+	fault_everywhere("bandwidth_mbps", 0);
+	fault(1, "stall_nth", 1);
+	start = now_ms();
+	mo_move_once(&small, mo_nodes[1]);
+	expect(now_ms() - start < 2 * TIMEOUT_MS);
+	expect(mo_content_ok(&small));
+	expect(dcbm_number("held_folios_now") > 0);
+	expect(chan_number(1, "in_doubt") <= chan_number(1, "max_transfers"));
+	reset_stopped(1);
+	expect(move_all() == 0);
+	unload();
+}
+
+/* The driver refuses long pieces, of which it has not said anything. */
+void test_refused_length(void)
+{
+	load("channels=1 max_copy_bytes=131072", "cpu_share=0 timeout_ms=20000");
+	expect(move_area(&large) == 0);
+	expect(dcbm_number("folios_failures") == 0);
+	/* Longer pieces than those that any driver takes. */
+	expect(sim_number(0, "bytes") > 100000 * sim_number(0, "descriptors"));
+	unload();
+}

@@ -72,5 +72,7 @@ void test_unbind(void);
 void test_vanish(void);
 void test_left(void);
 void test_not_named(void);
+void test_prep_waits(void);
+void test_refused_length(void);
 
 #endif /* MO_DCBM_H */
