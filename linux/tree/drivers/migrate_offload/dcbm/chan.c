@@ -215,20 +215,20 @@ static bool dcbm_chan_unstick(struct dcbm_chan *chan)
 static bool dcbm_drop_stuck(void)
 {
 	struct dcbm_chan *chan, *next;
+	bool done;
 
-	lockdep_assert_held(&dcbm_chans_lock);
-
+	mutex_lock(&dcbm_chans_lock);
 	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node)
 		dcbm_chan_unstick(chan);
-	return list_empty(&dcbm_stuck_chans);
+	done = list_empty(&dcbm_stuck_chans);
+	mutex_unlock(&dcbm_chans_lock);
+	return done;
 }
 
 /* A late callback has come.  Perhaps a stuck channel waited for it. */
 static void dcbm_stuck_fn(struct work_struct *work)
 {
-	mutex_lock(&dcbm_chans_lock);
 	dcbm_drop_stuck();
-	mutex_unlock(&dcbm_chans_lock);
 }
 
 /* Called once, before there is a channel. */
@@ -244,14 +244,7 @@ void dcbm_chan_init(void)
  */
 void dcbm_wait_for_stuck(void)
 {
-	bool done;
-
-	for (;;) {
-		mutex_lock(&dcbm_chans_lock);
-		done = dcbm_drop_stuck();
-		mutex_unlock(&dcbm_chans_lock);
-		if (done)
-			break;
+	while (!dcbm_drop_stuck()) {
 		pr_warn_once("waiting for transfers that never ended\n");
 		msleep(DCBM_STUCK_RETRY_MS);
 	}
@@ -342,8 +335,8 @@ static void dcbm_give_back(unsigned int nr)
 		dcbm_chan_take_out(chan);
 		dcbm_chan_drop(chan);
 	}
-	dcbm_drop_stuck();
 	mutex_unlock(&dcbm_chans_lock);
+	dcbm_drop_stuck();
 }
 
 int dcbm_start(void)

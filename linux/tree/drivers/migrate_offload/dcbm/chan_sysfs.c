@@ -20,7 +20,7 @@ static struct dcbm_chan *to_chan(struct kobject *kobj)
 	return container_of(kobj, struct dcbm_chan, kobj);
 }
 
-#define DCBM_CHAN_NUMBER(name, value)					\
+#define DCBM_CHAN_NUMBER(name, mode, value)				\
 static ssize_t name##_show(struct kobject *kobj,			\
 			   struct kobj_attribute *attr, char *buf)	\
 {									\
@@ -28,13 +28,13 @@ static ssize_t name##_show(struct kobject *kobj,			\
 									\
 	return sysfs_emit(buf, "%lld\n", (long long)(value));		\
 }									\
-static struct kobj_attribute name##_attr = __ATTR_RO(name)
+static struct kobj_attribute name##_attr = __ATTR_##mode(name)
 
-DCBM_CHAN_NUMBER(bytes, atomic64_read(&chan->bytes));
-DCBM_CHAN_NUMBER(errors, atomic64_read(&chan->errors));
-DCBM_CHAN_NUMBER(timeouts, atomic64_read(&chan->timeouts));
-DCBM_CHAN_NUMBER(node, chan->nid);
-DCBM_CHAN_NUMBER(in_doubt, READ_ONCE(chan->nr_away));
+DCBM_CHAN_NUMBER(bytes, RO, atomic64_read(&chan->bytes));
+DCBM_CHAN_NUMBER(errors, RO, atomic64_read(&chan->errors));
+DCBM_CHAN_NUMBER(timeouts, RO, atomic64_read(&chan->timeouts));
+DCBM_CHAN_NUMBER(node, RO, chan->nid);
+DCBM_CHAN_NUMBER(in_doubt, RO, READ_ONCE(chan->nr_away));
 
 static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 			  char *buf)
@@ -49,12 +49,6 @@ static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 static struct kobj_attribute state_attr = __ATTR_RO(state);
-
-static ssize_t max_transfers_show(struct kobject *kobj,
-				  struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(to_chan(kobj)->max_transfers));
-}
 
 static ssize_t max_transfers_store(struct kobject *kobj,
 				   struct kobj_attribute *attr,
@@ -72,13 +66,7 @@ static ssize_t max_transfers_store(struct kobject *kobj,
 	return count;
 }
 
-static struct kobj_attribute max_transfers_attr = __ATTR_RW(max_transfers);
-
-static ssize_t terminate_stops_show(struct kobject *kobj,
-				    struct kobj_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(to_chan(kobj)->stops));
-}
+DCBM_CHAN_NUMBER(max_transfers, RW, READ_ONCE(chan->max_transfers));
 
 static ssize_t terminate_stops_store(struct kobject *kobj,
 				     struct kobj_attribute *attr,
@@ -100,7 +88,7 @@ static ssize_t terminate_stops_store(struct kobject *kobj,
 	return count;
 }
 
-static struct kobj_attribute terminate_stops_attr = __ATTR_RW(terminate_stops);
+DCBM_CHAN_NUMBER(terminate_stops, RW, READ_ONCE(chan->stops));
 
 /* Not dcbm_admin_lock: its holder may wait for the users of these files. */
 static DEFINE_MUTEX(dcbm_reset_lock);

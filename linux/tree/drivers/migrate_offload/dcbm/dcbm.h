@@ -44,8 +44,7 @@ enum dcbm_slot_state {
 	DCBM_SLOT_FREE,
 	DCBM_SLOT_FLYING,	/* submitted; the callback reports to the job */
 	DCBM_SLOT_DONE,		/* called back; on chan->done */
-	DCBM_SLOT_LOST,		/* complete by tx_status, callback not seen */
-	DCBM_SLOT_HELD,		/* given up; the device may still use it */
+	DCBM_SLOT_HELD,		/* given up, or its interrupt was lost */
 	DCBM_SLOT_LATE,		/* was held, called back; on chan->late */
 	DCBM_SLOT_KEPT,		/* called back, but not over; on chan->kept */
 };
@@ -56,7 +55,7 @@ enum dcbm_slot_state {
 struct dcbm_slot {
 	struct list_head node;
 	struct dcbm_chan *chan;
-	struct dcbm_job *job;
+	struct dcbm_job *job;		/* NULL if its interrupt was lost */
 	dma_addr_t src;
 	dma_addr_t dst;
 	size_t offset;
@@ -115,7 +114,6 @@ struct dcbm_chan {
 	u64 heard_ns;			/* when the last callback came */
 	unsigned int nr_away;		/* slots neither free nor flying */
 	unsigned int nr_held;		/* of these, DCBM_SLOT_HELD */
-	unsigned int nr_lost;		/* of these, DCBM_SLOT_LOST */
 	bool pinned;			/* has a reference to the module */
 	dma_cookie_t last_cookie;	/* the newest that was called back */
 	struct dcbm_slot slots[DCBM_SLOTS];
@@ -305,13 +303,14 @@ void dcbm_chan_pin(struct dcbm_chan *chan);
 void dcbm_slot_keep(struct dcbm_slot *slot);
 void dcbm_kept_end(struct dcbm_chan *chan, dma_cookie_t cookie);
 void dcbm_late_work(struct work_struct *work);
-void dcbm_chan_forget(struct dcbm_chan *chan, bool stopped);
+void dcbm_chan_forget(struct dcbm_chan *chan);
 int dcbm_chan_settle(struct dcbm_chan *chan);
 unsigned int dcbm_chan_leak(struct dcbm_chan *chan);
 
 /* trust.c: which drivers are used, and what is believed of them */
 bool dcbm_may_take(const struct device *provider);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);
+bool dcbm_chan_stops(const struct dcbm_chan *chan);
 void dcbm_chan_trust(struct dcbm_chan *chan);
 int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair);
 bool dcbm_tail_written(const struct dcbm_slot *slot);

@@ -6,7 +6,8 @@
  * and their mappings: neither is freed or written to, and the folio does not
  * migrate.
  *
- * - A held transfer has no callback yet.  The callback ends the doubt.
+ * - A held transfer has no callback yet.  The callback ends the doubt.  If only
+ *   its interrupt was lost, no folio is held, but the slot stays reserved.
  * - A kept transfer was called back, but is not over: see dcbm_slot_is_over().
  *   No other callback comes.  On a channel that works in order, the end of a
  *   newer transfer ends the doubt.
@@ -51,12 +52,10 @@ void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
  */
 void dcbm_chan_pin(struct dcbm_chan *chan)
 {
-	bool pin = chan->nr_held || chan->nr_lost;
+	bool pin = chan->nr_held && !dcbm_chan_stops(chan);
 
 	lockdep_assert_held(&chan->lock);
 
-	if (dcbm_can_terminate(chan) && (chan->stops || !chan->nr_held))
-		pin = false;
 	if (pin == chan->pinned)
 		return;
 	chan->pinned = pin;
@@ -81,15 +80,6 @@ void dcbm_slot_keep(struct dcbm_slot *slot)
 	spin_unlock_irq(&chan->lock);
 }
 
-static void dcbm_late_end(struct dcbm_slot *slot)
-{
-	struct dcbm_job *job = slot->job;
-
-	dcbm_slot_unmap(slot);
-	dcbm_pair_put(&job->pairs[slot->pair]);
-	dcbm_job_put(job);
-}
-
 /* The device no longer uses these pieces, which were held or kept. */
 static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
 {
@@ -97,8 +87,12 @@ static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
 	unsigned int nr = 0;
 
 	list_for_each_entry(slot, over, node) {
-		dcbm_late_end(slot);
 		nr++;
+		if (!slot->job)
+			continue;
+		dcbm_slot_unmap(slot);
+		dcbm_pair_put(&slot->job->pairs[slot->pair]);
+		dcbm_job_put(slot->job);
 	}
 	spin_lock_irq(&chan->lock);
 	list_for_each_entry(slot, over, node)
@@ -152,32 +146,18 @@ void dcbm_late_work(struct work_struct *work)
 	dcbm_chan_heard_of(chan);
 }
 
-/*
- * The driver has dropped all descriptors of the channel, so no callback comes.
- * If the device has @stopped, nothing is held or kept any more.
- */
-void dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
+/* The device has stopped, and no callback comes: nothing is held or kept. */
+void dcbm_chan_forget(struct dcbm_chan *chan)
 {
-	struct dcbm_slot *slot;
 	LIST_HEAD(over);
 	int i;
 
 	spin_lock_irq(&chan->lock);
-	for (i = 0; i < DCBM_SLOTS; i++) {
-		slot = &chan->slots[i];
-		if (slot->state == DCBM_SLOT_LOST) {
-			WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
-			list_add(&slot->node, &chan->free);
-			WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
-		} else if (stopped && slot->state == DCBM_SLOT_HELD) {
-			list_add(&slot->node, &over);
-		}
-	}
-	chan->nr_lost = 0;
-	if (stopped) {
-		chan->nr_held = 0;
-		list_splice_init(&chan->kept, &over);
-	}
+	for (i = 0; i < DCBM_SLOTS; i++)
+		if (chan->slots[i].state == DCBM_SLOT_HELD)
+			list_add(&chan->slots[i].node, &over);
+	list_splice_init(&chan->kept, &over);
+	chan->nr_held = 0;
 	dcbm_chan_pin(chan);
 	spin_unlock_irq(&chan->lock);
 	dcbm_end_all(chan, &over);
@@ -185,34 +165,32 @@ void dcbm_chan_forget(struct dcbm_chan *chan, bool stopped)
 
 /*
  * Make sure that no callback comes to a channel that has no stream.  Returns
- * -EBUSY if the driver cannot make sure of that, or if the device may still use
- * what is held: a driver that forgets its descriptors may crash when the device
- * ends them, or may take the end of one for that of another.
+ * -EBUSY if the driver is not known to stop the device.  A driver that forgets
+ * its descriptors may crash when the device ends them, or may take the end of
+ * one for that of another.
  */
 int dcbm_chan_settle(struct dcbm_chan *chan)
 {
-	bool stops = READ_ONCE(chan->stops), due, held;
+	bool stops = dcbm_chan_stops(chan), held, kept;
 
 	spin_lock_irq(&chan->lock);
 	held = chan->nr_held;
-	due = held || chan->nr_lost;
-	if (stops && dcbm_can_terminate(chan))
-		due |= !list_empty(&chan->kept);
+	kept = !list_empty(&chan->kept);
 	spin_unlock_irq(&chan->lock);
-	if (due) {
-		if (!dcbm_can_terminate(chan) || (held && !stops) ||
-		    dmaengine_terminate_sync(chan->dma))
+	if (held && !stops)
+		return -EBUSY;
+	if (stops && (held || kept)) {
+		if (dmaengine_terminate_sync(chan->dma))
 			return -EBUSY;
-		dcbm_chan_forget(chan, stops);
+		dcbm_chan_forget(chan);
 	}
 	flush_work(&chan->late_work);
 	return 0;
 }
 
 /*
- * dcbm is about to release the channel, so nothing will end the doubt about
- * kept transfers: their folios and mappings stay as they are.  Returns the
- * number of these transfers.
+ * The channel is about to be released, so nothing will end the doubt about kept
+ * transfers: their folios and mappings stay.  Returns how many there are.
  */
 unsigned int dcbm_chan_leak(struct dcbm_chan *chan)
 {

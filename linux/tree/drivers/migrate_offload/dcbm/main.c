@@ -34,23 +34,19 @@
 
 atomic64_t dcbm_batches_busy;
 
-/*
- * Compaction runs on the CPU of any task that allocates memory.  Other tasks
- * can use the CPU time that dcbm leaves there.
- */
-static bool dcbm_spares_cpu(const struct migrate_copy_stream *stream)
-{
-	return stream->reason == MR_COMPACTION;
-}
-
 static int dcbm_open_stream(struct migrate_copy_stream *stream)
 {
 	int ret;
 
 	if (!dcbm_is_on())
 		return -EOPNOTSUPP;
+	/*
+	 * Compaction runs on the CPU of any task that allocates memory.  Other
+	 * tasks can use the CPU time that dcbm leaves there.
+	 */
 	stream->private = dcbm_stream_open(stream->dst_nid, stream->bytes,
-					   dcbm_spares_cpu(stream), &ret);
+					   stream->reason == MR_COMPACTION,
+					   &ret);
 	if (ret == -EBUSY)
 		atomic64_inc(&dcbm_batches_busy);
 	return ret;

@@ -103,14 +103,6 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 		dcbm_chan_pin(chan);
 		queue_work(dcbm_wq, &chan->late_work);
 		break;
-	case DCBM_SLOT_LOST:
-		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
-		list_add_tail(&slot->node, &chan->free);
-		WRITE_ONCE(chan->nr_away, chan->nr_away - 1);
-		chan->nr_lost--;
-		dcbm_chan_pin(chan);
-		dcbm_chan_heard_of(chan);
-		break;
 	default:
 		WARN_ONCE(1, "%s called back twice\n",
 			  kobject_name(&chan->kobj));
@@ -228,8 +220,12 @@ static bool dcbm_slot_is_complete(struct dcbm_chan *chan,
 		DMA_COMPLETE && !chan->believed && dcbm_tail_written(slot);
 }
 
-/* Claim a slot in flight for @state.  Returns false if its callback came. */
-static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
+/*
+ * Claim a slot in flight: it is free, or held for @job.  Returns false if its
+ * callback came.
+ */
+static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state,
+			    struct dcbm_job *job)
 {
 	struct dcbm_chan *chan = slot->chan;
 	bool claimed = false;
@@ -238,13 +234,14 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state)
 	spin_lock_irqsave(&chan->lock, flags);
 	if (slot->state == DCBM_SLOT_FLYING) {
 		WRITE_ONCE(slot->state, state);
-		if (state == DCBM_SLOT_FREE)
+		if (state == DCBM_SLOT_FREE) {
 			list_add(&slot->node, &chan->free);
-		else
+		} else {
+			slot->job = job;
 			WRITE_ONCE(chan->nr_away, chan->nr_away + 1);
-		chan->nr_held += state == DCBM_SLOT_HELD;
-		chan->nr_lost += state == DCBM_SLOT_LOST;
-		dcbm_chan_pin(chan);
+			chan->nr_held++;
+			dcbm_chan_pin(chan);
+		}
 		claimed = true;
 	}
 	spin_unlock_irqrestore(&chan->lock, flags);
@@ -283,7 +280,7 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 		 * fields that are not used here.
 		 */
 		copy = data_race(*slot);
-		if (!dcbm_slot_claim(slot, DCBM_SLOT_LOST))
+		if (!dcbm_slot_claim(slot, DCBM_SLOT_HELD, NULL))
 			continue;
 		dcbm_slot_gone(&copy, 0);
 		lost = true;
@@ -310,10 +307,10 @@ static void dcbm_chan_stopped(struct dcbm_chan *chan)
 		/* Only the copy of a slot in flight is used. */
 		struct dcbm_slot copy = data_race(*slot);
 
-		if (dcbm_slot_claim(slot, DCBM_SLOT_FREE))
+		if (dcbm_slot_claim(slot, DCBM_SLOT_FREE, NULL))
 			dcbm_slot_gone(&copy, -ETIMEDOUT);
 	}
-	dcbm_chan_forget(chan, true);
+	dcbm_chan_forget(chan);
 }
 
 /*
@@ -335,7 +332,7 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 			continue;
 		dcbm_pair_hold(job, slot->pair);
 		kref_get(&job->ref);
-		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD)) {
+		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD, job)) {
 			dcbm_account(job, &job->pairs[copy.pair], copy.bytes);
 			dcbm_slot_landed(&copy);
 			nr++;
@@ -360,8 +357,7 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 	/* Two timeouts in a row retire a channel, whatever max_failures is. */
 	chan->failures += DIV_ROUND_UP(dcbm_max_failures, 2);
 	atomic64_inc(&chan->timeouts);
-	if (READ_ONCE(chan->stops) && dcbm_can_terminate(chan) &&
-	    !dmaengine_terminate_sync(chan->dma)) {
+	if (dcbm_chan_stops(chan) && !dmaengine_terminate_sync(chan->dma)) {
 		dcbm_chan_collect(chan);
 		dcbm_chan_stopped(chan);
 		chan->full = false;

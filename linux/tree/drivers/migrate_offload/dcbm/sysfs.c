@@ -17,10 +17,12 @@
 /* /sys/module/dcbm/, which exists also if dcbm is built in. */
 static struct kobject *dcbm_kobj;
 
-static DCBM_SHOW(offloading_show)
-{
-	return sysfs_emit(buf, "%d\n", dcbm_is_on());
-}
+#define DCBM_NUMBER(name, mode, value)					\
+static DCBM_SHOW(name##_show)						\
+{									\
+	return sysfs_emit(buf, "%lld\n", (long long)(value));		\
+}									\
+static struct module_attribute name##_attr = __ATTR_##mode(name)
 
 static DCBM_STORE(offloading_store)
 {
@@ -44,12 +46,7 @@ static DCBM_STORE(offloading_store)
 	return ret ? ret : count;
 }
 
-static struct module_attribute offloading_attr = __ATTR_RW(offloading);
-
-static DCBM_SHOW(nr_dma_chan_show)
-{
-	return sysfs_emit(buf, "%u\n", READ_ONCE(dcbm_wanted_chans));
-}
+DCBM_NUMBER(offloading, RW, dcbm_is_on());
 
 static DCBM_STORE(nr_dma_chan_store)
 {
@@ -67,29 +64,14 @@ static DCBM_STORE(nr_dma_chan_store)
 	return ret ? ret : count;
 }
 
-static struct module_attribute nr_dma_chan_attr = __ATTR_RW(nr_dma_chan);
+DCBM_NUMBER(nr_dma_chan, RW, READ_ONCE(dcbm_wanted_chans));
 
-#define DCBM_COUNTER(name, counter)					\
-static DCBM_SHOW(name##_show)						\
-{									\
-	return sysfs_emit(buf, "%lld\n",				\
-			  (long long)atomic64_read(&(counter)));	\
-}									\
-static struct module_attribute name##_attr = __ATTR_RO(name)
-
-DCBM_COUNTER(folios_migrated, dcbm_folios_migrated);
-DCBM_COUNTER(folios_failures, dcbm_folios_failed);
-DCBM_COUNTER(busy_batches, dcbm_batches_busy);
-DCBM_COUNTER(held_folios, dcbm_folios_held);
-DCBM_COUNTER(cpu_share_bytes, dcbm_cpu_share_bytes);
-
-static DCBM_SHOW(held_folios_now_show)
-{
-	return sysfs_emit(buf, "%d\n", atomic_read(&dcbm_folios_held_now));
-}
-
-static struct module_attribute held_folios_now_attr =
-	__ATTR_RO(held_folios_now);
+DCBM_NUMBER(folios_migrated, RO, atomic64_read(&dcbm_folios_migrated));
+DCBM_NUMBER(folios_failures, RO, atomic64_read(&dcbm_folios_failed));
+DCBM_NUMBER(busy_batches, RO, atomic64_read(&dcbm_batches_busy));
+DCBM_NUMBER(held_folios, RO, atomic64_read(&dcbm_folios_held));
+DCBM_NUMBER(held_folios_now, RO, atomic_read(&dcbm_folios_held_now));
+DCBM_NUMBER(cpu_share_bytes, RO, atomic64_read(&dcbm_cpu_share_bytes));
 
 static struct attribute *dcbm_attrs[] = {
 	&offloading_attr.attr,

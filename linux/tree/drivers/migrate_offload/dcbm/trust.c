@@ -89,6 +89,12 @@ bool dcbm_can_terminate(const struct dcbm_chan *chan)
 		chan->dma->device->device_synchronize;
 }
 
+/* Returns true if the driver can stop the device, and is known to do so. */
+bool dcbm_chan_stops(const struct dcbm_chan *chan)
+{
+	return READ_ONCE(chan->stops) && dcbm_can_terminate(chan);
+}
+
 /* Called once for a new channel. */
 void dcbm_chan_trust(struct dcbm_chan *chan)
 {
@@ -150,6 +156,8 @@ bool dcbm_slot_is_over(const struct dcbm_slot *slot)
 {
 	const struct dcbm_chan *chan = slot->chan;
 
+	if (!slot->job)
+		return true;
 	if (slot->error == DCBM_ABORTED)
 		return READ_ONCE(chan->stops);
 	return slot->error || chan->believed || dcbm_tail_written(slot);

@@ -340,7 +340,7 @@ static void recover(struct phase *p)
 	if (p->held_after > p->held_before && !p->fault->keeps)
 		problem(p, "%lu folios are still held",
 			p->held_after - p->held_before);
-	dcbm_trust(false);
+	/* They stay trusted: else dcbm could wait for a lost interrupt. */
 }
 
 static void count(struct phase *p, int sign)

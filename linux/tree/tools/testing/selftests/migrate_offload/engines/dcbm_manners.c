@@ -45,8 +45,7 @@ static void wait_for_held(unsigned int ms)
 	expect(dcbm_number("held_folios_now") == 0);
 }
 
-/* An administrator who knows that the device has stopped resets its channel. */
-static void reset_stopped(unsigned int chan)
+void reset_stopped(unsigned int chan)
 {
 	mo_write(chan_file(chan, "terminate_stops"), "1");
 	mo_write(chan_file(chan, "reset"), "1");

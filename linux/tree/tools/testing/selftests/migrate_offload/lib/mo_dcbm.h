@@ -41,6 +41,8 @@ long long sim_number(unsigned int chan, const char *name);
 void fault(unsigned int chan, const char *name, long long value);
 void fault_everywhere(const char *name, long long value);
 
+/* An administrator who knows that the device has stopped resets its channel. */
+void reset_stopped(unsigned int chan);
 /* Load dmasim and dcbm with these parameters, and activate dcbm. */
 void load(const char *sim, const char *dcbm);
 void unload(void);
