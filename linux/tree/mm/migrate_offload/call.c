@@ -28,6 +28,21 @@ static struct migrate_engine __rcu *slots[MIGRATE_NR_ENGINE_SLOTS];
 static const struct migrate_engine_ops no_engine_ops = { .name = "none" };
 struct migrate_engine migrate_no_engine = { .ops = &no_engine_ops };
 
+/* The system is about to sleep, or has not woken up yet. */
+static bool engines_paused;
+
+/*
+ * Drivers suspend their devices while some threads still migrate: kdamond and
+ * the workers of promotion are not frozen.  When this returns, no engine copies
+ * until the pause is over.  A task that waits for an engine is never frozen.
+ */
+void migrate_engines_pause(bool pause)
+{
+	WRITE_ONCE(engines_paused, pause);
+	if (pause)
+		synchronize_srcu(&migrate_engines_srcu);
+}
+
 /* Would the engine take a batch of up to @bytes for node @dst_nid? */
 bool migrate_engine_wants(const struct migrate_engine *engine, int dst_nid,
 			  size_t bytes)
@@ -47,7 +62,8 @@ struct migrate_engine *migrate_engine_enter(int reason, int *idx)
 	struct migrate_engine *engine;
 
 	*idx = srcu_read_lock(&migrate_engines_srcu);
-	if (!(BIT(reason) & MIGRATE_OFFLOAD_REASONS_ALL))
+	if (!(BIT(reason) & MIGRATE_OFFLOAD_REASONS_ALL) ||
+	    READ_ONCE(engines_paused))
 		return NULL;
 	engine = srcu_dereference(slots[reason], &migrate_engines_srcu);
 	if (!engine)
@@ -136,6 +152,8 @@ bool migrate_engine_stays(const struct migrate_engine *engine, int reason)
 {
 	const struct migrate_engine *own = rcu_access_pointer(slots[reason]);
 
+	if (READ_ONCE(engines_paused))
+		return false;
 	return engine == (own ?: rcu_access_pointer(slots[MIGRATE_ENGINE_IN_GENERAL]));
 }
 

@@ -18,8 +18,10 @@
 #include <linux/leafops.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/notifier.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
+#include <linux/suspend.h>
 #include <linux/sysfs.h>
 
 #include "../internal.h"
@@ -436,8 +438,34 @@ int migrate_engine_names(char *buf)
 	return len;
 }
 
+static int engines_pm_event(struct notifier_block *nb, unsigned long event,
+			    void *unused)
+{
+	switch (event) {
+	case PM_HIBERNATION_PREPARE:
+	case PM_SUSPEND_PREPARE:
+	case PM_RESTORE_PREPARE:
+		migrate_engines_pause(true);
+		break;
+	case PM_POST_HIBERNATION:
+	case PM_POST_SUSPEND:
+	case PM_POST_RESTORE:
+		migrate_engines_pause(false);
+		break;
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block engines_pm_nb = {
+	.notifier_call = engines_pm_event,
+};
+
 static int __init migrate_engine_init(void)
 {
+	int ret = register_pm_notifier(&engines_pm_nb);
+
+	if (ret)
+		return ret;
 	return migrate_engine_register(&migrate_cpu_engine_ops);
 }
 device_initcall(migrate_engine_init);

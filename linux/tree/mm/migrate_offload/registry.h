@@ -35,6 +35,8 @@ extern struct mutex migrate_engines_lock;
 struct migrate_engine *migrate_engine_in(unsigned int slot);
 void migrate_engine_put_in(unsigned int slot, struct migrate_engine *engine);
 
+void migrate_engines_pause(bool pause);
+
 const char *migrate_engine_name_in(unsigned int slot);
 
 #endif /* _MM_MIGRATE_OFFLOAD_REGISTRY_H */

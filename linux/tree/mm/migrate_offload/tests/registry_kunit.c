@@ -328,6 +328,18 @@ static bool mo_test_wants_large(int dst_nid, size_t bytes)
 	return bytes >= PMD_SIZE;
 }
 
+/* No engine copies from before devices are suspended until they are resumed. */
+static void mo_test_suspend(struct kunit *test)
+{
+	mo_require_no_engine(test);
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("cpu"));
+	engines_pm_event(&engines_pm_nb, PM_SUSPEND_PREPARE, NULL);
+	KUNIT_EXPECT_STREQ(test, "none", mo_engine_for(MR_DAMON));
+	engines_pm_event(&engines_pm_nb, PM_POST_SUSPEND, NULL);
+	KUNIT_EXPECT_STREQ(test, "cpu", mo_engine_for(MR_DAMON));
+	KUNIT_EXPECT_EQ(test, 0, migrate_engine_select("none"));
+}
+
 /* An engine without wants() gets every batch. */
 static void mo_test_wants(struct kunit *test)
 {
@@ -495,6 +507,7 @@ static struct kunit_case migrate_engine_test_cases[] = {
 	KUNIT_CASE(mo_test_register_engine),
 	KUNIT_CASE(mo_test_hold_engine),
 	KUNIT_CASE(mo_test_engine_for_reason),
+	KUNIT_CASE(mo_test_suspend),
 	KUNIT_CASE(mo_test_wants),
 	KUNIT_CASE(mo_test_unregister_while_copying),
 	KUNIT_CASE(mo_test_engine_for_reason_while_copying),
