@@ -16,6 +16,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <kunit/visibility.h>
+#include <linux/bitmap.h>
 #include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
@@ -47,12 +48,6 @@ bool dcbm_is_on(void)
 	return READ_ONCE(dcbm_on);
 }
 
-/* The devices that have given a channel in this round. */
-struct dcbm_search {
-	struct dma_device *had[DCBM_MAX_CHANNELS];
-	unsigned int nr_had;
-};
-
 static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 {
 	struct device *dev = dmaengine_get_dma_device(dma);
@@ -64,19 +59,18 @@ static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 			      dma_opt_mapping_size(dev));
 }
 
-/* dmaengine calls this under its lock. */
-static bool dcbm_chan_filter(struct dma_chan *dma, void *param)
-{
-	struct dcbm_search *search = param;
-	unsigned int i;
+/* Devices that have given a channel in this round, by their number. */
+#define DCBM_HAD_BITS 256
 
-	/* The driver is about to free a channel without this pointer. */
-	if (!dma->dev->chan || !dcbm_may_take(dma->device->dev))
-		return false;
-	for (i = 0; i < search->nr_had; i++)
-		if (search->had[i] == dma->device)
-			return false;
-	return dcbm_dma_chan_max_piece(dma);
+/*
+ * dmaengine calls this under its lock.  A driver is about to free a channel whose
+ * device does not point to it.
+ */
+static bool dcbm_chan_filter(struct dma_chan *dma, void *had)
+{
+	return dma->dev->chan && dcbm_may_take(dma->device->dev) &&
+		!test_bit(dma->device->dev_id % DCBM_HAD_BITS, had) &&
+		dcbm_dma_chan_max_piece(dma);
 }
 
 static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
@@ -289,38 +283,34 @@ void dcbm_device_leaves(struct device *dev)
  */
 static int dcbm_acquire(unsigned int nr)
 {
-	struct dcbm_search *search = kmalloc(sizeof(*search), GFP_KERNEL);
-	const struct bus_type *bus = NULL;
+	DECLARE_BITMAP(had, DCBM_HAD_BITS) = {};
 	struct dma_chan *dma;
 	dma_cap_mask_t mask;
 	int ret;
 
-	if (!search)
-		return -ENOMEM;
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
-	search->nr_had = 0;
-	ret = dcbm_watch_channels(&mask);
+	ret = dcbm_watch(&mask);
 
-	while (!ret && READ_ONCE(dcbm_nr_chans) < nr) {
-		/* A channel that goes now waits until it is on the list. */
-		mutex_lock(&dcbm_chans_lock);
-		dma = dma_request_channel(mask, dcbm_chan_filter, search);
+	/* A channel that goes away meanwhile waits until it is on the list. */
+	mutex_lock(&dcbm_chans_lock);
+	while (!ret && dcbm_nr_chans < nr) {
+		dma = dma_request_channel(mask, dcbm_chan_filter, had);
 		if (dma) {
-			search->had[search->nr_had++] = dma->device;
-			bus = dma->device->dev->bus;
+			__set_bit(dma->device->dev_id % DCBM_HAD_BITS, had);
 			ret = dcbm_chan_add(dma);
-		}
-		mutex_unlock(&dcbm_chans_lock);
-		dcbm_watch_bus(bus);
-		if (dma)
 			continue;
-		if (!search->nr_had)
+		}
+		if (bitmap_empty(had, DCBM_HAD_BITS))
 			break;
-		search->nr_had = 0;
+		bitmap_zero(had, DCBM_HAD_BITS);
 	}
-	kfree(search);
-	return READ_ONCE(dcbm_nr_chans) ? 0 : ret ?: -ENODEV;
+	if (dcbm_nr_chans)
+		ret = 0;
+	else
+		ret = ret ?: -ENODEV;
+	mutex_unlock(&dcbm_chans_lock);
+	return ret;
 }
 
 /* Release channels until at most @nr are left. */

@@ -246,9 +246,8 @@ int dcbm_resize(unsigned int nr);
 void dcbm_wait_for_stuck(void);
 void dcbm_device_leaves(struct device *dev);
 
-/* watch.c: notices when devices and channels go away */
-void dcbm_watch_bus(const struct bus_type *bus);
-int dcbm_watch_channels(const dma_cap_mask_t *mask);
+/* watch.c: notices when channels go away */
+int dcbm_watch(const dma_cap_mask_t *mask);
 void dcbm_unwatch(void);
 
 /* lease.c: which stream has which channels */

@@ -17,7 +17,7 @@
  *	share.c	the share that the CPU copies
  *	math.c	the arithmetic of dividing work
  *	chan.c	acquires and releases channels
- *	watch.c	notices when devices and channels go away
+ *	watch.c	notices when channels go away
  *	chan_sysfs.c	/sys/module/dcbm/channels/
  *	sysfs.c	/sys/module/dcbm/
  *
