@@ -31,9 +31,10 @@ ANNOUNCED = (
         "an interrupt was lost",
     ),
     (
-        r"dcbm: \S+ is given back with \d+ transfers that never ended; their pages",
-        "rule 4: the fault `lie` loses these pages",
+        r"dcbm: \S+ cannot be given back: it has transfers that never ended",
+        "rule 4: dcbm waits for late transfers",
     ),
+    (r"dcbm: no free channel of a driver", "all channels wait for late transfers"),
     (r"dcbm: \S+ goes away", "the device vanished"),
     (r"dcbm_\w+: \d+ callbacks suppressed", "lost interrupts, many"),
     (r"DMA-API: (preallocated|debugging enabled|dma_debug_entry pool)", "boot"),

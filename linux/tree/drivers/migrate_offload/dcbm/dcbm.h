@@ -280,8 +280,6 @@ bool dcbm_share_left(const struct dcbm_stream *stream);
 bool dcbm_share_copy(struct dcbm_stream *stream, u64 until);
 
 /* reap.c */
-extern atomic64_t dcbm_folios_held;
-extern atomic_t dcbm_folios_held_now;
 extern unsigned int dcbm_timeout_ms;
 extern struct workqueue_struct *dcbm_wq;
 
@@ -290,12 +288,14 @@ static inline u64 dcbm_timeout_ns(void)
 	return (u64)READ_ONCE(dcbm_timeout_ms) * NSEC_PER_MSEC;
 }
 
-void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_callback(void *param, const struct dmaengine_result *result);
 void dcbm_collect(struct dcbm_stream *stream);
 void dcbm_check(struct dcbm_stream *stream);
 
-/* doubt.c: transfers that may not be over */
+/* doubt.c: the end of pieces, and transfers that may not be over */
+extern atomic64_t dcbm_folios_held;
+extern atomic_t dcbm_folios_held_now;
+void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr);
 void dcbm_pair_put(struct dcbm_pair *pair);
 void dcbm_chan_pin(struct dcbm_chan *chan);

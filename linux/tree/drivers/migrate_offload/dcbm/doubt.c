@@ -17,10 +17,26 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
 #include <linux/module.h>
 
 #include "dcbm.h"
+
+atomic64_t dcbm_folios_held;
+atomic_t dcbm_folios_held_now;
+
+/*
+ * Unmap with a sync.  The sync copies data out of a bounce buffer, and makes
+ * the writes of a device that is not coherent visible to CPUs.
+ */
+void dcbm_slot_unmap(struct dcbm_slot *slot)
+{
+	struct device *dev = slot->chan->dev;
+
+	dma_unmap_page(dev, slot->src, slot->bytes, DMA_TO_DEVICE);
+	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
+}
 
 /* A descriptor no longer uses the folio.  After the last one, end the hold. */
 void dcbm_pair_put(struct dcbm_pair *pair)

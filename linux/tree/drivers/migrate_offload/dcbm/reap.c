@@ -18,7 +18,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <kunit/visibility.h>
-#include <linux/dma-mapping.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -37,9 +36,6 @@ unsigned int dcbm_timeout_ms = 1000;
 module_param_named(timeout_ms, dcbm_timeout_ms, uint, 0644);
 MODULE_PARM_DESC(timeout_ms, "give up a channel that has been silent for so long, default 1000");
 EXPORT_SYMBOL_IF_KUNIT(dcbm_timeout_ms);
-
-atomic64_t dcbm_folios_held;
-atomic_t dcbm_folios_held_now;
 
 struct workqueue_struct *dcbm_wq;
 
@@ -108,18 +104,6 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 			  kobject_name(&chan->kobj));
 	}
 	spin_unlock_irqrestore(&chan->lock, flags);
-}
-
-/*
- * Unmap with a sync.  The sync copies data out of a bounce buffer, and makes
- * the writes of a device that is not coherent visible to CPUs.
- */
-void dcbm_slot_unmap(struct dcbm_slot *slot)
-{
-	struct device *dev = slot->chan->dev;
-
-	dma_unmap_page(dev, slot->src, slot->bytes, DMA_TO_DEVICE);
-	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
 }
 
 /* The piece is no longer in flight.  This may free its job. */
