@@ -13,7 +13,8 @@ from pageferry.errors import PageferryError, usage_error
 
 # The order in which the program runs them.
 FAULTS = (
-    *("none", "fail", "refuse", "lose-irq", "stall", "stall-held", "stall-error"),
+    *("none", "fail", "refuse", "reject", "hide-error", "abort", "lose-irq"),
+    *("stall", "stall-held", "stall-error"),
     *("late", "late-stopped", "late-error", "dead", "vanish", "reload", "mixed"),
     "lie",
 )

@@ -51,6 +51,7 @@ struct fault {
 	const char *terminate;	/* result of terminate_all, if not "stop" */
 	bool trusted;		/* dcbm is told that terminate_all stops */
 	bool repair;		/* channels recover only after repair() */
+	bool doubt;		/* newer transfers or off and on end a hold */
 	bool keeps;		/* pages stay lost */
 	bool damages;		/* demonstrates damage: only on demand */
 	void (*act)(const struct fault *fault, unsigned int nth);
@@ -194,6 +195,11 @@ static const struct fault faults[] = {
 	{ .name = "none" },
 	{ .name = "fail", .file = "fail_every", .value = 5 },
 	{ .name = "refuse", .file = "refuse_every", .value = 3 },
+	{ .name = "reject", .file = "reject_every", .value = 5 },
+	{ .name = "hide-error", .file = "hide_error_every", .value = 29,
+	  .doubt = true },
+	{ .name = "abort", .file = "abort_every", .value = 60,
+	  .doubt = true },
 	{ .name = "lose-irq", .file = "lose_irq_every", .value = 29,
 	  .repair = true },
 	{ .name = "stall", .file = "stall_every", .value = 60,
@@ -249,7 +255,8 @@ static void print_progress(const struct phase *p, unsigned long moved)
 static unsigned long count_hits(const struct phase *p)
 {
 	unsigned long hits = dcbm_chan_sum("timeouts") + dma_count("errors") +
-		dma_count("late") + dma_count("lost_irqs");
+		dma_count("late") + dma_count("lost_irqs") +
+		dma_count("hidden");
 
 	/* The device also refuses descriptors when it runs out of them. */
 	if (!strcmp(p->fault->name, "refuse"))
@@ -327,6 +334,10 @@ static void recover(struct phase *p)
 	p->held_after = leaks_held();
 	dma_set(-1, "terminate", "stop");
 	dcbm_trust(true);
+	if (p->fault->doubt) {
+		dcbm_off_and_on();
+		dcbm_trust(true);
+	}
 	until = now_ms() + RECOVER_MS;
 	do {
 		p->resets += dcbm_reset(&stay);
@@ -478,7 +489,8 @@ static int run_all(void)
 			nr_wrong += !leaks_check(&before);
 			checked = true;
 		}
-		setup.out_of_order = (i + seed) % 2;
+		/* Without an order, no newer transfer proves anything. */
+		setup.out_of_order = !faults[i].doubt && (i + seed) % 2;
 		run_phase(&p, nr_folios * shares(p.fault) / nr + 1);
 		moved += p.load.moved;
 		kept += p.held_after - p.held_before;

@@ -24,7 +24,7 @@
 static const char *const faults[] = {
 	"fail_every", "stall_every", "late_every", "lose_irq_every",
 	"refuse_every", "fail_nth", "stall_nth", "late_nth", "lose_irq_nth",
-	"refuse_nth", "dead",
+	"refuse_nth", "reject_every", "hide_error_every", "abort_every", "dead",
 };
 
 static bool gone[NR_DEVICES];
