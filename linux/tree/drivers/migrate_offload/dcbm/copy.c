@@ -175,13 +175,17 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	/*
 	 * The device never starts this piece.  If the driver has called back
 	 * nevertheless, the slot is on chan->done: dcbm_chan_collect() ends it.
+	 * Otherwise use this slot last, as idxd may call back even now, if its
+	 * interrupt thread had the descriptor.
 	 */
 	spin_lock_irqsave(&chan->lock, flags);
 	called_back = slot->state != DCBM_SLOT_FLYING;
-	if (called_back)
+	if (called_back) {
 		slot->error = -EIO;
-	else
+	} else {
 		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
+		list_add_tail(&slot->node, &chan->free);
+	}
 	spin_unlock_irqrestore(&chan->lock, flags);
 	return called_back ? 0 : -EIO;
 }
@@ -260,8 +264,8 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 	}
 	atomic_dec(&pair->nr_users);
 	dcbm_slot_unmap(slot);
-	dcbm_slot_put(slot);
 	if (rc == -EAGAIN) {
+		dcbm_slot_put(slot);
 		dcbm_chan_refused(chan, slot->bytes);
 		return;
 	}
