@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from pageferry import output, paths, proc
 from pageferry.balance import bandwidth, perf, sources
 from pageferry.damon.admin import Admin
+from pageferry.dma import advice
 from pageferry.errors import ExitCode
 from pageferry.interleave.sessions import Store
 from pageferry.kernel import bases, origin
@@ -39,6 +41,8 @@ class Check:
     # `kernel build` and `vm run` need it.
     needed: bool = False
     hint: str = ""
+    # The hint is the next step, also if the check passed.
+    always_hint: bool = False
 
 
 def add_parser(sub: Subparsers) -> None:
@@ -57,19 +61,26 @@ def run(args: argparse.Namespace) -> int:
     """Run all checks, and print them."""
     files = Files()
     checks = [*_machine_checks(), *_source_checks()]
-    checks += [*_kernel_checks(files), *_balance_checks(files)]
+    engines = advice.survey(files)
+    checks += [*_kernel_checks(files), *_dma_checks(engines), *_balance_checks(files)]
     healthy = all(check.ok for check in checks if check.needed)
     if args.json:
         rows = [
             {"name": c.name, "ok": c.ok, "detail": c.detail, "hint": c.hint}
             for c in checks
         ]
-        output.answer_json({"can_build_and_boot": healthy, "checks": rows})
+        output.answer_json(
+            {
+                "can_build_and_boot": healthy,
+                "checks": rows,
+                "dma_engines": [engine.as_json() for engine in engines],
+            }
+        )
     else:
         rows_text = [[c.name, "yes" if c.ok else "no", c.detail] for c in checks]
         output.answer(output.table(["what", "ok", "detail"], rows_text))
         for check in checks:
-            if not check.ok and check.hint:
+            if check.hint and (not check.ok or check.always_hint):
                 output.talk(f"  {check.name}: {check.hint}")
     return int(ExitCode.OK if healthy else ExitCode.UNSUPPORTED)
 
@@ -188,6 +199,23 @@ def _damon_check(files: Files) -> Check:
     # Only a write shows whether schemes have destinations.
     other = admin.others()
     return Check("DAMON", other is None, other or "no other program uses it")
+
+
+def _dma_checks(engines: Sequence[advice.Advice]) -> list[Check]:
+    """List the DMA engines, or say that there is none."""
+    if not engines:
+        none = "none that can copy memory, and no channel in /sys/class/dma"
+        return [Check("DMA engines", False, none, hint=advice.NO_DEVICE)]
+    return [
+        Check(
+            f"DMA engine {e.device.name}",
+            e.usable,
+            e.detail,
+            hint=e.hint,
+            always_hint=True,
+        )
+        for e in engines
+    ]
 
 
 def _balance_checks(files: Files) -> list[Check]:

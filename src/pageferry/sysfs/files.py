@@ -59,6 +59,13 @@ class Files:
         except OSError:
             return default
 
+    def link(self, name: str) -> str:
+        """Return the last part of a link's target; empty if there is no link."""
+        try:
+            return self.path(name).readlink().name
+        except OSError:
+            return ""
+
     def write(self, name: str, value: str) -> None:
         """Write a value; a dry run only logs it."""
         path = self.path(name)
