@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pageferry import output
+from pageferry.dma import control
+from pageferry.dma.devices import DCBM, DEFAULT_CHANNELS, MAX_CHANNELS
+from pageferry.errors import usage_error
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.offload import OFF, Offload
+from pageferry.sysfs.modules import Modules
+from pageferry.sysfs.offload import OFF, Offload, State
+from pageferry.units import whole
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
@@ -29,6 +35,8 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         "set",
         help="choose the engine that copies pages",
+        description="Choose the engine that copies pages. For dcbm, this also loads its "
+        "module and acquires DMA channels. If a step fails, all is as it was before.",
         epilog="examples:\n"
         "  pageferry engine set mtcopy\n"
         "  pageferry engine set dcbm --for demotion,damon\n"
@@ -41,6 +49,12 @@ def add_parser(sub: Subparsers) -> None:
         dest="only_for",
         metavar="WORDS",
         help="set the engine of these reasons only; NAME default removes that setting",
+    )
+    parser.add_argument(
+        "--channels",
+        metavar="N",
+        help=f"DMA channels that dcbm takes at most, 1 to {MAX_CHANNELS} (default: as "
+        f"set, else {DEFAULT_CHANNELS})",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the writes, do nothing"
@@ -66,11 +80,14 @@ def run_list(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """Set the engine, of all reasons or of some."""
     files = Files(dry_run=args.dry_run)
-    state = Offload(files).set_engine(args.name, only_for=args.only_for)
+    modules = Modules(files)
+    state = _set(files, modules, args)
+    channels = files.names(f"{DCBM}/channels") if args.name == control.NAME else None
     if args.dry_run:
-        show_writes(files, as_json=args.json)
+        show_writes(files, as_json=args.json, commands=modules.commands)
     elif args.json:
-        output.answer_json(state.as_json())
+        more = {} if channels is None else {"channels": channels}
+        output.answer_json({**state.as_json(), **more})
     else:
         exceptions = state.exceptions()
         output.answer(
@@ -81,9 +98,24 @@ def run(args: argparse.Namespace) -> int:
                 )
             )
         )
+        if channels is not None:
+            output.talk(f"dcbm has {len(channels)} channels: {' '.join(channels)}")
         if {state.engine, *exceptions.values()} != {OFF}:
             output.talk("to turn it off: pageferry off")
     return 0
+
+
+def _set(files: Files, modules: Modules, args: argparse.Namespace) -> State:
+    if args.name == control.NAME:
+        channels = args.channels
+        if channels is not None:
+            channels = whole("--channels", channels, 1, MAX_CHANNELS)
+        return control.set_dcbm(
+            files, modules, only_for=args.only_for, channels=channels
+        )
+    if args.channels is not None:
+        raise usage_error("only dcbm has channels", args.name, "leave --channels out")
+    return Offload(files).set_engine(args.name, only_for=args.only_for)
 
 
 def for_reason(reason: str, engine: str) -> str:
@@ -91,10 +123,11 @@ def for_reason(reason: str, engine: str) -> str:
     return f"{engine} for {reason}"
 
 
-def show_writes(files: Files, *, as_json: bool) -> None:
-    """Print the writes of a dry run, in order."""
+def show_writes(files: Files, *, as_json: bool, commands: Sequence[str] = ()) -> None:
+    """Print the commands and the writes of a dry run, in order."""
     if as_json:
         writes = [{"path": str(path), "value": value} for path, value in files.writes]
-        output.answer_json({"writes": writes})
+        output.answer_json({"writes": writes, "commands": list(commands)})
     else:
-        output.answer("\n".join(f"{value} > {path}" for path, value in files.writes))
+        lines = [f"{value} > {path}" for path, value in files.writes]
+        output.answer("\n".join([*commands, *lines]))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
@@ -106,13 +107,18 @@ class Offload:
                 found.setdefault(name, {})[kind] = histogram.parse(text, max_ns)
         return found
 
-    def set_engine(self, engine: str, *, only_for: str | None = None) -> State:
+    def set_engine(
+        self, engine: str, *, only_for: str | None = None, coming: Sequence[str] = ()
+    ) -> State:
         """Make an engine active.
 
         With `only_for`, set the engine of these reasons, and leave the others alone.
+        `coming` has engines that a dry run would have loaded.
         """
         before = self.read()
         known = before.available_engines
+        if self.files.dry_run:
+            known = (*known, *coming)
         if only_for is not None:
             known = (DEFAULT, *known)
         if engine not in known:

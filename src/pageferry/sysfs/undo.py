@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Take back changes of this machine, the last one first."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from pageferry import output
+from pageferry.errors import PageferryError
+from pageferry.sysfs.files import Files
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Undo:
+    """A block that takes back its changes at the end, unless it calls keep()."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._steps: list[tuple[str, Callable[[], object]]] = []
+
+    def call(self, what: str, action: Callable[[], object]) -> None:
+        """Remember an action; `what` names it in a warning if it fails."""
+        self._steps.append((what, action))
+
+    def set(self, name: str, value: str) -> None:
+        """Write a setting, and remember its present value."""
+        old = self.files.read(name).strip()
+        if old == value:
+            return
+        # The write may be interrupted after it has taken effect.
+        self.call(name, lambda: self.files.write(name, old))
+        self.files.write(name, value)
+
+    def keep(self) -> None:
+        """Leave the changes as they are."""
+        self._steps.clear()
+
+    def back(self) -> None:
+        """Take back all changes. A step that fails does not stop the others."""
+        # A second Ctrl-C must not leave half of the settings.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            while self._steps:
+                what, action = self._steps.pop()
+                try:
+                    action()
+                except PageferryError as error:
+                    with contextlib.suppress(OSError):
+                        output.warn(f"could not take back {what}: {error.line()}")
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.back()
