@@ -19,6 +19,7 @@ struct options {
 	struct run run;
 	const char *limits;
 	enum busy_mode busy;
+	bool verify;
 };
 
 static struct options opts = {
@@ -40,6 +41,8 @@ static const struct option_row rows[] = {
 	ROW_REACH(&opts.run),
 	{ "busy", "no|only|both", "a hog on every CPU meanwhile (default no)",
 	  set_word, &opts.busy, 0, 0, busy_names },
+	{ "verify", NULL, "the kernel compares each copy with its source, too",
+	  set_true, &opts.verify, 0, 0, NULL },
 	ROW_CPU(&opts.run.cpu),
 	ROW_MODULE(&opts.run.modules),
 	ROW_SABOTAGE(&opts.run.sabotage, " or node"),
@@ -152,6 +155,8 @@ static void report_sample(const struct options *o, const struct sample *s)
 	json_u64_or_null("split_folios", s->split_known, s->nr_split);
 	json_u64_or_null("engine_bytes", s->copied.known[ENGINE_BYTES],
 			 s->copied.value[ENGINE_BYTES]);
+	json_u64_or_null("engine_ns", s->copied.known[ENGINE_NS],
+			 s->copied.value[ENGINE_NS]);
 	if (s->busy)
 		json_u64("hog_iterations", s->hog_iterations);
 	verified_end();
@@ -219,6 +224,8 @@ int main(int argc, char **argv)
 	json_str("limit_copy", limit_choose_copy());
 	json_end();
 	run_prepare(r);
+	if (opts.verify)
+		setting_must_pin(OFFLOAD_DEBUG_DIR "/verify", "1");
 	if (r->hugetlb)
 		reserve_pools(&opts);
 	for (size_t i = 0; i < r->nr_sizes; i++)

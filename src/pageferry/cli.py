@@ -33,6 +33,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     (None, "model"),
     (None, "demo"),
     ("engine", "engine"),
+    ("engine", "engine_check"),
     ("interleave", "interleave"),
     (None, "balance"),
     (None, "status"),

@@ -13,6 +13,7 @@ import pytest
 
 from helpers import fake_dma
 from helpers.fake_dma import FakeDma, add_device
+from pageferry import paths
 from pageferry.cli import main
 from pageferry.dma import control
 from pageferry.dma.devices import DCBM
@@ -228,7 +229,8 @@ def test_errors_of_modprobe(
     reason: str,
 ) -> None:
     path = fake_modprobe(kernel.root, text)
-    monkeypatch.setattr("pageferry.sysfs.modules._PATH", path)
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setattr(paths, "venv_path", lambda: path)
     with pytest.raises(PageferryError) as caught:
         Modules(kernel).load("dcbm")
     assert caught.value.code == code and caught.value.value == "dcbm"

@@ -35,7 +35,7 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         "set",
         help="choose the engine that copies pages",
-        description="Choose the engine that copies pages. For dcbm, this also loads its "
+        description="Choose the engine that copies pages. For dcbm, this also loads its\n"
         "module and acquires DMA channels. If a step fails, all is as it was before.",
         epilog="examples:\n"
         "  pageferry engine set mtcopy\n"

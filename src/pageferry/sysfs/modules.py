@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
-from pageferry import proc
+from pageferry import paths, proc
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.sysfs.files import Files
 
 LOADED = "loaded"
 AVAILABLE = "not loaded"
 MISSING = "not in this kernel"
-# A root shell of Debian may lack the directories of modprobe.
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 @dataclass
@@ -53,7 +50,7 @@ class Modules:
         self.commands.append(" ".join(words))
         if self.files.dry_run:
             return
-        words[0] = proc.find_tool("modprobe", "kmod", _PATH)
+        words[0] = proc.find_tool("modprobe", "kmod", paths.venv_path())
         done = proc.capture(words)
         if done.returncode == 0:
             return

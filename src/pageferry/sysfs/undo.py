@@ -36,6 +36,17 @@ class Undo:
         self.call(name, lambda: self.files.write(name, old))
         self.files.write(name, value)
 
+    def remember(self, name: str) -> None:
+        """Remember a setting that another program may leave changed."""
+        old = self.files.read_or(name, "").strip()
+
+        def put_back() -> None:
+            if self.files.read(name).strip() != old:
+                self.files.write(name, old)
+
+        if old:
+            self.call(name, put_back)
+
     def keep(self) -> None:
         """Leave the changes as they are."""
         self._steps.clear()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The steps that make transfers fail, time out, or lose their device."""
+
+from __future__ import annotations
+
+import time
+
+from pageferry.dma import drivers
+from pageferry.dma.check.bench import Mover
+from pageferry.dma.check.report import UNKNOWN, Finding
+from pageferry.dma.check.state import TIMEOUT_MS, Check, grown
+from pageferry.dma.devices import CLASS, DCBM, Device
+from pageferry.errors import PageferryError
+from pageferry.units import BASE_BYTES
+
+_DMASIM = "/sys/kernel/debug/dmasim"
+# Every fifth descriptor fails. No channel has so many failures in a row that dcbm
+# gives the channel up.
+_FAIL_EVERY = "5"
+_BUSY_S = 10.0
+_LATE_S = 10.0
+_BACK_S = 10.0
+NOT_TRIED = "not tried; --disturb tries it"
+
+
+def errors(check: Check, device: Device) -> Finding:
+    """Answer whether the errors that a driver reports can be believed."""
+    question = f"errors of {device.name}"
+    if device.driver is drivers.DMASIM:
+        return _injected(check, device, question)
+    detail = "Linux has no way to make this device fail"
+    return Finding(question, UNKNOWN, f"{detail}; {_source(device, 'errors')}")
+
+
+def stops(check: Check, device: Device) -> Finding:
+    """Answer whether terminating stops a device."""
+    values = {
+        check.files.read_or(f"{DCBM}/channels/{name}/terminate_stops", "").strip()
+        for name in device.taken
+    }
+    assumed = {"0": "dcbm assumes no", "1": "dcbm assumes yes"}.get(
+        "".join(sorted(values)), "dcbm's channels differ"
+    )
+    detail = (
+        "Linux cannot see whether a device still writes after it was terminated; "
+        f"{assumed}; {_source(device, 'stopping')}"
+    )
+    return Finding(f"{device.name} stops", UNKNOWN, detail)
+
+
+def _source(device: Device, what: str) -> str:
+    driver = device.driver
+    if driver is None:
+        return f"pageferry has not read the source of {device.bound}"
+    where = "its source" if driver.since else "the source of Linux 6.12"
+    known = driver.errors if what == "errors" else driver.stopping
+    return f"{where}: {known}"
+
+
+def _injected(check: Check, device: Device, question: str) -> Finding:
+    """Have the simulated device fail, and compare its count with dcbm's."""
+    top = f"{_DMASIM}/{device.name}"
+    switches = [
+        f"{top}/{name}/fail_every"
+        for name in check.files.names(top)
+        if check.files.exists(f"{top}/{name}/fail_every")
+    ]
+    if not switches:
+        return Finding(question, UNKNOWN, f"{check.files.path(top)} has no faults")
+
+    def injected() -> int:
+        return sum(
+            check.number(f"{switch.rpartition('/')[0]}/errors") for switch in switches
+        )
+
+    sizes = [size for size in check.sizes if size in (BASE_BYTES, *check.largest)]
+    argv = check.bench.argv([f"dcbm:channels={check.count}"], sizes, 1, verify=True)
+    before, heard, made = check.engine(), check.channels("errors"), injected()
+    try:
+        with check.undo() as undo:
+            for switch in switches:
+                undo.set(switch, _FAIL_EVERY)
+            check.bench.run(argv)
+    except PageferryError as error:
+        return Finding(question, "no", error.line(), failed=True)
+    made = injected() - made
+    told = sum(grown(heard, check.channels("errors"), name) for name in heard)
+    wrong = grown(before, check.engine(), "mismatched_folios")
+    if not made:
+        return Finding(question, UNKNOWN, "the simulated device did not fail")
+    believed = told >= made and not wrong
+    detail = f"{made} transfers failed, dcbm heard of {told}, {wrong} folios differed"
+    return Finding(question, "yes" if believed else "no", detail, failed=not believed)
+
+
+def timed_out(check: Check) -> Finding:
+    """Let transfers time out, and wait until the device has given them back."""
+    question = "gives late transfers back"
+    before = sum(check.channels("timeouts").values())
+    try:
+        with check.bench.mover(check.largest) as mover:
+            with check.undo() as undo:
+                undo.set(TIMEOUT_MS, "1")
+                late = mover.until(
+                    lambda: sum(check.channels("timeouts").values()) > before, _LATE_S
+                )
+            if not late:
+                detail = f"no transfer took longer than 1 ms in {_LATE_S:.0f} s"
+                return Finding(question, UNKNOWN, detail)
+            end = time.monotonic() + _BACK_S
+            while _held(check) and time.monotonic() < end:
+                time.sleep(0.05)
+            held = _held(check)
+            if not held:
+                _use_again(check)
+                mover.move_on()
+    except PageferryError as error:
+        return Finding(question, "no", error.line(), failed=True)
+    if held:
+        detail = f"{held} transfers or folios are held {_BACK_S:.0f} s later"
+        return Finding(question, "no", detail, failed=True)
+    return Finding(question, "yes", "after a timeout of 1 ms")
+
+
+def _held(check: Check) -> int:
+    folios = check.number(f"{DCBM}/held_folios_now")
+    return max(folios, *check.channels("in_doubt").values(), 0)
+
+
+def _use_again(check: Check) -> None:
+    """Use channels again that dcbm has given up."""
+    for name in check.files.names(f"{DCBM}/channels"):
+        if check.files.read_or(f"{DCBM}/channels/{name}/state", "") == "retired":
+            check.files.write(f"{DCBM}/channels/{name}/reset", "1")
+
+
+def unbound(check: Check, device: Device) -> Finding:
+    """Unbind a device from its driver while it copies, and bind it again."""
+    question = f"unbind of {device.name} while busy"
+    if device.driver is drivers.IDXD:
+        detail = "not tried: an unbind loses the configuration of the work queues"
+        return Finding(question, UNKNOWN, detail)
+    others = [user for user in device.users() if user != "dcbm"]
+    if others:
+        detail = f"not tried: {' and '.join(others)} has channels of the device, too"
+        return Finding(question, UNKNOWN, detail)
+    top = f"/sys/bus/{device.bus}/drivers/{device.bound}"
+    if not check.files.exists(f"{top}/unbind"):
+        return Finding(question, UNKNOWN, f"{check.files.path(top)} has no unbind")
+    try:
+        with check.bench.mover(check.largest) as mover, check.undo() as undo:
+            if not mover.until(check.is_busy, _BUSY_S):
+                return Finding(question, UNKNOWN, "no channel was seen copying")
+            undo.call(device.name, lambda: _bind(check, device, top))
+            channels = len(check.files.names(CLASS))
+            start = time.monotonic()
+            check.files.write(f"{top}/unbind", device.name)
+            spent_s = time.monotonic() - start
+            mover.move_on()
+            _bind(check, device, top)
+            _rejoin(check, mover, channels)
+            mover.move_on()
+    except PageferryError as error:
+        return Finding(question, "no", error.line(), failed=True)
+    return Finding(question, "yes", f"it took {spent_s * 1000:.0f} ms")
+
+
+def _bind(check: Check, device: Device, top: str) -> None:
+    where = f"/sys/bus/{device.bus}/devices/{device.name}/driver"
+    if not check.files.exists(where):
+        check.files.write(f"{top}/bind", device.name)
+
+
+def _rejoin(check: Check, mover: Mover, channels: int) -> None:
+    """Acquire the channels of a device that is back."""
+
+    def all_there() -> bool:
+        return len(check.files.names(CLASS)) >= channels
+
+    if not mover.until(all_there, _BACK_S):
+        raise PageferryError(
+            "the channels did not come back after bind",
+            value=check.files.path(CLASS),
+            hint="dmesg | tail",
+        )
+    check.use_all()
