@@ -83,11 +83,13 @@ def test_it_loads_acquires_and_selects(kernel: FakeDma) -> None:
 
 
 def test_a_second_time_it_changes_nothing(kernel: FakeDma) -> None:
-    control.set_dcbm(kernel, FakeModules(kernel))
+    control.set_dcbm(kernel, FakeModules(kernel), channels=2)
     before = settings(kernel)
     modules = FakeModules(kernel)
-    control.set_dcbm(kernel, modules)
+    kernel.log.clear()
+    control.set_dcbm(kernel, modules, channels=2)
     assert settings(kernel) == before and modules.commands == []
+    assert kernel.log == [f"dcbm > {DIRECTORY}/engine"]
 
 
 def test_for_some_reasons_the_others_keep_theirs(kernel: FakeDma) -> None:
@@ -103,7 +105,8 @@ def test_another_engine_stays_for_the_other_reasons(kernel: FakeDma) -> None:
     assert (state.engine, state.exceptions()) == ("cpu", {"demotion": "dcbm"})
 
 
-def test_channels_that_went_away_are_acquired_anew(kernel: FakeDma) -> None:
+def test_channels_that_came_later_are_acquired(kernel: FakeDma) -> None:
+    """A work queue may be configured after dcbm was switched on."""
     fake_dma.add_dcbm(kernel)
     fake_dma.put(kernel, f"{DCBM}/offloading", "1")
     control.set_dcbm(kernel, FakeModules(kernel))

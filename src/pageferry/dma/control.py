@@ -87,12 +87,14 @@ def _load_drivers(files: Files, modules: Modules, undo: Undo) -> None:
 
 
 def _acquire(files: Files, undo: Undo, channels: int | None) -> None:
+    was_on = files.read(OFFLOADING).strip() == "1"
     if channels is not None:
         undo.set(NR_CHANNELS, str(channels))
     undo.set(OFFLOADING, "1")
-    if not files.dry_run and not files.names(f"{DCBM}/channels"):
-        # The devices went away since dcbm was switched on. A write acquires anew.
-        files.write(NR_CHANNELS, files.read(NR_CHANNELS))
+    held = len(files.names(f"{DCBM}/channels"))
+    if was_on and not files.dry_run and held < devices.wanted(files):
+        # Devices may have come or gone since. A write acquires the missing channels.
+        files.write(NR_CHANNELS, files.read(NR_CHANNELS).strip())
 
 
 def _no_channel(files: Files) -> PageferryError:
