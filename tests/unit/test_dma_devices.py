@@ -52,6 +52,12 @@ def test_devices_find_their_driver(
     assert drivers.of_modalias(modalias) is driver
 
 
+def test_how_to_pages_exist() -> None:
+    pages = Path(__file__).resolve().parents[2] / "docs" / "how-to"
+    for driver in drivers.KNOWN:
+        assert driver.module in (pages / driver.page).read_text()
+
+
 def test_a_machine_without_engines(
     files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver, its devices, and its manners as its source shows them.
+    """A driver, its devices, and its manners.
 
-    errors and stops have the file and the line of Linux 6.12 that show them.
+    The manners have the file and the line of Linux 6.12 that show them.
     """
 
     # The name in /sys/bus/*/drivers/, and the module's.
@@ -27,11 +27,9 @@ class Driver:
     alias: str
     # The page in docs/how-to/.
     page: str
-    # Does the driver report an error of its device? None: the source does not show it.
-    reports_errors: bool | None
+    # How the driver reports an error of its device.
     errors: str
-    # Does terminating stop the device? None: the source does not show it.
-    stops: bool | None
+    # The effect of terminating on its device.
     stopping: str
     # The first Linux with this driver, if 6.12 lacks it.
     since: str = ""
@@ -56,9 +54,7 @@ IOATDMA = Driver(
         *("6F5[0-3]", "0C5[0-3]", "2021", "0B00"),
     ),
     page="dma-intel-ioat.md",
-    reports_errors=True,
-    errors="reads and writes that fail, ioat/dma.c:823",
-    stops=False,
+    errors="reports failed reads and writes, ioat/dma.c:823",
     stopping=_NO_WAY,
 )
 IDXD = Driver(
@@ -68,9 +64,7 @@ IDXD = Driver(
     config="CONFIG_INTEL_IDXD",
     alias=_pci("8086", "0B25", "11FB", "1212"),
     page="dma-intel-dsa.md",
-    reports_errors=True,
-    errors="any status but success, idxd/dma.c:39",
-    stops=False,
+    errors="reports any status but success, idxd/dma.c:39",
     stopping=_NO_WAY,
 )
 PTDMA = Driver(
@@ -80,9 +74,7 @@ PTDMA = Driver(
     config="CONFIG_AMD_PTDMA",
     alias=_pci("1022", "1498"),
     page="dma-amd.md",
-    reports_errors=False,
     errors="reports errors as success, ptdma/ptdma-dmaengine.c:121",
-    stops=False,
     stopping="frees descriptors and leaves the device alone, ptdma-dmaengine.c:302",
 )
 AE4DMA = Driver(
@@ -92,10 +84,8 @@ AE4DMA = Driver(
     config="CONFIG_AMD_AE4DMA",
     alias=_pci("1022", "149B"),
     page="dma-amd.md",
-    reports_errors=False,
-    errors="completes transfers with the code of ptdma",
-    stops=False,
-    stopping="terminates with the code of ptdma",
+    errors="reports errors as success, amd/ptdma/ptdma-dmaengine.c:373 of Linux 7.3",
+    stopping="clears the run bit and does not wait, the same file, line 548",
     since="Linux 6.14 or later",
 )
 SDXI = Driver(
@@ -105,9 +95,7 @@ SDXI = Driver(
     config="CONFIG_SDXI",
     alias=r"^pci:.*bc12sc01i00",
     page="dma-amd.md",
-    reports_errors=None,
     errors="no release of Linux up to 7.3 has this driver",
-    stops=None,
     stopping="no release of Linux up to 7.3 has this driver",
     since="a release after 7.3",
 )
@@ -118,9 +106,7 @@ ZYNQMP = Driver(
     config="CONFIG_XILINX_ZYNQMP_DMA",
     alias=r"C(?:xlnx,zynqmp-dma-1\.0|amd,versal2-dma-1\.0)(?:C|$)",
     page="dma-xilinx-zdma.md",
-    reports_errors=False,
     errors="reports errors as success, xilinx/zynqmp_dma.c:628",
-    stops=False,
     stopping="frees descriptors and leaves the device alone, zynqmp_dma.c:802",
 )
 DMASIM = Driver(
@@ -130,10 +116,8 @@ DMASIM = Driver(
     config="CONFIG_MIGRATE_DMASIM",
     alias=r"^platform:dmasim$",
     page="dma-engines.md",
-    reports_errors=True,
-    errors="its faults are reported, unless debugfs says otherwise",
-    stops=True,
-    stopping="as the file `terminate` in debugfs says",
+    errors="reports its faults",
+    stopping="as its file `terminate` in debugfs says",
 )
 KNOWN = (IOATDMA, IDXD, PTDMA, AE4DMA, SDXI, ZYNQMP, DMASIM)
 
