@@ -51,12 +51,13 @@ def copy(size: int, channels: int) -> None:
             add(name / "timeouts", 1)
         if BEHAVE == "held":
             add(name / "in_doubt", 3)
-    for switch in DMASIM.glob("*/*/fail_every"):
-        if switch.read_text().strip() == "0":
-            continue
-        add(switch.parent / "errors", 2)
-        heard = 0 if BEHAVE == "deaf" else 2
-        add(DCBM / "channels/dma0chan0/errors", heard)
+    for fault, counter in (("fail", "errors"), ("hide_error", "hidden")):
+        for switch in DMASIM.glob(f"*/*/{fault}_every"):
+            if switch.read_text().strip() == "0":
+                continue
+            add(switch.parent / counter, 2)
+            heard = 0 if fault == "hide_error" and BEHAVE == "deaf" else 2
+            add(DCBM / "channels/dma0chan0/errors", heard)
 
 
 def elapsed_ns(engine: str, size: int, channels: int) -> int:

@@ -232,31 +232,63 @@ def test_a_device_that_others_use_stays_bound(check: Check, kernel: FakeDma) -> 
     assert not [line for line in kernel.log if "unbind" in line]
 
 
-def simulated(kernel: FakeDma) -> None:
+def simulated(kernel: FakeDma, *faults: str) -> str:
+    """Replace the device by a simulated one with these faults."""
     shutil.rmtree(kernel.path(CLASS))
     platform = {"driver": "dmasim", "bus": "platform"}
     add_device(kernel, "dmasim.0", fake_dma.DMASIM, channels=1, **platform)  # type: ignore[arg-type]
     top = "/sys/kernel/debug/dmasim/dmasim.0/chan0"
-    fake_dma.put(kernel, f"{top}/fail_every", "0")
-    fake_dma.put(kernel, f"{top}/errors", "0")
+    for name in (*(f"{fault}_every" for fault in faults), "errors", "hidden"):
+        fake_dma.put(kernel, f"{top}/{name}", "0")
+    return top
 
 
-def test_errors_of_the_simulated_device_are_heard(
+def test_errors_of_the_simulated_device_are_noticed(
     check: Check, kernel: FakeDma
 ) -> None:
-    simulated(kernel)
+    top = simulated(kernel, "fail", "hide_error")
     code, document, _ = check()
     assert code == 0
-    assert answers(document)["errors of dmasim.0"] == "yes"
-    top = "/sys/kernel/debug/dmasim/dmasim.0/chan0"
+    found = answers(document)
+    assert found["errors of dmasim.0"] == found["hidden errors of dmasim.0"] == "yes"
     assert kernel.get(f"{top}/fail_every") == "0"
+    assert f"5 > {top}/hide_error_every" in kernel.log
 
 
-def test_errors_that_nobody_hears(check: Check, kernel: FakeDma) -> None:
-    simulated(kernel)
+def test_an_older_dmasim_hides_nothing(check: Check, kernel: FakeDma) -> None:
+    simulated(kernel, "fail")
+    _, document, _ = check()
+    assert answers(document)["errors of dmasim.0"] == "yes"
+    assert "hidden errors of dmasim.0" not in answers(document)
+
+
+def test_errors_that_dcbm_does_not_notice(check: Check, kernel: FakeDma) -> None:
+    simulated(kernel, "fail", "hide_error")
     code, document, _ = check(behave="deaf")
     assert code == ExitCode.FAILED
-    assert answers(document)["errors of dmasim.0"] == "no"
+    assert answers(document)["hidden errors of dmasim.0"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "believes"), [(None, True), ("ioatdma,idxd", True), ("idxd", False)]
+)
+def test_the_trust_of_dcbm_is_told(
+    check: Check, kernel: FakeDma, trusted: str | None, *, believes: bool
+) -> None:
+    if trusted is not None:
+        fake_dma.put(kernel, f"{DCBM}/parameters/trust_errors", trusted)
+    _, document, _ = check()
+    assert document["trust"] == [
+        {
+            "device": "0000:00:04.0",
+            "driver": "ioatdma",
+            "believes_errors": believes,
+            "assumes_stop": False,
+        }
+    ]
+    details = {f["question"]: f["detail"] for f in document["findings"]}
+    word = "dcbm believes it" if believes else "the end of each piece"
+    assert word in details["errors of 0000:00:04.0"]
 
 
 def test_a_warning_in_the_kernel_log_fails(

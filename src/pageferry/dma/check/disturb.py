@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from pageferry.dma import drivers
@@ -14,6 +15,14 @@ from pageferry.errors import PageferryError
 from pageferry.units import BASE_BYTES
 
 _DMASIM = "/sys/kernel/debug/dmasim"
+# Only a newer dcbm has this parameter.
+_TRUST_ERRORS = f"{DCBM}/parameters/trust_errors"
+# Faults of dmasim: the question, the switch and the counter. Only a newer dmasim can
+# report an error as success.
+_FAULTS = (
+    ("errors", "fail_every", "errors"),
+    ("hidden errors", "hide_error_every", "hidden"),
+)
 # Every fifth descriptor fails. No channel has so many failures in a row that dcbm
 # gives the channel up.
 _FAIL_EVERY = "5"
@@ -23,24 +32,44 @@ _BACK_S = 10.0
 NOT_TRIED = "not tried; --disturb tries it"
 
 
-def errors(check: Check, device: Device) -> Finding:
+def errors(check: Check, device: Device) -> list[Finding]:
     """Answer whether the errors that a driver reports can be believed."""
-    question = f"errors of {device.name}"
     if device.driver is drivers.DMASIM:
-        return _injected(check, device, question)
-    detail = "Linux has no way to make this device fail"
-    return Finding(question, UNKNOWN, f"{detail}; {_source(device, 'errors')}")
+        return [
+            _injected(check, device, *fault)
+            for fault in _FAULTS
+            if fault is _FAULTS[0] or _switches(check, device, fault[1])
+        ]
+    believes = dcbm_believes(check, device)
+    detail = (
+        "Linux has no way to make this device fail; "
+        f"{'dcbm believes it' if believes else 'dcbm looks at the end of each piece'}; "
+        f"{_source(device, 'errors')}"
+    )
+    return [Finding(f"errors of {device.name}", UNKNOWN, detail)]
+
+
+def dcbm_believes(check: Check, device: Device) -> bool:
+    """Say whether dcbm believes the driver. An older dcbm believes every driver."""
+    names = check.files.read_or(_TRUST_ERRORS, device.bound)
+    return device.bound in re.split(r"[,\s]+", names)
+
+
+def assumed_to_stop(check: Check, device: Device) -> bool | None:
+    """Say whether dcbm assumes that terminating stops a device; None if mixed."""
+    top = f"{DCBM}/channels"
+    values = {
+        check.files.read_or(f"{top}/{name}/terminate_stops", "0").strip()
+        for name in device.taken
+    }
+    return values == {"1"} if len(values) == 1 else None
 
 
 def stops(check: Check, device: Device) -> Finding:
     """Answer whether terminating stops a device."""
-    values = {
-        check.files.read_or(f"{DCBM}/channels/{name}/terminate_stops", "").strip()
-        for name in device.taken
-    }
-    assumed = {"0": "dcbm assumes no", "1": "dcbm assumes yes"}.get(
-        "".join(sorted(values)), "dcbm's channels differ"
-    )
+    words = {True: "dcbm assumes yes", False: "dcbm assumes no"}
+    answer = assumed_to_stop(check, device)
+    assumed = "dcbm's channels differ" if answer is None else words[answer]
     detail = (
         "Linux cannot see whether a device still writes after it was terminated; "
         f"{assumed}; {_source(device, 'stopping')}"
@@ -52,45 +81,48 @@ def _source(device: Device, what: str) -> str:
     driver = device.driver
     if driver is None:
         return f"pageferry has not read the source of {device.bound}"
-    where = "its source" if driver.since else "the source of Linux 6.12"
+    of_linux = not driver.since and driver is not drivers.DMASIM
+    where = "the source of Linux 6.12" if of_linux else "its source"
     known = driver.errors if what == "errors" else driver.stopping
     return f"{where}: {known}"
 
 
-def _injected(check: Check, device: Device, question: str) -> Finding:
-    """Have the simulated device fail, and compare its count with dcbm's."""
+def _switches(check: Check, device: Device, name: str) -> list[str]:
+    """List the switches of a fault, one for each channel."""
     top = f"{_DMASIM}/{device.name}"
-    switches = [
-        f"{top}/{name}/fail_every"
-        for name in check.files.names(top)
-        if check.files.exists(f"{top}/{name}/fail_every")
-    ]
+    found = [f"{top}/{channel}/{name}" for channel in check.files.names(top)]
+    return [switch for switch in found if check.files.exists(switch)]
+
+
+def _injected(
+    check: Check, device: Device, what: str, switch: str, counter: str
+) -> Finding:
+    """Have the simulated device fail, and compare its count with dcbm's."""
+    question = f"{what} of {device.name}"
+    switches = _switches(check, device, switch)
     if not switches:
-        return Finding(question, UNKNOWN, f"{check.files.path(top)} has no faults")
-
-    def injected() -> int:
-        return sum(
-            check.number(f"{switch.rpartition('/')[0]}/errors") for switch in switches
-        )
-
+        top = check.files.path(f"{_DMASIM}/{device.name}")
+        return Finding(question, UNKNOWN, f"{top} has no faults")
+    counters = [f"{path.rpartition('/')[0]}/{counter}" for path in switches]
     sizes = [size for size in check.sizes if size in (BASE_BYTES, *check.largest)]
     argv = check.bench.argv([f"dcbm:channels={check.count}"], sizes, 1, verify=True)
-    before, heard, made = check.engine(), check.channels("errors"), injected()
+    before, heard = check.engine(), check.channels("errors")
+    made = sum(map(check.number, counters))
     try:
         with check.undo() as undo:
-            for switch in switches:
-                undo.set(switch, _FAIL_EVERY)
+            for path in switches:
+                undo.set(path, _FAIL_EVERY)
             check.bench.run(argv)
     except PageferryError as error:
         return Finding(question, "no", error.line(), failed=True)
-    made = injected() - made
+    made = sum(map(check.number, counters)) - made
     told = sum(grown(heard, check.channels("errors"), name) for name in heard)
     wrong = grown(before, check.engine(), "mismatched_folios")
     if not made:
         return Finding(question, UNKNOWN, "the simulated device did not fail")
-    believed = told >= made and not wrong
-    detail = f"{made} transfers failed, dcbm heard of {told}, {wrong} folios differed"
-    return Finding(question, "yes" if believed else "no", detail, failed=not believed)
+    found = told >= made and not wrong
+    detail = f"{made} transfers failed, dcbm noticed {told}, {wrong} folios differed"
+    return Finding(question, "yes" if found else "no", detail, failed=not found)
 
 
 def timed_out(check: Check) -> Finding:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from pageferry import output
 from pageferry.units import format_rate, format_size
@@ -22,6 +22,18 @@ class Finding:
     failed: bool = False
 
 
+@dataclass(frozen=True)
+class Trust:
+    """The present trust of dcbm in the driver of one device."""
+
+    device: str
+    driver: str
+    # dcbm believes the success that the driver reports.
+    believes_errors: bool
+    # dcbm assumes that terminating stops the device; None: its channels differ.
+    assumes_stop: bool | None
+
+
 @dataclass
 class Report:
     """All answers, and the measured rates in bytes per second."""
@@ -29,6 +41,7 @@ class Report:
     channels: list[str] = field(default_factory=list)
     drivers: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    trust: list[Trust] = field(default_factory=list)
     cpu_rate: float | None = None
     # By number of channels.
     rates: dict[int, float] = field(default_factory=dict)
@@ -50,6 +63,7 @@ class Report:
             "ok": self.ok,
             "engine": "dcbm",
             "drivers": self.drivers,
+            "trust": [asdict(trust) for trust in self.trust],
             "channels": self.channels,
             "findings": [
                 {

@@ -12,7 +12,7 @@ from pageferry.bench import build
 from pageferry.dma import control, devices
 from pageferry.dma.check import disturb, steps
 from pageferry.dma.check.bench import Bench
-from pageferry.dma.check.report import UNKNOWN, Finding, Report
+from pageferry.dma.check.report import UNKNOWN, Finding, Report, Trust
 from pageferry.dma.check.state import CPU_SHARE, TIMEOUT_MS, Check, KernelLog
 from pageferry.dma.devices import DCBM, MAX_CHANNELS
 from pageferry.errors import unsupported
@@ -127,8 +127,15 @@ def _all_steps(check: Check, log: KernelLog, *, with_disturb: bool) -> None:
         report.findings.append(steps.pieces(check))
         report.findings.append(steps.switched_off(check))
     for device in check.devices():
+        trust = Trust(
+            device.name,
+            device.bound,
+            disturb.dcbm_believes(check, device),
+            disturb.assumed_to_stop(check, device),
+        )
+        report.trust.append(trust)
         if report.ok:
-            report.findings.append(disturb.errors(check, device))
+            report.findings += disturb.errors(check, device)
         report.findings.append(disturb.stops(check, device))
     if report.ok:
         report.findings += _disturbed(check) if with_disturb else _undisturbed()
