@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -109,12 +111,27 @@ class Mover:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.close()
+        try:
+            # The program restores its settings, which may take long while a device is
+            # slow. group() would kill the program after 5 s.
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SLOWEST_S)
+                self._reader.join(_SLOWEST_S)
+        finally:
+            self._stack.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for raw in self._process.stdout:
-            line = parse_line(raw.decode(errors="replace"), Copied)
+            # The end of the program may cut its last line.
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                line = parse_line(raw.decode(errors="replace"), Copied)
+            except PageferryError as error:
+                self._failure = error.line()
+                break
             if isinstance(line, Copied):
                 self.moves += 1
             elif isinstance(line, Failure):
@@ -124,7 +141,7 @@ class Mover:
         """Wait until a condition holds; False after the time limit."""
         end = time.monotonic() + limit_s
         while not reached():
-            if self._process.poll() is not None:
+            if self._failure or self._process.poll() is not None:
                 self._reader.join()
                 raise PageferryError(
                     "memory did not move until the end",

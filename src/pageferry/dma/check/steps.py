@@ -7,16 +7,15 @@ import statistics
 import time
 from collections.abc import Sequence
 
+from pageferry.bench import options
 from pageferry.dma import control
 from pageferry.dma.check.bench import Copied
 from pageferry.dma.check.report import UNKNOWN, Finding
 from pageferry.dma.check.state import CPU_SHARE, Check, grown
 from pageferry.errors import ExitCode, PageferryError
-from pageferry.units import BASE_BYTES, PMD_BYTES, format_rate, format_size
+from pageferry.units import format_rate, format_size
 
-SIZES = tuple(
-    BASE_BYTES << shift for shift in range((PMD_BYTES // BASE_BYTES).bit_length())
-)
+SIZES = options.parse_sizes("all")
 ROUNDS = 5
 # A figure that reaches this share of the best one is as good.
 _GOOD = 0.95
