@@ -18,7 +18,7 @@
  * Each descriptor takes a timer, an interrupt and, with the thread, a wakeup.
  * With coalesce_us, a channel coalesces interrupts as devices do.  The channel
  * waits for other descriptors in flight, copies all in one go, and interrupts
- * once.
+ * once.  A descriptor without DMA_PREP_INTERRUPT takes no interrupt.
  */
 
 #include <linux/bitops.h>
@@ -295,6 +295,18 @@ static bool dmasim_complete_early(struct dmasim_chan *c)
 	return false;
 }
 
+/*
+ * Without DMA_PREP_INTERRUPT, a device interrupts only to report an error.  The
+ * next interrupt runs the callback, as with ioat.
+ */
+static bool dmasim_interrupts(const struct dmasim_desc *desc)
+{
+	if (desc->faults & BIT(DMASIM_LOSE_IRQ))
+		return false;
+	return desc->tx.flags & DMA_PREP_INTERRUPT ||
+		desc->result.result != DMA_TRANS_NOERROR;
+}
+
 /* Complete what was copied.  Returns true if the channel interrupts. */
 static bool dmasim_finish(struct dmasim_chan *c)
 {
@@ -307,7 +319,7 @@ static bool dmasim_finish(struct dmasim_chan *c)
 		if (desc->faults & BIT(DMASIM_LATE))
 			c->stats.late++;
 		if (!desc->terminated) {
-			interrupt |= !(desc->faults & BIT(DMASIM_LOSE_IRQ));
+			interrupt |= dmasim_interrupts(desc);
 			c->stats.hidden += !!(desc->faults &
 					      BIT(DMASIM_HIDE_ERROR));
 			dmasim_complete(c, desc);

@@ -36,6 +36,7 @@ struct test_xfer {
 	dma_addr_t src_addr;
 	dma_addr_t dst_addr;
 	bool mapped;
+	bool quiet;		/* does not ask for an interrupt */
 	dma_cookie_t cookie;
 	struct completion done;
 	struct dmaengine_result result;

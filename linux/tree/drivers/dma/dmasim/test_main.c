@@ -57,7 +57,7 @@ bool sim_submit(struct test_xfer *x, size_t bytes)
 	reinit_completion(&x->done);
 	x->place = 0;
 	tx = dmaengine_prep_dma_memcpy(x->chan, x->dst_addr, x->src_addr,
-				       bytes, DMA_PREP_INTERRUPT);
+				       bytes, x->quiet ? 0 : DMA_PREP_INTERRUPT);
 	if (!tx)
 		return false;
 	tx->callback_result = sim_callback;
@@ -288,6 +288,34 @@ static void dmasim_test_coalesces(struct kunit *test)
 	}
 }
 
+/* The next interrupt runs the callback of a transfer that asked for none. */
+static void dmasim_test_quiet(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	u64 copied = ctx->c->stats.descriptors, seen = ctx->c->stats.interrupts;
+	struct test_xfer *x = ctx->xfers;
+
+	sim_need_descs(test, 2);
+	x[0].quiet = true;
+	sim_start(test, 1);
+	sim_until(test, &ctx->c->stats.descriptors, copied + 1);
+	msleep(TEST_PAUSE_MS);
+	KUNIT_EXPECT_FALSE(test, completion_done(&x[0].done));
+	KUNIT_EXPECT_EQ(test, ctx->c->stats.interrupts, seen);
+	sim_map(test, &x[1]);
+	KUNIT_ASSERT_TRUE(test, sim_submit(&x[1], TEST_BYTES));
+	dma_async_issue_pending(ctx->chans[0]);
+	sim_expect_copied(test, &x[1]);
+	sim_expect_copied(test, &x[0]);
+	KUNIT_EXPECT_EQ(test, ctx->c->stats.interrupts, seen + 1);
+
+	/* The device reports an error at once. */
+	sim_nth(ctx, DMASIM_FAIL, 1);
+	sim_start(test, 1);
+	KUNIT_ASSERT_TRUE(test, sim_wait(&x[0]));
+	KUNIT_EXPECT_EQ(test, x[0].result.result, DMA_TRANS_WRITE_FAILED);
+}
+
 static void dmasim_test_limits(struct kunit *test)
 {
 	struct test_ctx *ctx = test->priv;
@@ -429,6 +457,7 @@ static struct kunit_case dmasim_test_cases[] = {
 	KUNIT_CASE(dmasim_test_keeps_its_rate),
 	KUNIT_CASE(dmasim_test_order),
 	KUNIT_CASE(dmasim_test_coalesces),
+	KUNIT_CASE(dmasim_test_quiet),
 	KUNIT_CASE(dmasim_test_limits),
 	KUNIT_CASE(dmasim_test_pool),
 	KUNIT_CASE(dmasim_test_bad_address),
