@@ -33,6 +33,8 @@ static struct kobj_attribute name##_attr = __ATTR_##mode(name)
 DCBM_CHAN_NUMBER(bytes, RO, atomic64_read(&chan->bytes));
 DCBM_CHAN_NUMBER(errors, RO, atomic64_read(&chan->errors));
 DCBM_CHAN_NUMBER(timeouts, RO, atomic64_read(&chan->timeouts));
+DCBM_CHAN_NUMBER(descriptors, RO, READ_ONCE(chan->descriptors));
+DCBM_CHAN_NUMBER(interrupts, RO, READ_ONCE(chan->interrupts));
 DCBM_CHAN_NUMBER(node, RO, chan->nid);
 DCBM_CHAN_NUMBER(in_doubt, RO, READ_ONCE(chan->nr_away));
 
@@ -116,6 +118,8 @@ static struct attribute *dcbm_chan_attrs[] = {
 	&bytes_attr.attr,
 	&errors_attr.attr,
 	&timeouts_attr.attr,
+	&descriptors_attr.attr,
+	&interrupts_attr.attr,
 	&node_attr.attr,
 	&state_attr.attr,
 	&in_doubt_attr.attr,

@@ -11,6 +11,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/dma-mapping.h>
+#include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/math.h>
 #include <linux/mm.h>
@@ -78,13 +79,6 @@ static size_t dcbm_next_end(const struct dcbm_job *job)
 	return job->pairs[job->next.pair].bytes;
 }
 
-/* Returns the length of the next piece, without the limit of a channel. */
-static size_t dcbm_next_bytes(const struct dcbm_job *job)
-{
-	return dcbm_next_len(dcbm_next_end(job), job->next.offset, job->piece,
-			     SIZE_MAX);
-}
-
 /* Find the next piece.  Returns false if there is none. */
 static bool dcbm_next_piece(struct dcbm_job *job)
 {
@@ -139,14 +133,25 @@ static void dcbm_chan_refused(struct dcbm_chan *chan, size_t bytes)
 	}
 }
 
+/* Returns how many transfers the channel has in flight and in doubt. */
+static unsigned int dcbm_nr_used(const struct dcbm_chan *chan)
+{
+	return chan->nr_flying + READ_ONCE(chan->nr_away);
+}
+
 /*
  * Submit a mapped piece.  The callback may come before dmaengine_submit()
  * returns, so fill the slot first.  Some drivers hold a lock from prep to
  * submit, so do not sleep or call the driver in between.
+ *
+ * If @more pieces follow at once, the last of them may interrupt for all.  But
+ * the channel must take it, so only if as many were in flight before.
  */
-static int dcbm_slot_fly(struct dcbm_slot *slot)
+static int dcbm_slot_fly(struct dcbm_slot *slot, bool more)
 {
 	struct dcbm_chan *chan = slot->chan;
+	bool quiet = more && chan->batches &&
+		     dcbm_nr_used(chan) + 1 < chan->nr_most;
 	struct dma_async_tx_descriptor *tx;
 	unsigned int nr_used = chan->nr_flying - READ_ONCE(chan->nr_done);
 	unsigned long nr_sleeps = current->nvcsw;
@@ -154,8 +159,8 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	bool called_back;
 
 	tx = dmaengine_prep_dma_memcpy(chan->dma, slot->dst, slot->src,
-				       slot->bytes,
-				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+				       slot->bytes, DMA_CTRL_ACK |
+				       (quiet ? 0 : DMA_PREP_INTERRUPT));
 	/* The driver waited because the queue was full.  Never fill it again. */
 	if (current->nvcsw != nr_sleeps && nr_used)
 		WRITE_ONCE(chan->max_transfers,
@@ -169,8 +174,12 @@ static int dcbm_slot_fly(struct dcbm_slot *slot)
 	slot->cookie = 0;
 	WRITE_ONCE(slot->state, DCBM_SLOT_FLYING);
 	WRITE_ONCE(slot->cookie, dmaengine_submit(tx));
-	if (!dma_submit_error(slot->cookie))
+	if (!dma_submit_error(slot->cookie)) {
+		chan->quiet = quiet;
+		WRITE_ONCE(chan->descriptors, chan->descriptors + 1);
+		WRITE_ONCE(chan->interrupts, chan->interrupts + !quiet);
 		return 0;
+	}
 
 	/*
 	 * The device never starts this piece.  If the driver has called back
@@ -201,8 +210,7 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 
 	list_for_each_entry(chan, &stream->chans, lease) {
 		if (chan->full || chan->dead || chan->parting ||
-		    chan->nr_flying + READ_ONCE(chan->nr_away) >=
-		    READ_ONCE(chan->max_transfers))
+		    dcbm_nr_used(chan) >= READ_ONCE(chan->max_transfers))
 			continue;
 		if (chan->flying_bytes < most) {
 			most = chan->flying_bytes;
@@ -219,29 +227,34 @@ static void dcbm_flies(struct dcbm_job *job, struct dcbm_slot *slot)
 	struct dcbm_pair *pair = &job->pairs[slot->pair];
 
 	chan->nr_flying++;
+	chan->nr_most = max(chan->nr_most, dcbm_nr_used(chan));
 	chan->flying_bytes += slot->bytes;
 	chan->unissued = true;
 	pair->nr_flying++;
 	job->stream->nr_flying++;
-	job->next.offset += slot->bytes;
 }
 
-/* Submit one more piece to the channel, or note that the channel refuses it. */
-static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
+/*
+ * Submit one more piece of at most @run bytes to the channel, or note that the
+ * channel refuses it.  Returns the rest of the run: 0 if the run is over.
+ */
+static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
+			    size_t run)
 {
 	unsigned int nr = job->next.pair;
 	struct dcbm_pair *pair = &job->pairs[nr];
 	struct dcbm_slot *slot = dcbm_slot_get(chan);
+	struct migrate_copy_pos pos = job->next;
 	int rc;
 
 	if (!slot) {
 		dcbm_chan_refused(chan, 0);
-		return;
+		return 0;
 	}
 	slot->job = job;
 	slot->pair = nr;
 	slot->offset = job->next.offset;
-	slot->bytes = min(dcbm_next_bytes(job), chan->max_piece);
+	slot->bytes = min3(dcbm_next_end(job) - pos.offset, run, chan->max_piece);
 	rc = dcbm_slot_map(slot, pair);
 	if (rc) {
 		/*
@@ -251,27 +264,34 @@ static void dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan)
 		dcbm_slot_put(slot);
 		dcbm_pair_fail(job, nr, rc);
 		dcbm_pair_check(job, nr);
-		return;
+		return 0;
 	}
 	/* Set the time before the submission: the callback may come at once. */
 	if (!chan->nr_flying)
 		chan->progress_ns = ktime_get_ns();
 	atomic_inc(&pair->nr_users);
-	rc = dcbm_slot_fly(slot);
+	job->next.offset += slot->bytes;
+	run -= slot->bytes;
+	if (dcbm_nr_used(chan) + 1 >= READ_ONCE(chan->max_transfers) ||
+	    !dcbm_next_piece(job))
+		run = 0;
+	rc = dcbm_slot_fly(slot, run);
 	if (!rc) {
 		dcbm_flies(job, slot);
-		return;
+		return run;
 	}
+	job->next = pos;
 	atomic_dec(&pair->nr_users);
 	dcbm_slot_unmap(slot);
 	if (rc == -EAGAIN) {
 		dcbm_slot_put(slot);
 		dcbm_chan_refused(chan, slot->bytes);
-		return;
+		return 0;
 	}
 	dcbm_chan_failed(chan);
 	dcbm_pair_fail(job, nr, rc);
 	dcbm_pair_check(job, nr);
+	return 0;
 }
 
 /* Returns true if it is too late to start more pieces of the job. */
@@ -303,9 +323,13 @@ static void dcbm_issue(struct dcbm_stream *stream)
 
 	list_for_each_entry(chan, &stream->chans, lease) {
 		WRITE_ONCE(chan->hungry_at, DIV_ROUND_UP(chan->nr_flying, 2));
-		if (chan->unissued)
-			dma_async_issue_pending(chan->dma);
+		if (!chan->unissued)
+			continue;
+		dma_async_issue_pending(chan->dma);
 		chan->unissued = false;
+		/* The last piece of a run was refused, so none interrupts. */
+		if (chan->quiet)
+			stream->check_at = jiffies;
 	}
 }
 
@@ -336,6 +360,7 @@ void dcbm_feed(struct dcbm_stream *stream)
 	size_t most = dcbm_max_flying(dcbm_timeout_ns());
 	struct dcbm_chan *chan;
 	struct dcbm_job *job;
+	size_t run;
 
 	dcbm_cut_if_late(stream);
 	do {
@@ -343,7 +368,9 @@ void dcbm_feed(struct dcbm_stream *stream)
 			chan = dcbm_pick(stream, most);
 			if (!chan)
 				break;
-			dcbm_feed_one(job, chan);
+			run = job->piece;
+			while (run)
+				run = dcbm_feed_one(job, chan, run);
 		}
 	} while (!job && dcbm_share_take(stream));
 	dcbm_issue(stream);

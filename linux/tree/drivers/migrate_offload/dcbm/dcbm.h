@@ -84,6 +84,7 @@ struct dcbm_chan {
 	bool ordered;			/* completes in the order of cookies */
 	bool stops;			/* what is terminated has stopped */
 	bool believed;			/* its driver reports each error */
+	bool batches;			/* one interrupt ends all older pieces */
 	unsigned int max_transfers;	/* in flight or in doubt */
 
 	/* dcbm_lock protects these. */
@@ -95,7 +96,9 @@ struct dcbm_chan {
 	struct list_head lease;
 	struct list_head spare;		/* free slots, without any lock */
 	unsigned int nr_flying;
+	unsigned int nr_most;		/* the most that were in flight */
 	size_t flying_bytes;
+	bool quiet;			/* the newest piece does not interrupt */
 	bool full;			/* until a descriptor comes back */
 	bool dead;			/* takes nothing more of this batch */
 	bool parting;			/* gets no pieces, and is given back */
@@ -103,6 +106,8 @@ struct dcbm_chan {
 	u64 progress_ns;		/* last callback, or start of work */
 	unsigned int failures;		/* in a row */
 	unsigned int hungry_at;		/* wants pieces at this ->nr_done */
+	unsigned long descriptors;	/* submitted; only grows */
+	unsigned long interrupts;	/* asked for; only grows */
 
 	/* The lock protects these.  The callback takes it in any context. */
 	spinlock_t lock;

@@ -19,7 +19,7 @@ static void check_pieces(struct kunit *test, size_t max_seg, unsigned int align,
 
 	KUNIT_ASSERT_GT(test, max_piece, 0);
 	while (offset < folio_bytes) {
-		len = dcbm_next_len(folio_bytes, offset, piece, max_piece);
+		len = min3(folio_bytes - offset, piece, max_piece);
 		KUNIT_ASSERT_GT(test, len, 0);
 		KUNIT_ASSERT_LE(test, len, max_seg);
 		KUNIT_ASSERT_LE(test, len, opt);
@@ -96,6 +96,9 @@ static void test_spread(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, SZ_2M / piece % nr, 0);
 		KUNIT_EXPECT_GE(test, SZ_2M / piece, nr);
 	}
+	/* 512 small folios: at least 16 share an interrupt. */
+	for (nr = 1; nr <= 16; nr++)
+		KUNIT_EXPECT_GE(test, dcbm_piece(SZ_2M, nr), 16 * SZ_4K);
 	KUNIT_EXPECT_EQ(test, dcbm_wanted(PAGE_SIZE, 16), 1);
 	KUNIT_EXPECT_EQ(test, dcbm_wanted(SZ_64K, 16), 2);
 	KUNIT_EXPECT_EQ(test, dcbm_wanted(SZ_64K, 0), 1);

@@ -26,6 +26,9 @@
  */
 #define DCBM_PIECES		4
 
+/* So many bytes share an interrupt, if a channel gets more: 16 small folios. */
+#define DCBM_RUN		SZ_64K
+
 /* The slowest rate that the channels of a job may have together: 10 MB/s. */
 #define DCBM_NS_PER_BYTE	100U
 
@@ -76,20 +79,17 @@ unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
 	return clamp_t(size_t, bytes / DCBM_MIN_PIECE, 1, max(nr_usable, 1U));
 }
 
-/* Returns the size of a piece for this number of channels. */
+/*
+ * Returns the size of a piece for this number of channels.  A channel gets so
+ * many bytes at once: a piece of a large folio, or several small folios.
+ */
 size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
 {
-	size_t share = DIV_ROUND_UP(bytes, nr_chans * DCBM_PIECES);
+	size_t share = DIV_ROUND_UP(bytes, nr_chans);
+	size_t piece = max(share / DCBM_PIECES, min(share, DCBM_RUN));
 
-	return clamp_t(size_t, PAGE_ALIGN(share), DCBM_MIN_PIECE,
+	return clamp_t(size_t, PAGE_ALIGN(piece), DCBM_MIN_PIECE,
 		       DCBM_MAX_PIECE);
-}
-
-/* Returns the length of the piece at @offset, which ends within the folio. */
-size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
-		     size_t max_piece)
-{
-	return min3(folio_bytes - offset, piece, max_piece);
 }
 
 /*

@@ -10,8 +10,6 @@ size_t dcbm_max_piece(size_t max_seg, unsigned int copy_align,
 		      size_t opt_mapping);
 unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable);
 size_t dcbm_piece(size_t bytes, unsigned int nr_chans);
-size_t dcbm_next_len(size_t folio_bytes, size_t offset, size_t piece,
-		     size_t max_piece);
 size_t dcbm_cpu_share(size_t bytes, unsigned int nr_chans);
 u64 dcbm_extra_ns(size_t bytes, u64 timeout_ns);
 size_t dcbm_max_flying(u64 timeout_ns);

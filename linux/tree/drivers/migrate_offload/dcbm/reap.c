@@ -404,8 +404,10 @@ void dcbm_check(struct dcbm_stream *stream)
 		if (silent_ns >= limit_ns ||
 		    (expired && dcbm_chan_has(chan, job)))
 			dcbm_chan_give_up(chan);
-		else if (silent_ns >= limit_ns / DCBM_ASK_DIVISOR)
+		else if (chan->quiet || silent_ns >= limit_ns / DCBM_ASK_DIVISOR)
 			dcbm_chan_ask(chan);
+		if (chan->quiet)
+			stream->check_at = jiffies + 1;
 	}
 	dcbm_job_put(job);
 }

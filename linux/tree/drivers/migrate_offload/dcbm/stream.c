@@ -78,8 +78,8 @@ static void dcbm_stream_progress(struct dcbm_stream *stream)
 {
 	dcbm_collect(stream);
 	if (time_after_eq(jiffies, stream->check_at)) {
-		dcbm_check(stream);
 		stream->check_at = jiffies + dcbm_check_jiffies();
+		dcbm_check(stream);
 	}
 	if (stream->parts)
 		dcbm_balance(stream);
@@ -114,7 +114,7 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
 							struct dcbm_job, node);
-	unsigned long most = dcbm_check_jiffies();
+	long most = max((long)(stream->check_at - jiffies), 1L);
 	u64 now;
 
 	/* dcbm_feed() cut the last job, as no channel took the rest. */

@@ -253,7 +253,10 @@ static void dcbm_stream_stall(struct kunit *test)
 static void dcbm_stream_reported(struct kunit *test)
 {
 	const size_t behind = (PAGE_SIZE << TEST_GROWN_ORDER) - PAGE_SIZE;
-	const unsigned int nr = TEST_CHANS + 1, last = TEST_CHANS - 1;
+	/* A channel gets so many small folios at once. */
+	const unsigned int run = SZ_32K / PAGE_SIZE;
+	const unsigned int nr = (TEST_CHANS + 1) * run;
+	const unsigned int last = TEST_CHANS * run - 1;
 	struct test_ctx *ctx = test->priv;
 	unsigned long end = jiffies + TEST_TIMEOUT;
 	struct migrate_copy_batch *batch = test_batch_to_grow(test, nr);
@@ -266,8 +269,8 @@ static void dcbm_stream_reported(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
 	stream = ctx->streams[0].private;
 	/*
-	 * Each channel gets one folio.  The last folio comes back a second
-	 * before the others, so that this task gets a CPU meanwhile.
+	 * Each channel gets one run.  The last run comes back a second before
+	 * the others, so that this task gets a CPU meanwhile.
 	 */
 	list_for_each_entry(chan, &stream->chans, lease)
 		to_dmasim_chan(chan->dma)->latency_us = USEC_PER_SEC;
@@ -276,7 +279,7 @@ static void dcbm_stream_reported(struct kunit *test)
 	WRITE_ONCE(dcbm_share_on, true);
 	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
 	job = list_first_entry(&stream->jobs, struct dcbm_job, node);
-	KUNIT_ASSERT_EQ(test, job->share, PAGE_SIZE);
+	KUNIT_ASSERT_EQ(test, job->share, SZ_32K);
 	/* Do not wait, because a task that waits copies the share. */
 	while (!test_done(batch)) {
 		KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
@@ -286,7 +289,8 @@ static void dcbm_stream_reported(struct kunit *test)
 				test_grow(batch->pairs[i].src);
 		usleep_range(1000, 2000);
 	}
-	KUNIT_EXPECT_EQ(test, batch->pairs[0].nth_done, last);
+	for (i = 0; batch->pairs[i].nth_done != last; i++)
+		KUNIT_ASSERT_NE(test, batch->pairs[i].nth_done, 0);
 	for (i = 0; i < nr; i++) {
 		void *src = folio_address(batch->pairs[i].src);
 		void *dst = folio_address(batch->pairs[i].dst);
@@ -312,6 +316,44 @@ static void test_copy_again(struct kunit *test, struct migrate_copy_batch *batch
 	}
 	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
 	test_reap(test, 0, batch);
+}
+
+static void test_count(struct test_ctx *ctx, u64 *asked, u64 *seen)
+{
+	int i;
+
+	*asked = 0;
+	*seen = 0;
+	for (i = 0; i < TEST_CHANS; i++) {
+		*asked += ctx->chans[i]->interrupts;
+		*seen += ctx->sim[i]->stats.interrupts;
+	}
+}
+
+/* On channels that work in order, 16 small folios share an interrupt. */
+static void dcbm_stream_interrupts(struct kunit *test)
+{
+	u64 asked, seen, asked_before, seen_before;
+	struct test_ctx *ctx = test->priv;
+	struct migrate_copy_batch *batch;
+
+	if (list_count_nodes(&ctx->sim[0]->free) < TEST_MANY)
+		kunit_skip(test, "needs %u descriptors", TEST_MANY);
+	batch = test_batch(test, 0, DCBM_MAX_PAIRS, 0);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	/* The first list shows how many descriptors the channels take. */
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
+	test_reap(test, 0, batch);
+	test_count(ctx, &asked_before, &seen_before);
+	test_copy_again(test, batch);
+	test_count(ctx, &asked, &seen);
+	if (ctx->chans[0]->batches) {
+		KUNIT_EXPECT_LE(test, asked - asked_before, DCBM_MAX_PAIRS / 16);
+		KUNIT_EXPECT_LE(test, seen - seen_before, DCBM_MAX_PAIRS / 16);
+	} else {
+		KUNIT_EXPECT_EQ(test, asked - asked_before, DCBM_MAX_PAIRS);
+	}
+	KUNIT_EXPECT_EQ(test, test_check(test, batch, 0), 0);
 }
 
 /* A second stream gets its share, and the first one gets it back later. */
@@ -406,6 +448,7 @@ static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_stall),
 	KUNIT_CASE(dcbm_stream_reported),
 	KUNIT_CASE(dcbm_stream_sparing),
+	KUNIT_CASE(dcbm_stream_interrupts),
 	KUNIT_CASE(dcbm_stream_fair),
 	KUNIT_CASE(dcbm_stream_two_windows),
 	{}

@@ -64,6 +64,14 @@ MODULE_PARM_DESC(trust_terminate, "names of drivers, separated by commas, whose 
 #define DCBM_WAITING	"idxd"
 #define DCBM_FEW	8
 
+/*
+ * An interrupt of these drivers ends all older transfers, with a callback and a
+ * result for each.  So only the last of several needs to interrupt.  ptdma takes
+ * the wish of the newest prep for the whole queue, and stops after a transfer
+ * that does not interrupt.  Some other drivers then never call back.
+ */
+#define DCBM_BATCHING	"ioatdma,dmasim"
+
 /* Returns true if @names has the driver of @dev. */
 static bool dcbm_has_driver(const char *names, const struct device *dev)
 {
@@ -100,6 +108,8 @@ void dcbm_chan_trust(struct dcbm_chan *chan)
 {
 	chan->believed = dcbm_has_driver(trust_errors, chan->provider);
 	chan->stops = dcbm_has_driver(trust_terminate, chan->provider);
+	chan->batches = chan->ordered &&
+			dcbm_has_driver(DCBM_BATCHING, chan->provider);
 	chan->max_transfers = dcbm_has_driver(DCBM_WAITING, chan->provider) ?
 			      DCBM_FEW : DCBM_SLOTS;
 }
