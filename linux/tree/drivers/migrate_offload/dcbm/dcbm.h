@@ -206,7 +206,6 @@ struct dcbm_stream {
 
 /* main.c */
 extern const struct migrate_engine_ops dcbm_ops;
-extern atomic64_t dcbm_batches_busy;
 
 /* job.c */
 extern atomic64_t dcbm_folios_migrated;
@@ -222,14 +221,14 @@ void dcbm_pair_fail(struct dcbm_job *job, unsigned int nr, int error);
 void dcbm_pair_check(struct dcbm_job *job, unsigned int nr);
 
 /* stream.c */
+extern atomic64_t dcbm_batches_busy;
 int dcbm_stream_init(void);
 void dcbm_stream_exit(void);
-struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
-				     int *error);
-int dcbm_stream_submit(struct dcbm_stream *stream,
+int dcbm_stream_open(struct migrate_copy_stream *s);
+int dcbm_stream_submit(struct migrate_copy_stream *s,
 		       struct migrate_copy_batch *batch);
-void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns);
-void dcbm_stream_close(struct dcbm_stream *stream);
+void dcbm_stream_reap(struct migrate_copy_stream *s, u64 wait_ns);
+void dcbm_stream_close(struct migrate_copy_stream *s);
 
 /* sysfs.c */
 int dcbm_sysfs_init(void);

@@ -32,49 +32,6 @@
 
 #include "dcbm.h"
 
-atomic64_t dcbm_batches_busy;
-
-static int dcbm_open_stream(struct migrate_copy_stream *stream)
-{
-	int ret;
-
-	if (!dcbm_is_on())
-		return -EOPNOTSUPP;
-	/*
-	 * Compaction runs on the CPU of any task that allocates memory.  Other
-	 * tasks can use the CPU time that dcbm leaves there.
-	 */
-	stream->private = dcbm_stream_open(stream->dst_nid, stream->bytes,
-					   stream->reason == MR_COMPACTION,
-					   &ret);
-	if (ret == -EBUSY)
-		atomic64_inc(&dcbm_batches_busy);
-	return ret;
-}
-
-static int dcbm_submit(struct migrate_copy_stream *stream,
-		       struct migrate_copy_batch *batch)
-{
-	int ret;
-
-	if (batch->nr_pairs > DCBM_MAX_PAIRS)
-		return -EOPNOTSUPP;
-	ret = dcbm_stream_submit(stream->private, batch);
-	if (ret)
-		atomic64_inc(&dcbm_batches_busy);
-	return ret;
-}
-
-static void dcbm_reap(struct migrate_copy_stream *stream, u64 wait_ns)
-{
-	dcbm_stream_reap(stream->private, wait_ns);
-}
-
-static void dcbm_close(struct migrate_copy_stream *stream)
-{
-	dcbm_stream_close(stream->private);
-}
-
 /* The core asks before it opens a stream.  The answer is a hint. */
 static bool dcbm_wants(int dst_nid, size_t bytes)
 {
@@ -91,10 +48,10 @@ const struct migrate_engine_ops dcbm_ops = {
 	.name = "dcbm",
 	.owner = THIS_MODULE,
 	.wants = dcbm_wants,
-	.open = dcbm_open_stream,
-	.submit = dcbm_submit,
-	.reap = dcbm_reap,
-	.close = dcbm_close,
+	.open = dcbm_stream_open,
+	.submit = dcbm_stream_submit,
+	.reap = dcbm_stream_reap,
+	.close = dcbm_stream_close,
 };
 EXPORT_SYMBOL_IF_KUNIT(dcbm_ops);
 

@@ -21,6 +21,8 @@
 /* A task that waits spins for this time, and then sleeps. */
 #define DCBM_POLL_NS (200ULL * NSEC_PER_USEC)
 
+atomic64_t dcbm_batches_busy;
+
 static mempool_t *dcbm_streams;
 
 /*
@@ -41,22 +43,27 @@ static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
 	return nr;
 }
 
-/* Add a batch to the queue.  Returns 0, or -EBUSY if nothing was started. */
-int dcbm_stream_submit(struct dcbm_stream *stream,
+/* Add a batch to the queue.  Returns 0, or an error if nothing was started. */
+int dcbm_stream_submit(struct migrate_copy_stream *s,
 		       struct migrate_copy_batch *batch)
 {
+	struct dcbm_stream *stream = s->private;
 	struct dcbm_job *job;
 	unsigned int nr_chans;
 	size_t bytes;
 
+	if (batch->nr_pairs > DCBM_MAX_PAIRS)
+		return -EOPNOTSUPP;
 	dcbm_collect(stream);
 	/* All open jobs together may be worth more channels. */
 	stream->bytes = max(stream->bytes, stream->open_bytes + batch->bytes);
 	dcbm_balance(stream);
 	nr_chans = dcbm_stream_revive(stream);
 	job = nr_chans ? dcbm_job_new(stream, batch) : NULL;
-	if (!job)
+	if (!job) {
+		atomic64_inc(&dcbm_batches_busy);
 		return -EBUSY;
+	}
 
 	bytes = batch->bytes - dcbm_share_set(job, nr_chans);
 	job->piece = dcbm_piece(bytes, nr_chans);
@@ -139,8 +146,9 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 }
 
 /* Advance all jobs until there is something to report, or for @wait_ns. */
-void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
+void dcbm_stream_reap(struct migrate_copy_stream *s, u64 wait_ns)
 {
+	struct dcbm_stream *stream = s->private;
 	u64 nr_reported = stream->nr_reported;
 	u64 now, until = U64_MAX;
 
@@ -165,38 +173,47 @@ void dcbm_stream_reap(struct dcbm_stream *stream, u64 wait_ns)
 	stream->waits = false;
 }
 
-/*
- * Returns a stream that has channels, or NULL and -EBUSY or -EOPNOTSUPP.  A
- * stream that is @sparing leaves the CPU to other tasks.
- */
-struct dcbm_stream *dcbm_stream_open(int nid, size_t bytes, bool sparing,
-				     int *error)
+/* Returns 0 if the stream has channels, or -EBUSY or -EOPNOTSUPP. */
+int dcbm_stream_open(struct migrate_copy_stream *s)
 {
-	/* The flags exclude reclaim, as in dcbm_job_new(). */
-	struct dcbm_stream *stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
+	struct dcbm_stream *stream;
+	int ret = -EBUSY;
 
-	*error = -EBUSY;
+	if (!dcbm_is_on())
+		return -EOPNOTSUPP;
+	/* The flags exclude reclaim, as in dcbm_job_new(). */
+	stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
 	if (!stream)
-		return NULL;
+		goto busy;
 	memset(stream, 0, sizeof(*stream));
 	INIT_LIST_HEAD(&stream->chans);
 	INIT_LIST_HEAD(&stream->jobs);
-	stream->nid = nid;
-	stream->bytes = bytes;
-	stream->sparing = sparing;
+	stream->nid = s->dst_nid;
+	stream->bytes = s->bytes;
+	/*
+	 * Compaction runs on the CPU of any task that allocates memory.  Other
+	 * tasks can use the CPU time that dcbm leaves there.
+	 */
+	stream->sparing = s->reason == MR_COMPACTION;
 	stream->check_at = jiffies + dcbm_check_jiffies();
 	init_waitqueue_head(&stream->wq);
 	stream->wake_at = INT_MAX;
-	*error = dcbm_lease(stream);
-	if (!*error)
-		return stream;
+	s->private = stream;
+	ret = dcbm_lease(stream);
+	if (!ret)
+		return 0;
 	mempool_free(stream, dcbm_streams);
-	return NULL;
+busy:
+	if (ret == -EBUSY)
+		atomic64_inc(&dcbm_batches_busy);
+	return ret;
 }
 
 /* All pairs of all its batches have been reported. */
-void dcbm_stream_close(struct dcbm_stream *stream)
+void dcbm_stream_close(struct migrate_copy_stream *s)
 {
+	struct dcbm_stream *stream = s->private;
+
 	WARN_ON_ONCE(stream->nr_open || stream->nr_flying);
 	dcbm_stream_revive(stream);
 	dcbm_unlease(stream);
