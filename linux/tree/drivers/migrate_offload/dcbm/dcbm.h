@@ -103,7 +103,7 @@ struct dcbm_chan {
 	bool dead;			/* takes nothing more of this batch */
 	bool parting;			/* gets no pieces, and is given back */
 	bool unissued;
-	u64 progress_ns;		/* last callback, or start of work */
+	u64 progress_ns;		/* last news, or start of work */
 	unsigned int failures;		/* in a row */
 	unsigned int hungry_at;		/* wants pieces at this ->nr_done */
 	unsigned long descriptors;	/* submitted; only grows */
@@ -116,7 +116,6 @@ struct dcbm_chan {
 	struct list_head late;
 	struct list_head kept;
 	unsigned int nr_done;		/* on ->done */
-	u64 heard_ns;			/* when the last callback came */
 	unsigned int nr_away;		/* slots neither free nor flying */
 	unsigned int nr_held;		/* of these, DCBM_SLOT_HELD */
 	bool pinned;			/* has a reference to the module */

@@ -84,7 +84,6 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 	cookie = READ_ONCE(slot->cookie);
 	if (cookie)
 		WRITE_ONCE(chan->last_cookie, cookie);
-	chan->heard_ns = ktime_get_ns();
 	switch (slot->state) {
 	case DCBM_SLOT_FLYING:
 		WRITE_ONCE(slot->state, DCBM_SLOT_DONE);
@@ -144,17 +143,15 @@ static void dcbm_chan_collect(struct dcbm_chan *chan)
 	unsigned long flags;
 	bool kept = false;
 	LIST_HEAD(done);
-	u64 heard_ns;
 
 	if (!READ_ONCE(chan->nr_done))
 		return;
 	spin_lock_irqsave(&chan->lock, flags);
 	list_splice_init(&chan->done, &done);
 	WRITE_ONCE(chan->nr_done, 0);
-	heard_ns = chan->heard_ns;
 	spin_unlock_irqrestore(&chan->lock, flags);
 
-	chan->progress_ns = max(chan->progress_ns, heard_ns);
+	chan->progress_ns = ktime_get_ns();
 	list_for_each_entry_safe(slot, next, &done, node) {
 		if (unlikely(!dcbm_slot_is_over(slot))) {
 			dcbm_slot_keep(slot);
