@@ -269,7 +269,6 @@ static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 	/* Set the time before the submission: the callback may come at once. */
 	if (!chan->nr_flying)
 		chan->progress_ns = ktime_get_ns();
-	atomic_inc(&pair->nr_users);
 	job->next.offset += slot->bytes;
 	run -= slot->bytes;
 	if (dcbm_nr_used(chan) + 1 >= READ_ONCE(chan->max_transfers) ||
@@ -281,7 +280,6 @@ static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 		return run;
 	}
 	job->next = pos;
-	atomic_dec(&pair->nr_users);
 	dcbm_slot_unmap(slot);
 	if (rc == -EAGAIN) {
 		dcbm_slot_put(slot);

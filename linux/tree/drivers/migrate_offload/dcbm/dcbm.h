@@ -139,7 +139,7 @@ struct dcbm_pair {
 	struct folio *src;
 	struct folio *dst;
 	size_t bytes;
-	atomic_t nr_users;	/* descriptors that a device may still use */
+	atomic_t nr_holds;	/* if @held: pieces in doubt, and 1 for others */
 	atomic_t bytes_left;	/* neither copied nor given up */
 	unsigned int nr_flying;	/* descriptors in flight, not given up */
 	int error;
@@ -299,7 +299,7 @@ void dcbm_check(struct dcbm_stream *stream);
 extern atomic64_t dcbm_folios_held;
 extern atomic_t dcbm_folios_held_now;
 void dcbm_slot_unmap(struct dcbm_slot *slot);
-void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr);
+void dcbm_slot_hold(const struct dcbm_slot *slot);
 void dcbm_pair_put(struct dcbm_pair *pair);
 void dcbm_chan_pin(struct dcbm_chan *chan);
 void dcbm_slot_keep(struct dcbm_slot *slot);

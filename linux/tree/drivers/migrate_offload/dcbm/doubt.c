@@ -38,26 +38,31 @@ void dcbm_slot_unmap(struct dcbm_slot *slot)
 	dma_unmap_page(dev, slot->dst, slot->bytes, DMA_FROM_DEVICE);
 }
 
-/* A descriptor no longer uses the folio.  After the last one, end the hold. */
+/* A device may not use the folio for this reason any more.  Perhaps for none. */
 void dcbm_pair_put(struct dcbm_pair *pair)
 {
-	/* dcbm_pair_hold() ran before the last put, so ->held is valid. */
-	if (!atomic_dec_and_test(&pair->nr_users) || !pair->held)
+	if (!atomic_dec_and_test(&pair->nr_holds))
 		return;
 	migrate_copy_unhold(pair->src, pair->dst);
 	atomic_dec(&dcbm_folios_held_now);
 }
 
-/* Hold both folios of a pair, because a device may still use them. */
-void dcbm_pair_hold(struct dcbm_job *job, unsigned int nr)
+/* Hold both folios of a piece in flight, because a device may still use them. */
+void dcbm_slot_hold(const struct dcbm_slot *slot)
 {
-	struct dcbm_pair *pair = &job->pairs[nr];
+	struct dcbm_job *job = slot->job;
+	struct dcbm_pair *pair = &job->pairs[slot->pair];
 
-	if (pair->held)
+	kref_get(&job->ref);
+	if (pair->held) {
+		atomic_inc(&pair->nr_holds);
 		return;
+	}
+	/* One for this piece.  The task drops the other: dcbm_slot_landed(). */
+	atomic_set(&pair->nr_holds, 2);
 	pair->held = true;
-	dcbm_pair_fail(job, nr, -ETIMEDOUT);
-	migrate_copy_hold(&job->batch->pairs[nr]);
+	dcbm_pair_fail(job, slot->pair, -ETIMEDOUT);
+	migrate_copy_hold(&job->batch->pairs[slot->pair]);
 	atomic64_inc(&dcbm_folios_held);
 	atomic_inc(&dcbm_folios_held_now);
 }
@@ -86,8 +91,7 @@ void dcbm_slot_keep(struct dcbm_slot *slot)
 {
 	struct dcbm_chan *chan = slot->chan;
 
-	dcbm_pair_hold(slot->job, slot->pair);
-	kref_get(&slot->job->ref);
+	dcbm_slot_hold(slot);
 	atomic64_inc(&chan->errors);
 	spin_lock_irq(&chan->lock);
 	WRITE_ONCE(slot->state, DCBM_SLOT_KEPT);

@@ -54,7 +54,6 @@ struct dcbm_job *dcbm_job_new(struct dcbm_stream *stream,
 
 		pair->src = batch->pairs[i].src;
 		pair->dst = batch->pairs[i].dst;
-		atomic_set(&pair->nr_users, 0);
 		pair->bytes = folio_size(pair->src);
 		atomic_set(&pair->bytes_left, pair->bytes);
 		pair->nr_flying = 0;

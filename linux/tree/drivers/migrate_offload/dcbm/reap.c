@@ -109,11 +109,13 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 static void dcbm_slot_landed(struct dcbm_slot *slot)
 {
 	struct dcbm_job *job = slot->job;
+	struct dcbm_pair *pair = &job->pairs[slot->pair];
 
 	slot->chan->nr_flying--;
 	slot->chan->flying_bytes -= slot->bytes;
 	job->stream->nr_flying--;
-	job->pairs[slot->pair].nr_flying--;
+	if (!--pair->nr_flying && pair->held)
+		dcbm_pair_put(pair);
 	dcbm_pair_check(job, slot->pair);
 }
 
@@ -121,7 +123,6 @@ static void dcbm_slot_landed(struct dcbm_slot *slot)
 static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 {
 	struct dcbm_chan *chan = slot->chan;
-	struct dcbm_pair *pair = &slot->job->pairs[slot->pair];
 
 	dcbm_slot_unmap(slot);
 	if (error) {
@@ -132,7 +133,6 @@ static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 		atomic64_add(slot->bytes, &chan->bytes);
 		chan->failures = 0;
 	}
-	dcbm_pair_put(pair);
 	dcbm_slot_landed(slot);
 }
 
@@ -307,20 +307,21 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 		struct dcbm_slot *slot = &chan->slots[i];
 		/* As in dcbm_chan_ask(), a callback changes no field in use. */
 		struct dcbm_slot copy = data_race(*slot);
-		struct dcbm_job *job = slot->job;
+		struct dcbm_pair *pair;
 
 		if (READ_ONCE(slot->state) != DCBM_SLOT_FLYING)
 			continue;
-		dcbm_pair_hold(job, slot->pair);
-		kref_get(&job->ref);
-		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD, job)) {
-			dcbm_account(job, &job->pairs[copy.pair], copy.bytes);
+		pair = &copy.job->pairs[copy.pair];
+		dcbm_slot_hold(&copy);
+		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD, copy.job)) {
+			dcbm_account(copy.job, pair, copy.bytes);
 			dcbm_slot_landed(&copy);
 			nr++;
 			continue;
 		}
 		/* The callback came just now.  Collecting it ends the hold. */
-		dcbm_job_put(job);
+		dcbm_pair_put(pair);
+		dcbm_job_put(copy.job);
 	}
 	return nr;
 }
