@@ -2,10 +2,11 @@
 /*
  * dcbm: dividing jobs into pieces and submitting them.
  *
- * Each piece is a range of one folio, with a mapping for the device that
- * copies it, one descriptor and one callback.  So source and destination match
- * with any IOMMU, and different devices can copy parts of one folio.  A piece
- * is unmapped as soon as its callback has come.
+ * A piece is a range of one folio, or of several that are next to each other on
+ * both sides.  Each piece has a mapping for the device that copies it, one
+ * descriptor and one callback.  So source and destination match with any IOMMU,
+ * and different devices can copy parts of one folio.  A piece is unmapped as soon
+ * as its callback has come.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -26,11 +27,12 @@ static struct page *dcbm_page(struct folio *folio, size_t offset)
 				    folio_page(folio, offset >> PAGE_SHIFT);
 }
 
-static int dcbm_slot_map(struct dcbm_slot *slot, const struct dcbm_pair *pair)
+static int dcbm_slot_map(struct dcbm_slot *slot)
 {
+	const struct dcbm_pair *pair = &slot->job->pairs[slot->start.pair];
 	struct device *dev = slot->chan->dev;
-	size_t offset = slot->offset;
-	int rc = slot->chan->believed ? 0 : dcbm_tail_mark(slot, pair);
+	size_t offset = slot->start.offset;
+	int rc = slot->chan->believed ? 0 : dcbm_tail_mark(slot);
 
 	if (rc)
 		return rc;
@@ -71,12 +73,42 @@ static void dcbm_slot_put(struct dcbm_slot *slot)
 	list_add(&slot->node, &slot->chan->spare);
 }
 
-/* Returns where the channels' part of the next folio ends. */
-static size_t dcbm_next_end(const struct dcbm_job *job)
+/* Returns where the channels' part of a folio ends. */
+static size_t dcbm_end_of(const struct dcbm_job *job, unsigned int nr)
 {
-	if (job->next.pair == job->limit.pair)
-		return job->limit.offset;
-	return job->pairs[job->next.pair].bytes;
+	return nr == job->limit.pair ? job->limit.offset : job->pairs[nr].bytes;
+}
+
+/* Returns true if the next folio of the job can be in the same piece. */
+static bool dcbm_adjoins(const struct dcbm_pair *pair)
+{
+	unsigned long nr_pages = pair->bytes >> PAGE_SHIFT;
+	const struct dcbm_pair *next = pair + 1;
+
+	return !next->error &&
+		folio_pfn(pair->src) + nr_pages == folio_pfn(next->src) &&
+		folio_pfn(pair->dst) + nr_pages == folio_pfn(next->dst);
+}
+
+/* Let a piece begin at the next place, and have at most @most bytes. */
+static void dcbm_slot_size(struct dcbm_slot *slot, size_t most)
+{
+	const struct dcbm_job *job = slot->job;
+	struct migrate_copy_pos end = job->next;
+
+	slot->start = job->next;
+	for (slot->bytes = 0;; end.pair++, end.offset = 0) {
+		size_t part = min(dcbm_end_of(job, end.pair) - end.offset,
+				  most - slot->bytes);
+
+		end.offset += part;
+		slot->bytes += part;
+		slot->end = end;
+		if (slot->bytes == most || end.pair == job->limit.pair ||
+		    !dcbm_end_of(job, end.pair + 1) ||
+		    !dcbm_adjoins(&job->pairs[end.pair]))
+			break;
+	}
 }
 
 /* Find the next piece.  Returns false if there is none. */
@@ -85,7 +117,7 @@ static bool dcbm_next_piece(struct dcbm_job *job)
 	while (job->next.pair <= job->limit.pair) {
 		/* The core copies all of a failed folio, so skip the rest. */
 		if (!job->pairs[job->next.pair].error &&
-		    job->next.offset < dcbm_next_end(job))
+		    job->next.offset < dcbm_end_of(job, job->next.pair))
 			return true;
 		if (job->next.pair == job->limit.pair)
 			break;
@@ -221,17 +253,19 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 }
 
 /* Count a piece that was submitted. */
-static void dcbm_flies(struct dcbm_job *job, struct dcbm_slot *slot)
+static void dcbm_flies(struct dcbm_slot *slot)
 {
 	struct dcbm_chan *chan = slot->chan;
-	struct dcbm_pair *pair = &job->pairs[slot->pair];
+	struct dcbm_job *job = slot->job;
+	unsigned int nr;
 
 	chan->nr_flying++;
 	chan->nr_most = max(chan->nr_most, dcbm_nr_used(chan));
 	chan->flying_bytes += slot->bytes;
 	chan->unissued = true;
-	pair->nr_flying++;
 	job->stream->nr_flying++;
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
+		job->pairs[nr].nr_flying++;
 }
 
 /*
@@ -241,10 +275,8 @@ static void dcbm_flies(struct dcbm_job *job, struct dcbm_slot *slot)
 static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 			    size_t run)
 {
-	unsigned int nr = job->next.pair;
-	struct dcbm_pair *pair = &job->pairs[nr];
 	struct dcbm_slot *slot = dcbm_slot_get(chan);
-	struct migrate_copy_pos pos = job->next;
+	unsigned int nr = job->next.pair;
 	int rc;
 
 	if (!slot) {
@@ -252,34 +284,33 @@ static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 		return 0;
 	}
 	slot->job = job;
-	slot->pair = nr;
-	slot->offset = job->next.offset;
-	slot->bytes = min3(dcbm_next_end(job) - pos.offset, run, chan->max_piece);
-	rc = dcbm_slot_map(slot, pair);
+	dcbm_slot_size(slot, min(run, chan->max_piece));
+	rc = dcbm_slot_map(slot);
 	if (rc) {
 		/*
-		 * The IOMMU or bounce buffers are full, so the core copies.  Or
-		 * the source is poisoned, and the core must not read it again.
+		 * The IOMMU or bounce buffers are full, so the core copies the
+		 * first folio.  Or the last one is poisoned, and the core must
+		 * not read it again.  The next piece has the others.
 		 */
+		if (rc == -EHWPOISON)
+			nr = slot->end.pair;
 		dcbm_slot_put(slot);
-		dcbm_pair_fail(job, nr, rc);
-		dcbm_pair_check(job, nr);
-		return 0;
+		goto fail;
 	}
 	/* Set the time before the submission: the callback may come at once. */
 	if (!chan->nr_flying)
 		chan->progress_ns = ktime_get_ns();
-	job->next.offset += slot->bytes;
+	job->next = slot->end;
 	run -= slot->bytes;
 	if (dcbm_nr_used(chan) + 1 >= READ_ONCE(chan->max_transfers) ||
 	    !dcbm_next_piece(job))
 		run = 0;
 	rc = dcbm_slot_fly(slot, run);
 	if (!rc) {
-		dcbm_flies(job, slot);
+		dcbm_flies(slot);
 		return run;
 	}
-	job->next = pos;
+	job->next = slot->start;
 	dcbm_slot_unmap(slot);
 	if (rc == -EAGAIN) {
 		dcbm_slot_put(slot);
@@ -287,6 +318,7 @@ static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 		return 0;
 	}
 	dcbm_chan_failed(chan);
+fail:
 	dcbm_pair_fail(job, nr, rc);
 	dcbm_pair_check(job, nr);
 	return 0;

@@ -58,9 +58,9 @@ struct dcbm_slot {
 	struct dcbm_job *job;		/* NULL if its interrupt was lost */
 	dma_addr_t src;
 	dma_addr_t dst;
-	size_t offset;
+	struct migrate_copy_pos start;	/* of the piece in the job */
+	struct migrate_copy_pos end;	/* in the last folio of the piece */
 	size_t bytes;
-	unsigned int pair;
 	u64 tail;			/* the source's last word */
 	dma_cookie_t cookie;
 	enum dcbm_slot_state state;	/* chan->lock while a callback is due */
@@ -300,6 +300,7 @@ extern atomic64_t dcbm_folios_held;
 extern atomic_t dcbm_folios_held_now;
 void dcbm_slot_unmap(struct dcbm_slot *slot);
 void dcbm_slot_hold(const struct dcbm_slot *slot);
+void dcbm_slot_unhold(const struct dcbm_slot *slot);
 void dcbm_pair_put(struct dcbm_pair *pair);
 void dcbm_chan_pin(struct dcbm_chan *chan);
 void dcbm_slot_keep(struct dcbm_slot *slot);
@@ -314,7 +315,7 @@ bool dcbm_may_take(const struct device *provider);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);
 bool dcbm_chan_stops(const struct dcbm_chan *chan);
 void dcbm_chan_trust(struct dcbm_chan *chan);
-int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair);
+int dcbm_tail_mark(struct dcbm_slot *slot);
 bool dcbm_tail_written(const struct dcbm_slot *slot);
 bool dcbm_slot_is_over(const struct dcbm_slot *slot);
 

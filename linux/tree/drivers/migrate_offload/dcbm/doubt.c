@@ -47,24 +47,38 @@ void dcbm_pair_put(struct dcbm_pair *pair)
 	atomic_dec(&dcbm_folios_held_now);
 }
 
-/* Hold both folios of a piece in flight, because a device may still use them. */
+/* Hold the folios of a piece in flight, because a device may still use them. */
 void dcbm_slot_hold(const struct dcbm_slot *slot)
 {
 	struct dcbm_job *job = slot->job;
-	struct dcbm_pair *pair = &job->pairs[slot->pair];
+	unsigned int nr;
 
 	kref_get(&job->ref);
-	if (pair->held) {
-		atomic_inc(&pair->nr_holds);
-		return;
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++) {
+		struct dcbm_pair *pair = &job->pairs[nr];
+
+		if (pair->held) {
+			atomic_inc(&pair->nr_holds);
+			continue;
+		}
+		/* One is for this piece.  dcbm_slot_landed() drops the other. */
+		atomic_set(&pair->nr_holds, 2);
+		pair->held = true;
+		dcbm_pair_fail(job, nr, -ETIMEDOUT);
+		migrate_copy_hold(&job->batch->pairs[nr]);
+		atomic64_inc(&dcbm_folios_held);
+		atomic_inc(&dcbm_folios_held_now);
 	}
-	/* One for this piece.  The task drops the other: dcbm_slot_landed(). */
-	atomic_set(&pair->nr_holds, 2);
-	pair->held = true;
-	dcbm_pair_fail(job, slot->pair, -ETIMEDOUT);
-	migrate_copy_hold(&job->batch->pairs[slot->pair]);
-	atomic64_inc(&dcbm_folios_held);
-	atomic_inc(&dcbm_folios_held_now);
+}
+
+/* The device no longer uses this piece, which was held. */
+void dcbm_slot_unhold(const struct dcbm_slot *slot)
+{
+	unsigned int nr;
+
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
+		dcbm_pair_put(&slot->job->pairs[nr]);
+	dcbm_job_put(slot->job);
 }
 
 /*
@@ -111,8 +125,7 @@ static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
 		if (!slot->job)
 			continue;
 		dcbm_slot_unmap(slot);
-		dcbm_pair_put(&slot->job->pairs[slot->pair]);
-		dcbm_job_put(slot->job);
+		dcbm_slot_unhold(slot);
 	}
 	spin_lock_irq(&chan->lock);
 	list_for_each_entry(slot, over, node)

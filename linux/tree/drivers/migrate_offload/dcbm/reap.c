@@ -39,8 +39,17 @@ EXPORT_SYMBOL_IF_KUNIT(dcbm_timeout_ms);
 
 struct workqueue_struct *dcbm_wq;
 
+/* Returns how many bytes of pair @nr are in the piece. */
+static size_t dcbm_part(const struct dcbm_slot *slot, unsigned int nr)
+{
+	size_t start = nr == slot->start.pair ? slot->start.offset : 0;
+
+	return (nr == slot->end.pair ? slot->end.offset :
+		slot->job->pairs[nr].bytes) - start;
+}
+
 /*
- * Count an event if the callback is the last one of its folio, or if its
+ * Count an event if the callback is the last one of a folio, or if its
  * channel is about to run dry while pieces wait.  The job and the stream still
  * exist: see dcbm_callback().  The task sets ->wake_at, and then checks the
  * count when it sleeps.  Both sides have a full barrier, so the task sees the
@@ -51,11 +60,12 @@ static void dcbm_heard_of(struct dcbm_slot *slot)
 	struct dcbm_job *job = slot->job;
 	struct dcbm_stream *stream = job->stream;
 	struct dcbm_chan *chan = slot->chan;
+	unsigned int nr;
 	int events = 0;
 
-	if (atomic_sub_and_test(slot->bytes,
-				&job->pairs[slot->pair].bytes_left))
-		events = 1;
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
+		events += atomic_sub_and_test(dcbm_part(slot, nr),
+					      &job->pairs[nr].bytes_left);
 	if (READ_ONCE(stream->hungry) &&
 	    chan->nr_done >= READ_ONCE(chan->hungry_at))
 		events += DCBM_URGENT;
@@ -109,24 +119,33 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 static void dcbm_slot_landed(struct dcbm_slot *slot)
 {
 	struct dcbm_job *job = slot->job;
-	struct dcbm_pair *pair = &job->pairs[slot->pair];
+	unsigned int nr;
 
 	slot->chan->nr_flying--;
 	slot->chan->flying_bytes -= slot->bytes;
 	job->stream->nr_flying--;
-	if (!--pair->nr_flying && pair->held)
-		dcbm_pair_put(pair);
-	dcbm_pair_check(job, slot->pair);
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++) {
+		struct dcbm_pair *pair = &job->pairs[nr];
+
+		if (--pair->nr_flying)
+			continue;
+		if (pair->held)
+			dcbm_pair_put(pair);
+		/* Only the report of the last folio frees the job. */
+		dcbm_pair_check(job, nr);
+	}
 }
 
 /* The device no longer uses this piece. */
 static void dcbm_slot_end(struct dcbm_slot *slot, int error)
 {
 	struct dcbm_chan *chan = slot->chan;
+	unsigned int nr;
 
 	dcbm_slot_unmap(slot);
 	if (error) {
-		dcbm_pair_fail(slot->job, slot->pair, error);
+		for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
+			dcbm_pair_fail(slot->job, nr, error);
 		atomic64_inc(&chan->errors);
 		chan->failures += error != -ETIMEDOUT;
 	} else {
@@ -229,12 +248,20 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state,
 	return claimed;
 }
 
+/* No callback reports this claimed piece. */
+static void dcbm_slot_account(const struct dcbm_slot *slot)
+{
+	unsigned int nr;
+
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
+		dcbm_account(slot->job, &slot->job->pairs[nr],
+			     dcbm_part(slot, nr));
+}
+
 /* End a claimed piece.  @slot is a copy, as the slot may be in use again. */
 static void dcbm_slot_gone(struct dcbm_slot *slot, int error)
 {
-	struct dcbm_pair *pair = &slot->job->pairs[slot->pair];
-
-	dcbm_account(slot->job, pair, slot->bytes);
+	dcbm_slot_account(slot);
 	dcbm_slot_end(slot, error);
 }
 
@@ -307,21 +334,18 @@ static unsigned int dcbm_chan_hold(struct dcbm_chan *chan)
 		struct dcbm_slot *slot = &chan->slots[i];
 		/* As in dcbm_chan_ask(), a callback changes no field in use. */
 		struct dcbm_slot copy = data_race(*slot);
-		struct dcbm_pair *pair;
 
 		if (READ_ONCE(slot->state) != DCBM_SLOT_FLYING)
 			continue;
-		pair = &copy.job->pairs[copy.pair];
 		dcbm_slot_hold(&copy);
 		if (dcbm_slot_claim(slot, DCBM_SLOT_HELD, copy.job)) {
-			dcbm_account(copy.job, pair, copy.bytes);
+			dcbm_slot_account(&copy);
 			dcbm_slot_landed(&copy);
 			nr++;
 			continue;
 		}
 		/* The callback came just now.  Collecting it ends the hold. */
-		dcbm_pair_put(pair);
-		dcbm_job_put(copy.job);
+		dcbm_slot_unhold(&copy);
 	}
 	return nr;
 }

@@ -40,6 +40,8 @@ void dcbm_stream_two_windows(struct kunit *test);
 /* stream_test_batch.c */
 struct migrate_copy_batch *test_batch(struct kunit *test, int which,
 				      unsigned int nr, unsigned int order);
+struct migrate_copy_batch *test_batch_adjacent(struct kunit *test, int which,
+					       unsigned int order);
 void test_batch_free(struct migrate_copy_batch *batch);
 
 /* Folios of one page, each with three free pages behind it to grow into. */

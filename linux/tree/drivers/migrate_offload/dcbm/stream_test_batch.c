@@ -59,6 +59,41 @@ struct migrate_copy_batch *test_batch(struct kunit *test, int which,
 	return batch;
 }
 
+/*
+ * Allocate a batch of small folios, each next to the one before.
+ * dcbm_stream_test_exit() frees it.
+ */
+struct migrate_copy_batch *test_batch_adjacent(struct kunit *test, int which,
+					       unsigned int order)
+{
+	struct migrate_copy_batch *batch = test_batch_new(test, 1U << order);
+	struct page *src = alloc_pages(GFP_KERNEL, order);
+	struct page *dst = alloc_pages(GFP_KERNEL, order);
+	struct test_ctx *ctx = test->priv;
+
+	ctx->batches[which] = batch;
+	if (!src || !dst) {
+		if (src)
+			__free_pages(src, order);
+		if (dst)
+			__free_pages(dst, order);
+		KUNIT_FAIL_AND_ABORT(test, "no memory");
+	}
+	split_page(src, order);
+	split_page(dst, order);
+	for (; batch->nr_pairs < 1U << order; batch->nr_pairs++) {
+		struct migrate_copy_pair *pair = &batch->pairs[batch->nr_pairs];
+
+		pair->src = page_folio(src + batch->nr_pairs);
+		pair->dst = page_folio(dst + batch->nr_pairs);
+		pair->result = -EINPROGRESS;
+		test_fill(pair->src, batch->nr_pairs);
+		test_fill(pair->dst, 0xee);
+	}
+	batch->bytes = PAGE_SIZE << order;
+	return batch;
+}
+
 void test_batch_free(struct migrate_copy_batch *batch)
 {
 	unsigned int i;

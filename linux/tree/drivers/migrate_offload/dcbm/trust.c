@@ -114,20 +114,25 @@ void dcbm_chan_trust(struct dcbm_chan *chan)
 			      DCBM_FEW : DCBM_SLOTS;
 }
 
-/* Returns the last word of a piece, which needs kunmap_local(). */
+/*
+ * Returns the last word of a piece, which needs kunmap_local().  @folio is the
+ * first of the piece on one side.
+ */
 static u64 *dcbm_map_tail(const struct dcbm_slot *slot, struct folio *folio)
 {
-	size_t at = slot->offset + slot->bytes - sizeof(u64);
+	size_t at = slot->start.offset + slot->bytes - sizeof(u64);
+	unsigned long pfn = folio_pfn(folio) + (at >> PAGE_SHIFT);
 
-	return kmap_local_folio(folio, at);
+	return kmap_local_page(pfn_to_page(pfn)) + offset_in_page(at);
 }
 
 /*
  * Make the last word of the destination differ from the source, before the
  * device maps it.  Returns -EHWPOISON if the source cannot be read.
  */
-int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair)
+int dcbm_tail_mark(struct dcbm_slot *slot)
 {
+	const struct dcbm_pair *pair = &slot->job->pairs[slot->start.pair];
 	u64 *src = dcbm_map_tail(slot, pair->src);
 	u64 *dst = dcbm_map_tail(slot, pair->dst);
 	int rc = 0;
@@ -144,7 +149,6 @@ int dcbm_tail_mark(struct dcbm_slot *slot, const struct dcbm_pair *pair)
 /* Returns true if the device has written the last word of the piece. */
 bool dcbm_tail_written(const struct dcbm_slot *slot)
 {
-	struct folio *folio = slot->job->pairs[slot->pair].dst;
 	bool written;
 	u64 *dst;
 
@@ -152,7 +156,7 @@ bool dcbm_tail_written(const struct dcbm_slot *slot)
 	dma_sync_single_range_for_cpu(slot->chan->dev, slot->dst,
 				      slot->bytes - sizeof(u64), sizeof(u64),
 				      DMA_FROM_DEVICE);
-	dst = dcbm_map_tail(slot, folio);
+	dst = dcbm_map_tail(slot, slot->job->pairs[slot->start.pair].dst);
 	written = READ_ONCE(*dst) == slot->tail;
 	kunmap_local(dst);
 	return written;

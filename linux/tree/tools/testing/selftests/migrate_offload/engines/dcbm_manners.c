@@ -60,7 +60,8 @@ void reset_stopped(unsigned int chan)
 void test_hidden_errors(void)
 {
 	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
-	fault_everywhere("hide_error_every", 5);
+	/* Adjacent folios share a piece, so channels copy only a few pieces. */
+	fault_everywhere("hide_error_every", 2);
 	mo_move_once(&small, mo_nodes[1]);
 	expect(mo_content_ok(&small));
 	fault_everywhere("hide_error_every", 0);
@@ -108,7 +109,7 @@ void test_aborted(void)
 	fault(0, "abort_nth", 1);
 	expect(move_all() == 0);
 	expect(sim_number(0, "unheard") == 1);
-	expect(dcbm_number("held_folios") == 1);
+	expect(dcbm_number("held_folios") > 0);
 	wait_for_held(0);
 	expect(chan_is(0, "idle"));
 	unload();
@@ -214,8 +215,9 @@ void test_prep_waits(void)
 	long long start;
 	unsigned int i;
 
-	/* So slow that the queues fill, also on a slow host. */
-	load("descriptors=16 prep_waits=1 bandwidth_mbps=1", "cpu_share=0");
+	/* So slow, and in such short pieces, that the queues fill. */
+	load("descriptors=16 prep_waits=1 bandwidth_mbps=1 max_seg_bytes=4096",
+	     "cpu_share=0");
 	expect(move_area(&small) == 0);
 	expect(dcbm_number("folios_failures") == 0);
 	for (i = 0; i < NR_CHANS; i++)
