@@ -220,15 +220,9 @@ static bool dcbm_drop_stuck(void)
 }
 
 /* A late callback has come.  Perhaps a stuck channel waited for it. */
-static void dcbm_stuck_fn(struct work_struct *work)
+void dcbm_stuck_fn(struct work_struct *work)
 {
 	dcbm_drop_stuck();
-}
-
-/* Called once, before there is a channel. */
-void dcbm_chan_init(void)
-{
-	INIT_WORK(&dcbm_stuck_work, dcbm_stuck_fn);
 }
 
 /*

@@ -9,8 +9,6 @@
  * as its callback has come.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/dma-mapping.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
@@ -20,30 +18,22 @@
 
 #include "dcbm.h"
 
-/* Finding the first page with folio_page() takes longer than mapping it. */
-static struct page *dcbm_page(struct folio *folio, size_t offset)
-{
-	return offset < PAGE_SIZE ? &folio->page :
-				    folio_page(folio, offset >> PAGE_SHIFT);
-}
-
 static int dcbm_slot_map(struct dcbm_slot *slot)
 {
 	const struct dcbm_pair *pair = &slot->job->pairs[slot->start.pair];
 	struct device *dev = slot->chan->dev;
-	size_t offset = slot->start.offset;
+	size_t nr = slot->start.offset >> PAGE_SHIFT;
+	size_t offset = offset_in_page(slot->start.offset);
 	int rc = slot->chan->believed ? 0 : dcbm_tail_mark(slot);
 
 	if (rc)
 		return rc;
-	slot->src = dma_map_page(dev, dcbm_page(pair->src, offset),
-				 offset_in_page(offset), slot->bytes,
-				 DMA_TO_DEVICE);
+	slot->src = dma_map_page(dev, folio_page(pair->src, nr), offset,
+				 slot->bytes, DMA_TO_DEVICE);
 	if (dma_mapping_error(dev, slot->src))
 		return -ENOMEM;
-	slot->dst = dma_map_page(dev, dcbm_page(pair->dst, offset),
-				 offset_in_page(offset), slot->bytes,
-				 DMA_FROM_DEVICE);
+	slot->dst = dma_map_page(dev, folio_page(pair->dst, nr), offset,
+				 slot->bytes, DMA_FROM_DEVICE);
 	if (dma_mapping_error(dev, slot->dst)) {
 		dma_unmap_page(dev, slot->src, slot->bytes, DMA_TO_DEVICE);
 		return -ENOMEM;
@@ -65,12 +55,6 @@ static struct dcbm_slot *dcbm_slot_get(struct dcbm_chan *chan)
 	if (slot)
 		list_del_init(&slot->node);
 	return slot;
-}
-
-/* Return a slot that was not submitted. */
-static void dcbm_slot_put(struct dcbm_slot *slot)
-{
-	list_add(&slot->node, &slot->chan->spare);
 }
 
 /* Returns where the channels' part of a folio ends. */
@@ -252,22 +236,6 @@ static struct dcbm_chan *dcbm_pick(const struct dcbm_stream *stream,
 	return best;
 }
 
-/* Count a piece that was submitted. */
-static void dcbm_flies(struct dcbm_slot *slot)
-{
-	struct dcbm_chan *chan = slot->chan;
-	struct dcbm_job *job = slot->job;
-	unsigned int nr;
-
-	chan->nr_flying++;
-	chan->nr_most = max(chan->nr_most, dcbm_nr_used(chan));
-	chan->flying_bytes += slot->bytes;
-	chan->unissued = true;
-	job->stream->nr_flying++;
-	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
-		job->pairs[nr].nr_flying++;
-}
-
 /*
  * Submit one more piece of at most @run bytes to the channel, or note that the
  * channel refuses it.  Returns the rest of the run: 0 if the run is over.
@@ -294,7 +262,7 @@ static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 		 */
 		if (rc == -EHWPOISON)
 			nr = slot->end.pair;
-		dcbm_slot_put(slot);
+		list_add(&slot->node, &chan->spare);
 		goto fail;
 	}
 	/* Set the time before the submission: the callback may come at once. */
@@ -307,13 +275,19 @@ static size_t dcbm_feed_one(struct dcbm_job *job, struct dcbm_chan *chan,
 		run = 0;
 	rc = dcbm_slot_fly(slot, run);
 	if (!rc) {
-		dcbm_flies(slot);
+		chan->nr_flying++;
+		chan->nr_most = max(chan->nr_most, dcbm_nr_used(chan));
+		chan->flying_bytes += slot->bytes;
+		chan->unissued = true;
+		job->stream->nr_flying++;
+		for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
+			job->pairs[nr].nr_flying++;
 		return run;
 	}
 	job->next = slot->start;
 	dcbm_slot_unmap(slot);
 	if (rc == -EAGAIN) {
-		dcbm_slot_put(slot);
+		list_add(&slot->node, &chan->spare);
 		dcbm_chan_refused(chan, slot->bytes);
 		return 0;
 	}
@@ -324,22 +298,15 @@ fail:
 	return 0;
 }
 
-/* Returns true if it is too late to start more pieces of the job. */
-static bool dcbm_out_of_time(const struct dcbm_job *job)
-{
-	u64 timeout_ns = dcbm_timeout_ns();
-
-	return ktime_get_ns() - job->start_ns >
-		timeout_ns + dcbm_extra_ns(job->batch->bytes, timeout_ns);
-}
-
 /* Cut the first job if its time is over.  Later jobs have not begun theirs. */
 static void dcbm_cut_if_late(struct dcbm_stream *stream)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
 							struct dcbm_job, node);
+	u64 timeout_ns = dcbm_timeout_ns();
 
-	if (job && dcbm_next_piece(job) && dcbm_out_of_time(job))
+	if (job && dcbm_next_piece(job) && ktime_get_ns() - job->start_ns >
+	    timeout_ns + dcbm_extra_ns(job->batch->bytes, timeout_ns))
 		dcbm_job_cut(job);
 }
 

@@ -241,11 +241,11 @@ extern struct kobject *dcbm_chans_kobj;
 extern struct mutex dcbm_admin_lock;
 extern unsigned int dcbm_wanted_chans;
 
-void dcbm_chan_init(void);
 bool dcbm_is_on(void);
 int dcbm_start(void);
 void dcbm_stop(void);
 int dcbm_resize(unsigned int nr);
+void dcbm_stuck_fn(struct work_struct *work);
 void dcbm_wait_for_stuck(void);
 void dcbm_device_leaves(struct device *dev);
 
@@ -260,8 +260,7 @@ extern struct work_struct dcbm_stuck_work;
 extern unsigned int dcbm_max_failures;
 extern wait_queue_head_t dcbm_idle_wq;
 void dcbm_open(bool open);
-bool dcbm_any_idle(void);
-void dcbm_note_missed(void);
+bool dcbm_wants(int dst_nid, size_t bytes);
 int dcbm_lease(struct dcbm_stream *stream);
 void dcbm_unlease(struct dcbm_stream *stream);
 void dcbm_balance(struct dcbm_stream *stream);

@@ -15,8 +15,6 @@
  * A driver that is known to stop the device ends both: see dcbm_chan_settle().
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
 #include <linux/module.h>

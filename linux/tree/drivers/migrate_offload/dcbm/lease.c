@@ -29,7 +29,7 @@ DEFINE_SPINLOCK(dcbm_lock);
 LIST_HEAD(dcbm_chans);
 EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 
-/* Retries to release channels that are stuck, see chan.c. */
+/* Retries to release channels that are stuck: dcbm_stuck_fn(). */
 struct work_struct dcbm_stuck_work;
 
 unsigned int dcbm_max_failures = 16;
@@ -75,15 +75,10 @@ static unsigned int dcbm_count_usable(void)
 	return nr;
 }
 
-bool dcbm_any_idle(void)
-{
-	return READ_ONCE(dcbm_nr_idle);
-}
-
 void dcbm_open(bool open)
 {
 	spin_lock(&dcbm_lock);
-	dcbm_is_open = open;
+	WRITE_ONCE(dcbm_is_open, open);
 	dcbm_count_usable();
 	spin_unlock(&dcbm_lock);
 }
@@ -118,12 +113,18 @@ static unsigned int dcbm_share(unsigned int nr_usable)
 	return max(nr_usable / nr, 1U);
 }
 
-/* A task did not open a stream, because no channel was idle. */
-void dcbm_note_missed(void)
+/* The core asks before it opens a stream.  The answer is a hint. */
+bool dcbm_wants(int dst_nid, size_t bytes)
 {
+	if (!READ_ONCE(dcbm_is_open))
+		return false;
+	if (READ_ONCE(dcbm_nr_idle))
+		return true;
+	/* Make a stream with more than its share give channels back. */
 	spin_lock(&dcbm_lock);
 	dcbm_note_contention(dcbm_nr_streams + 1);
 	spin_unlock(&dcbm_lock);
+	return false;
 }
 
 static void dcbm_chan_to_stream(struct dcbm_chan *chan,

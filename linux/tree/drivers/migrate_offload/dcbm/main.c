@@ -6,43 +6,14 @@
  * of bytes.  So one large folio and many small folios occupy all channels
  * alike.
  *
- *	main.c	the engine's interface to the core
- *	stream.c	the queue of batches of one task
- *	job.c	one batch, and when each of its folios is done
- *	lease.c	which stream gets which channels, and for how long
- *	copy.c	divides jobs into pieces, maps and submits them
- *	reap.c	callbacks and timeouts
- *	doubt.c	transfers that a device may not have ended
- *	trust.c	which drivers are used, and what is believed of them
- *	share.c	the share that the CPU copies
- *	math.c	the arithmetic of dividing work
- *	chan.c	acquires and releases channels
- *	watch.c	notices when channels go away
- *	chan_sysfs.c	/sys/module/dcbm/channels/
- *	sysfs.c	/sys/module/dcbm/
- *
  * dcbm copies a batch without allocations that reclaim: the migrating task may
  * be reclaiming memory, and holds the locks of all folios.
  */
-
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <kunit/visibility.h>
 #include <linux/module.h>
 
 #include "dcbm.h"
-
-/* The core asks before it opens a stream.  The answer is a hint. */
-static bool dcbm_wants(int dst_nid, size_t bytes)
-{
-	if (!dcbm_is_on())
-		return false;
-	if (dcbm_any_idle())
-		return true;
-	/* Make a stream with more than its share give channels back. */
-	dcbm_note_missed();
-	return false;
-}
 
 const struct migrate_engine_ops dcbm_ops = {
 	.name = "dcbm",
@@ -63,7 +34,7 @@ static int __init dcbm_init(void)
 	dcbm_wq = alloc_workqueue("dcbm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!dcbm_wq)
 		return ret;
-	dcbm_chan_init();
+	INIT_WORK(&dcbm_stuck_work, dcbm_stuck_fn);
 	ret = dcbm_stream_init();
 	if (ret)
 		goto destroy_wq;

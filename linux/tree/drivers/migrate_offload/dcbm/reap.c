@@ -248,7 +248,7 @@ static bool dcbm_slot_claim(struct dcbm_slot *slot, enum dcbm_slot_state state,
 	return claimed;
 }
 
-/* No callback reports this claimed piece. */
+/* No callback reports this claimed piece.  @slot is a copy. */
 static void dcbm_slot_account(const struct dcbm_slot *slot)
 {
 	unsigned int nr;
@@ -256,13 +256,6 @@ static void dcbm_slot_account(const struct dcbm_slot *slot)
 	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
 		dcbm_account(slot->job, &slot->job->pairs[nr],
 			     dcbm_part(slot, nr));
-}
-
-/* End a claimed piece.  @slot is a copy, as the slot may be in use again. */
-static void dcbm_slot_gone(struct dcbm_slot *slot, int error)
-{
-	dcbm_slot_account(slot);
-	dcbm_slot_end(slot, error);
 }
 
 /*
@@ -290,13 +283,14 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 		copy = data_race(*slot);
 		if (!dcbm_slot_claim(slot, DCBM_SLOT_HELD, NULL))
 			continue;
-		dcbm_slot_gone(&copy, 0);
+		dcbm_slot_account(&copy);
+		dcbm_slot_end(&copy, 0);
 		lost = true;
 	}
 	if (!lost)
 		return;
 	atomic64_inc(&chan->errors);
-	/* dcbm_slot_gone() cleared ->failures, as the copy is complete. */
+	/* dcbm_slot_end() cleared ->failures, as the copy is complete. */
 	chan->failures = failures + 1;
 	chan->full = false;
 	chan->progress_ns = ktime_get_ns();
@@ -315,8 +309,10 @@ static void dcbm_chan_stopped(struct dcbm_chan *chan)
 		/* Only the copy of a slot in flight is used. */
 		struct dcbm_slot copy = data_race(*slot);
 
-		if (dcbm_slot_claim(slot, DCBM_SLOT_FREE, NULL))
-			dcbm_slot_gone(&copy, -ETIMEDOUT);
+		if (!dcbm_slot_claim(slot, DCBM_SLOT_FREE, NULL))
+			continue;
+		dcbm_slot_account(&copy);
+		dcbm_slot_end(&copy, -ETIMEDOUT);
 	}
 	dcbm_chan_forget(chan);
 }

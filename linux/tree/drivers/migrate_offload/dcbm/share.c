@@ -8,8 +8,6 @@
  * the part that the CPU does not reach.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
 #include <linux/minmax.h>

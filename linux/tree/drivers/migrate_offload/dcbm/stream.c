@@ -8,8 +8,6 @@
  * other folios of its batch are not.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/mempool.h>

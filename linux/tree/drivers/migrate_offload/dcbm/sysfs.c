@@ -5,8 +5,6 @@
  * Documentation/ABI/testing/sysfs-module-dcbm describes the files.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/kstrtox.h>
 #include <linux/module.h>
 #include <linux/sysfs.h>

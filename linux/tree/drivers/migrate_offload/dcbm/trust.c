@@ -14,8 +14,6 @@
  * than it should.  The debugging switch "verify" finds these.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>

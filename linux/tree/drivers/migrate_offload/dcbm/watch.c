@@ -12,8 +12,6 @@
  * dcbm has given back the others.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/array_size.h>
 #include <linux/device.h>
 #include <linux/device/bus.h>
