@@ -21,10 +21,10 @@
 #define DCBM_MAX_PIECE		SZ_512K
 
 /*
- * Pieces for each channel.  One piece is the least work for the task.  With
- * more pieces, fast channels copy more, and all end at about the same time.
+ * Pieces for each channel.  One piece is the least work for the task, but a
+ * channel would run dry before the task wakes up.
  */
-#define DCBM_PIECES		4
+#define DCBM_PIECES		2
 
 /* So many bytes share an interrupt, if a channel gets more: 16 small folios. */
 #define DCBM_RUN		SZ_64K
