@@ -172,6 +172,18 @@ def plain_run() -> guests.Steps:
 
 
 @pytest.fixture(scope="session")
+def iommu_run() -> guests.Steps:
+    """DMA engines behind an IOMMU that unmaps at once."""
+    return _steps("iommu_run")
+
+
+@pytest.fixture(scope="session")
+def lazy_iommu_run() -> guests.Steps:
+    """DMA engines behind an IOMMU that unmaps later."""
+    return _steps("lazy_iommu_run")
+
+
+@pytest.fixture(scope="session")
 def bounced_run() -> guests.Steps:
     """DMA engines whose devices use bounce buffers."""
     return _steps("bounced_run")

@@ -102,6 +102,8 @@ DCBM_BOUNCED = "./dcbm copies limits fail"
 # Linux 7.3 counts the bounce buffers in use only with the second word. Linux 6.12
 # always does, and ignores the word.
 _BOUNCE = ("swiotlb=force", "swiotlb=track_hiwater")
+# Unbinding there concerns the platform device, which dmasim does not have then.
+DCBM_IOMMU = DCBM.replace(" unbind ", " ")
 # Unit tests in modules; built-in ones have another run.
 _MODULE_SUITES = ("kunit.enable=1", "kunit.filter_glob=migrate_d[cm]*")
 
@@ -214,6 +216,30 @@ def _bounced() -> guests.Steps:
     )
 
 
+def _behind_iommu(strict: int, command: str) -> guests.Steps:
+    """Put dmasim behind the IOMMU. The first step tells how the IOMMU unmaps."""
+    return guests.boot_once(
+        _kernel(),
+        {
+            "type": "modprobe dmasim"
+            " && cat /sys/bus/pci/drivers/dmasim/0*/iommu_group/type; rmmod dmasim",
+            "dcbm": command,
+        },
+        topology="iommu",
+        words=(f"iommu.strict={strict}", "dmasim.pci=1"),
+    )
+
+
+def _iommu() -> guests.Steps:
+    """Let the IOMMU flush its TLB at each unmap."""
+    return _behind_iommu(1, DCBM_IOMMU)
+
+
+def _lazy_iommu() -> guests.Steps:
+    """Let the IOMMU flush its TLB later."""
+    return _behind_iommu(0, DCBM_BOUNCED)
+
+
 def _tiered() -> guests.Steps:
     """Run all callers that migrate memory, on a machine with two tiers."""
     return guests.boot_once(
@@ -241,6 +267,8 @@ JOBS: dict[str, Callable[[], guests.Steps]] = {
     "torture_run": _side_by_side,
     "plain_run": _plain,
     "bounced_run": _bounced,
+    "iommu_run": _iommu,
+    "lazy_iommu_run": _lazy_iommu,
     "tiered_run": _tiered,
     "pressure_run": _pressure,
 }

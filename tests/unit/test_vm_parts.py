@@ -105,6 +105,8 @@ def test_what_the_named_topologies_promise() -> None:
     for debug in ("debug", "debug-tiered"):
         assert topology.load(debug).memory_bytes == 1 * GIB
     assert "hmat=on" in topology.load("debug-tiered").qemu_args()
+    assert "intel-iommu" in topology.load("iommu").qemu_args()
+    assert "intel-iommu" not in topology.load("debug").qemu_args()
 
 
 def test_memory_is_touched_first_only_where_asked() -> None:

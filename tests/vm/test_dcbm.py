@@ -33,6 +33,20 @@ def test_bounce_buffers_are_copied_back(bounced_run: guests.Steps, name: str) ->
     assert _numbers(bounced_run.text("used"), "USED") > [0]
 
 
+@pytest.mark.parametrize("name", selftests.names(debug_kernel.DCBM_IOMMU))
+def test_data_arrives_through_an_iommu(iommu_run: guests.Steps, name: str) -> None:
+    iommu_run.passes("dcbm", name)
+    assert iommu_run.text("type").split() == ["DMA"]
+
+
+@pytest.mark.parametrize("name", selftests.names(debug_kernel.DCBM_BOUNCED))
+def test_data_arrives_through_a_lazy_iommu(
+    lazy_iommu_run: guests.Steps, name: str
+) -> None:
+    lazy_iommu_run.passes("dcbm", name)
+    assert lazy_iommu_run.text("type").split() == ["DMA-FQ"]
+
+
 def test_every_kind_of_memory_moves_though_channels_fail(
     bounced_run: guests.Steps,
 ) -> None:

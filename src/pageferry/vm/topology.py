@@ -43,6 +43,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dma_channels: int = 0
     # Devices to mark as coherent in the device tree: see devicetree.py.
     dma_coherent: str | None = None
+    # A virtual IOMMU, and a PCI device behind it for dmasim.
+    iommu: bool = False
     # More kernel parameters.
     append: list[str] = []
 
@@ -75,6 +77,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self._one_memory_args(preallocate=preallocate)
         hmat = any(node.latency_ns is not None for node in self.node)
         argv = ["-smp", str(self.cpus), "-m", f"{self.memory_bytes // MIB}M"]
+        argv += ["-device", "intel-iommu"] if self.iommu else []
+        argv += ["-device", "pci-testdev"] if self.iommu else []
         argv += ["-machine", "hmat=on"] if hmat else []
         for index, node in enumerate(self.node):
             size = parse_size(node.memory)

@@ -25,6 +25,7 @@
 #include <linux/dma-direct.h>
 #include <linux/highmem.h>
 #include <linux/hrtimer.h>
+#include <linux/iommu.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/random.h>
@@ -219,14 +220,20 @@ static bool dmasim_take(struct dmasim_chan *c)
 }
 
 /*
- * Resolve a DMA address like a device without an IOMMU.  The address may be in
- * a bounce buffer.  Then bytes get there and back only if the client
- * synchronises.
+ * Resolve a DMA address as the IOMMU does, or the bus of a device without one.
+ * The address may be in a bounce buffer.  Then bytes get there and back only if
+ * the client synchronises.
  */
 static struct page *dmasim_page(struct dmasim_chan *c, dma_addr_t addr)
 {
-	phys_addr_t phys = dma_to_phys(c->chan.device->dev, addr);
+	struct device *dev = c->chan.device->dev;
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	phys_addr_t phys = domain ? iommu_iova_to_phys(domain, addr) :
+				    dma_to_phys(dev, addr);
 
+	/* The IOMMU has no mapping. */
+	if (domain && !phys)
+		return NULL;
 	return pfn_valid(PHYS_PFN(phys)) ? pfn_to_page(PHYS_PFN(phys)) : NULL;
 }
 

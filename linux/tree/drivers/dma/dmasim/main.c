@@ -16,10 +16,10 @@
 #include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/dma-mapping.h>
-#include <linux/iommu.h>
 #include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/nodemask.h>
+#include <linux/pci.h>
 #include <linux/platform_device.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -90,6 +90,10 @@ MODULE_PARM_DESC(out_of_order, "descriptors of a channel complete in any order (
 static bool can_terminate = true;
 module_param(can_terminate, bool, 0444);
 MODULE_PARM_DESC(can_terminate, "transfers can be terminated, default Y; N: the driver has no such operation");
+
+static bool pci;
+module_param(pci, bool, 0444);
+MODULE_PARM_DESC(pci, "simulate on the devices pci-testdev of QEMU, which can be behind an IOMMU, default N: on platform devices; \"devices\" and \"nodes\" have no effect then");
 
 static int cpu = -1;
 module_param(cpu, int, 0444);
@@ -187,9 +191,6 @@ int dmasim_leave(struct dmasim_chan *c)
 
 static int dmasim_setup_dma(struct device *dev)
 {
-	/* dmasim resolves addresses by the direct mapping only. */
-	if (device_iommu_mapped(dev))
-		return dev_err_probe(dev, -EOPNOTSUPP, "behind an IOMMU\n");
 	dma_set_max_seg_size(dev, max_seg_bytes ?: UINT_MAX);
 	return dma_set_mask_and_coherent(dev, DMA_BIT_MASK(address_bits));
 }
@@ -248,10 +249,11 @@ static struct dmasim_dev *dmasim_alloc(struct device *dev)
 	return d;
 }
 
-static int dmasim_probe(struct platform_device *pdev)
+/* @nr: in the name of the device's directory in debugfs. */
+static int dmasim_probe(struct device *dev, unsigned int nr)
 {
-	struct device *dev = &pdev->dev;
 	struct dmasim_dev *d;
+	char name[16];
 	int ret;
 
 	ret = dmasim_setup_dma(dev);
@@ -268,14 +270,15 @@ static int dmasim_probe(struct platform_device *pdev)
 		kref_put(&d->ref, dmasim_last_put);
 		return ret;
 	}
-	platform_set_drvdata(pdev, d);
-	dmasim_debugfs_add(d, dev_name(dev));
+	dev_set_drvdata(dev, d);
+	snprintf(name, sizeof(name), DMASIM_NAME ".%u", nr);
+	dmasim_debugfs_add(d, name);
 	return 0;
 }
 
-static void dmasim_remove(struct platform_device *pdev)
+static void dmasim_remove(struct device *dev)
 {
-	struct dmasim_dev *d = platform_get_drvdata(pdev);
+	struct dmasim_dev *d = dev_get_drvdata(dev);
 
 	/* Wait for tasks that read or write the files. */
 	debugfs_remove(d->dir);
@@ -283,10 +286,56 @@ static void dmasim_remove(struct platform_device *pdev)
 	kref_put(&d->ref, dmasim_last_put);
 }
 
+static int dmasim_platform_probe(struct platform_device *pdev)
+{
+	return dmasim_probe(&pdev->dev, pdev->id);
+}
+
+static void dmasim_platform_remove(struct platform_device *pdev)
+{
+	dmasim_remove(&pdev->dev);
+}
+
 static struct platform_driver dmasim_driver = {
 	.driver.name = DMASIM_NAME,
-	.probe = dmasim_probe,
-	.remove = dmasim_remove,
+	.probe = dmasim_platform_probe,
+	.remove = dmasim_platform_remove,
+};
+
+/*
+ * QEMU's pci-testdev has no driver of its own.  dmasim only maps memory for it.
+ * Without MODULE_DEVICE_TABLE(), its presence does not load dmasim.
+ */
+static const struct pci_device_id dmasim_pci_ids[] = {
+	{ PCI_DEVICE(PCI_VENDOR_ID_REDHAT, 0x0005) },
+	{}
+};
+
+static int dmasim_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct pci_dev *other = NULL;
+	unsigned int nr = 0;
+	int ret;
+
+	/* Number the devices in the order of their addresses. */
+	while ((other = pci_get_device(id->vendor, id->device, other)) &&
+	       other != pdev)
+		nr++;
+	pci_dev_put(other);
+	ret = pcim_enable_device(pdev);
+	return ret ?: dmasim_probe(&pdev->dev, nr);
+}
+
+static void dmasim_pci_remove(struct pci_dev *pdev)
+{
+	dmasim_remove(&pdev->dev);
+}
+
+static struct pci_driver dmasim_pci_driver = {
+	.name = DMASIM_NAME,
+	.id_table = dmasim_pci_ids,
+	.probe = dmasim_pci_probe,
+	.remove = dmasim_pci_remove,
 };
 
 static int dmasim_check_params(void)
@@ -347,8 +396,33 @@ static void dmasim_remove_devices(void)
 {
 	unsigned int i;
 
+	if (pci) {
+		pci_unregister_driver(&dmasim_pci_driver);
+		return;
+	}
 	for (i = 0; i < DMASIM_MAX_DEVICES; i++)
 		platform_device_unregister(dmasim_pdevs[i]);
+	platform_driver_unregister(&dmasim_driver);
+}
+
+static int dmasim_add_devices(void)
+{
+	unsigned int i;
+	int ret;
+
+	if (pci) {
+		if (pci_dev_present(dmasim_pci_ids))
+			return pci_register_driver(&dmasim_pci_driver);
+		pr_err("there is no pci-testdev, see QEMU's option -device\n");
+		return -ENODEV;
+	}
+	ret = platform_driver_register(&dmasim_driver);
+	for (i = 0; !ret && i < devices; i++) {
+		ret = dmasim_add_device(i);
+		if (ret)
+			dmasim_remove_devices();
+	}
+	return ret;
 }
 
 static int dmasim_start_worker(void)
@@ -374,7 +448,6 @@ static void dmasim_stop_worker(void)
 
 static int __init dmasim_init(void)
 {
-	unsigned int i;
 	int ret;
 
 	ret = dmasim_check_params();
@@ -387,20 +460,10 @@ static int __init dmasim_init(void)
 	if (ret)
 		goto no_worker;
 	dmasim_debugfs_init();
-	ret = platform_driver_register(&dmasim_driver);
-	if (ret)
-		goto no_driver;
-	for (i = 0; i < devices; i++) {
-		ret = dmasim_add_device(i);
-		if (ret)
-			goto no_device;
-	}
-	return 0;
+	ret = dmasim_add_devices();
+	if (!ret)
+		return 0;
 
-no_device:
-	dmasim_remove_devices();
-	platform_driver_unregister(&dmasim_driver);
-no_driver:
 	dmasim_debugfs_exit();
 no_worker:
 	destroy_workqueue(dmasim_wq);
@@ -412,7 +475,6 @@ module_init(dmasim_init);
 static void __exit dmasim_exit(void)
 {
 	dmasim_remove_devices();
-	platform_driver_unregister(&dmasim_driver);
 	dmasim_debugfs_exit();
 	/* Wait until the last device is freed. */
 	destroy_workqueue(dmasim_wq);
