@@ -203,6 +203,8 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 bool migrate_any_idle_cpu(void);
 bool migrate_may_use_helpers(void);
 bool migrate_copy_may_help(const struct migrate_copy_stream *stream);
+bool migrate_copy_reserve(const struct migrate_copy_stream *stream, u64 ns);
+void migrate_copy_unreserve(const struct migrate_copy_stream *stream, u64 ns);
 u64 migrate_helper_cpu_ns(void);
 void migrate_copy_note_helpers(struct migrate_copy_stream *stream, u64 ns);
 void migrate_copy_done(struct migrate_copy_batch *batch, unsigned int pair);

@@ -3,16 +3,17 @@
  * Charge CPU time of helpers to the cgroup of the task that they work for.
  *
  * A helper is a kernel thread in the root cgroup, so cpu.max of the task's
- * cgroup does not limit the helper.  While helpers work, the caller asks
- * whether the cgroup has more time left than they have spent.  At the end, the
- * caller charges this time to the cgroup and its ancestors.  If a cgroup has
+ * cgroup does not limit the helper.  Before a helper works, it reserves time of
+ * this period.  So the helpers of all tasks together reserve no more than the
+ * cgroup has.  At the end, the caller charges the time that they have spent to
+ * the cgroup and its ancestors.  If a cgroup has
  * too little time left in this period, the rest becomes a debt.  Later periods
  * pay the debt before CPUs get time.  The period timer runs until the debt is
  * paid, even if no task of the cgroup runs.
  *
  * A debt may throttle the task, so callers charge only when the task can lose
- * its CPU.  Helpers of several tasks do not see each other's time before the
- * charge, so together they may exceed the limit.
+ * its CPU.  For the same reason, a reservation takes no time from CPUs, and they
+ * may use it up meanwhile.  A reservation ends with the period.
  *
  * A CPU takes a slice of 5 ms (sched_cfs_bandwidth_slice_us) when a task of the
  * cgroup begins to run.  Helpers get only time that no CPU has taken.  If the
@@ -55,7 +56,8 @@ bool cfs_bandwidth_limits(struct task_struct *p)
  *
  * Context: any but NMI; the result is a hint.
  * Return: true if the task's cgroup and all ancestors with a limit have more
- * than @spent_ns left in this period.  A cgroup with a debt has no time left.
+ * than @spent_ns left in this period, and more than helpers have reserved.  A
+ * cgroup with a debt has no time left.
  */
 bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 {
@@ -66,10 +68,73 @@ bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 		const struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
 
 		if (cfs_bandwidth_is_limited(cfs_b) &&
-		    READ_ONCE(cfs_b->runtime) <= spent_ns)
+		    READ_ONCE(cfs_b->runtime) <=
+		    max(spent_ns, READ_ONCE(cfs_b->reserved)))
 			return false;
 	}
 	return true;
+}
+
+/**
+ * cfs_bandwidth_reserve - let a helper of a task spend CPU time
+ * @p: the task.  The caller keeps it from being freed.
+ * @ns: the time, at most.
+ *
+ * If an ancestor has too little time, the cgroups below keep the reservation
+ * until the end of the period: none of their helpers may work before then.
+ *
+ * Context: any but NMI.
+ * Return: true if the task's cgroup and all ancestors with a limit have @ns that
+ * no helper has reserved in this period.
+ */
+bool cfs_bandwidth_reserve(struct task_struct *p, u64 ns)
+{
+	struct task_group *tg;
+
+	guard(rcu)();
+	for (tg = task_group(p); tg; tg = tg->parent) {
+		struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
+
+		if (!cfs_bandwidth_is_limited(cfs_b))
+			continue;
+		guard(raw_spinlock_irqsave)(&cfs_b->lock);
+		if (cfs_b->runtime < cfs_b->reserved + ns)
+			return false;
+		/* The period timer, which ends it, stops if no task runs. */
+		start_cfs_bandwidth(cfs_b);
+		WRITE_ONCE(cfs_b->reserved, cfs_b->reserved + ns);
+	}
+	return true;
+}
+
+static void cfs_bandwidth_end_reserved(struct cfs_bandwidth *cfs_b, u64 ns)
+{
+	lockdep_assert_held(&cfs_b->lock);
+
+	WRITE_ONCE(cfs_b->reserved,
+		   cfs_b->reserved - min(cfs_b->reserved, ns));
+}
+
+/**
+ * cfs_bandwidth_unreserve - give back time that a helper has not spent
+ * @p: the task.  The caller keeps it from being freed.
+ * @ns: the time.
+ *
+ * Context: any but NMI.
+ */
+void cfs_bandwidth_unreserve(struct task_struct *p, u64 ns)
+{
+	struct task_group *tg;
+
+	guard(rcu)();
+	for (tg = task_group(p); tg; tg = tg->parent) {
+		struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
+
+		if (!cfs_bandwidth_is_limited(cfs_b))
+			continue;
+		guard(raw_spinlock_irqsave)(&cfs_b->lock);
+		cfs_bandwidth_end_reserved(cfs_b, ns);
+	}
 }
 
 /**
@@ -98,6 +163,7 @@ void cfs_bandwidth_charge(struct task_struct *p, u64 ns)
 		cfs_b->idle = 0;
 		paid = min(cfs_b->runtime, ns);
 		cfs_b->runtime -= paid;
+		cfs_bandwidth_end_reserved(cfs_b, ns);
 		cfs_b->owed += ns - paid;
 	}
 }

@@ -177,11 +177,10 @@ bool migrate_may_use_helpers(void)
 EXPORT_SYMBOL_GPL(migrate_may_use_helpers);
 
 /**
- * migrate_copy_may_help - may helpers continue to copy for a task?
+ * migrate_copy_may_help - may helpers start to copy for a task?
  * @stream: the stream of the task.
  *
- * Helpers ask after each share of their work, and the task asks before it
- * starts helpers.
+ * The task asks before it starts helpers.
  *
  * Context: any but NMI; the result is a hint.
  * Return: true if cpu.max leaves more CPU time for the task's cgroup than
@@ -193,6 +192,36 @@ bool migrate_copy_may_help(const struct migrate_copy_stream *stream)
 				     atomic64_read(&stream->helper_ns));
 }
 EXPORT_SYMBOL_GPL(migrate_copy_may_help);
+
+/**
+ * migrate_copy_reserve - let a helper copy for a task
+ * @stream: the stream of the task.
+ * @ns: the CPU time that the helper may spend, a millisecond or so.
+ *
+ * A helper reserves time before it spends any, so that the helpers of all tasks
+ * of a cgroup keep to its limit together.
+ *
+ * Context: any but NMI.
+ * Return: true if cpu.max leaves that time for the task's cgroup.
+ */
+bool migrate_copy_reserve(const struct migrate_copy_stream *stream, u64 ns)
+{
+	return cfs_bandwidth_reserve(stream->task, ns);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_reserve);
+
+/**
+ * migrate_copy_unreserve - give back time that a helper has not spent
+ * @stream: the stream of the task.
+ * @ns: the rest of migrate_copy_reserve().
+ *
+ * Context: any but NMI.
+ */
+void migrate_copy_unreserve(const struct migrate_copy_stream *stream, u64 ns)
+{
+	cfs_bandwidth_unreserve(stream->task, ns);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_unreserve);
 
 /**
  * migrate_helper_cpu_ns - how much CPU time has the current task used?

@@ -15,7 +15,7 @@
 /* A helper waits this long for work, as waking its CPU again takes time. */
 #define MTCOPY_LINGER_NS (200 * NSEC_PER_USEC)
 
-/* A helper reports its CPU time at this interval. */
+/* A helper reserves so much CPU time, and then reports what it has spent. */
 #define MTCOPY_NOTE_NS NSEC_PER_MSEC
 
 /* Take a share of the oldest job.  Returns false if no chunk is left. */
@@ -109,10 +109,10 @@ static bool mtcopy_leave(struct mtcopy_stream *stream, bool must)
 	return leaves;
 }
 
-/* The CPU time of a helper at its last report, and the time of that report. */
+/* The CPU time of a helper at its last report, and when it has to reserve more. */
 struct mtcopy_spent {
 	u64 cpu_ns;
-	u64 noted_ns;
+	u64 until_ns;
 };
 
 /*
@@ -126,19 +126,29 @@ static void mtcopy_note_spent(struct mtcopy_stream *stream,
 
 	migrate_copy_note_helpers(stream->core, cpu_ns - spent->cpu_ns);
 	spent->cpu_ns = cpu_ns;
-	spent->noted_ns = local_clock();
-}
-
-/* Returns false if another task wants this CPU, or cpu.max is used up. */
-static bool mtcopy_may_go_on(const struct mtcopy_stream *stream)
-{
-	return single_task_running() && migrate_copy_may_help(stream->core);
 }
 
 /*
- * Copy until no chunk is left.  Returns false if the helper has to leave.  A
- * report takes the lock of the run queue, so do not report after each share.
+ * Returns false if another task wants this CPU, or cpu.max is used up.  A report
+ * takes the lock of the run queue, so do not report after each share.
  */
+static bool mtcopy_may_go_on(struct mtcopy_stream *stream,
+			     struct mtcopy_spent *spent)
+{
+	u64 now = local_clock();
+
+	if (!single_task_running())
+		return false;
+	if (now < spent->until_ns)
+		return true;
+	mtcopy_note_spent(stream, spent);
+	if (!migrate_copy_reserve(stream->core, MTCOPY_NOTE_NS))
+		return false;
+	spent->until_ns = now + MTCOPY_NOTE_NS;
+	return true;
+}
+
+/* Copy until no chunk is left.  Returns false if the helper has to leave. */
 static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent)
 {
 	struct mtcopy_share share;
@@ -146,9 +156,7 @@ static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent
 
 	while (goes_on && mtcopy_take(stream, &share)) {
 		mtcopy_copy_share(stream, &share);
-		if (local_clock() - spent->noted_ns >= MTCOPY_NOTE_NS)
-			mtcopy_note_spent(stream, spent);
-		goes_on = mtcopy_may_go_on(stream);
+		goes_on = mtcopy_may_go_on(stream, spent);
 	}
 	return goes_on;
 }
@@ -160,9 +168,9 @@ static void mtcopy_helper_fn(struct work_struct *work)
 	struct mtcopy_stream *stream = helper->stream;
 	struct mtcopy_spent spent = {
 		.cpu_ns = migrate_helper_cpu_ns(),
-		.noted_ns = local_clock(),
 	};
-	bool goes_on = true;
+	bool goes_on = mtcopy_may_go_on(stream, &spent);
+	u64 now;
 
 	for (;;) {
 		if (goes_on)
@@ -170,14 +178,17 @@ static void mtcopy_helper_fn(struct work_struct *work)
 		goes_on = goes_on && mtcopy_linger(stream);
 		mtcopy_note_spent(stream, &spent);
 		if (goes_on) {
-			goes_on = mtcopy_may_go_on(stream);
+			goes_on = mtcopy_may_go_on(stream, &spent);
 			continue;
 		}
-		goes_on = mtcopy_may_go_on(stream);
+		goes_on = mtcopy_may_go_on(stream, &spent);
 		if (mtcopy_leave(stream, !goes_on))
 			break;
 	}
 	mtcopy_note_spent(stream, &spent);
+	now = local_clock();
+	if (now < spent.until_ns)
+		migrate_copy_unreserve(stream->core, spent.until_ns - now);
 	/* The task may free the stream as soon as it sees this. */
 	smp_store_release(&helper->busy, false);
 }

@@ -10,6 +10,8 @@ struct task_struct;
 #ifdef CONFIG_CFS_BANDWIDTH
 bool cfs_bandwidth_limits(struct task_struct *p);
 bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns);
+bool cfs_bandwidth_reserve(struct task_struct *p, u64 ns);
+void cfs_bandwidth_unreserve(struct task_struct *p, u64 ns);
 void cfs_bandwidth_charge(struct task_struct *p, u64 ns);
 #else
 static inline bool cfs_bandwidth_limits(struct task_struct *p)
@@ -20,6 +22,15 @@ static inline bool cfs_bandwidth_limits(struct task_struct *p)
 static inline bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 {
 	return true;
+}
+
+static inline bool cfs_bandwidth_reserve(struct task_struct *p, u64 ns)
+{
+	return true;
+}
+
+static inline void cfs_bandwidth_unreserve(struct task_struct *p, u64 ns)
+{
 }
 
 static inline void cfs_bandwidth_charge(struct task_struct *p, u64 ns)

@@ -11,6 +11,7 @@
  *	removed		A cgroup is removed while its memory migrates.  The root
  *			cgroup and the global counters agree.
  *	cpu_max		Helpers use no more CPU time than cpu.max allows.
+ *	cpu_max_movers	The same for the helpers of several tasks together.
  *	cpuset		Helpers run on no CPU outside cpuset.cpus.
  *	owed_is_paid	A cgroup owes the CPU time of its helpers.  The kernel
  *			throttles the cgroup only while no folio is unmapped.
@@ -31,6 +32,7 @@
 #define TRIPS 4
 #define PAUSE_US 20000
 #define LIMITED_S 4
+#define MAX_MOVERS 4
 #define REMOVED_US 300000
 
 static const char *const items[] = {
@@ -282,27 +284,31 @@ static void test_removed(void)
 }
 
 /*
- * Have a process migrate for @seconds in the first cgroup.  Returns the CPU
- * time of its helpers, in us.  @used_us gets the CPU time of the cgroup itself.
+ * Have processes migrate for @seconds in the first cgroup.  Returns the CPU
+ * time of their helpers, in us.  @used_us gets the CPU time of the cgroup itself.
  */
-static long long helped_us(int seconds, long long *used_us,
+static long long helped_us(int nr_movers, int seconds, long long *used_us,
 			   long long *elapsed_us)
 {
 	long long helpers, used, begin, helped;
-	int waited_ms = 0;
-	pid_t child;
+	pid_t movers[MAX_MOVERS];
+	int i, waited_ms = 0;
 
 	begin = mo_counter("helper_ns");
 	helpers = group_stat(0, "memory.stat", "migrate_helper_ns");
 	used = group_stat(0, "cpu.stat", "usage_usec");
 	*elapsed_us = now_us();
-	child = fork();
-	if (!child) {
-		struct mo_area *area = child_map(0, MO_ANON, 4 * SZ_2M, SZ_2M);
+	for (i = 0; i < nr_movers; i++) {
+		struct mo_area *area;
 
+		movers[i] = fork();
+		if (movers[i])
+			continue;
+		area = child_map(0, MO_ANON, 4 * SZ_2M, SZ_2M);
 		_exit(child_moves(area, seconds * 1000000LL));
 	}
-	child_wait(child);
+	for (i = 0; i < nr_movers; i++)
+		child_wait(movers[i]);
 	*elapsed_us = now_us() - *elapsed_us;
 	*used_us = group_stat(0, "cpu.stat", "usage_usec") - used;
 	begin = mo_counter("helper_ns") - begin;
@@ -315,21 +321,15 @@ static long long helped_us(int seconds, long long *used_us,
 	return helped / 1000;
 }
 
-static void test_cpu_max(void)
+static void check_cpu_max(int nr_movers)
 {
 	long long helped, used, elapsed, alone, alone_elapsed, allowed;
 
-	mo_select("mtcopy");
-	helped = helped_us(1, &used, &elapsed);
-	printf("# no limit: %lld us of %lld us, helpers %lld us\n", used,
-	       elapsed, helped);
-	expect(helped > 0);
-
 	mo_write(group_file(0, "cpu.max"), LIMITED);
 	mo_select("none");
-	helped_us(LIMITED_S, &alone, &alone_elapsed);
+	helped_us(nr_movers, LIMITED_S, &alone, &alone_elapsed);
 	mo_select("mtcopy");
-	helped = helped_us(LIMITED_S, &used, &elapsed);
+	helped = helped_us(nr_movers, LIMITED_S, &used, &elapsed);
 	mo_write(group_file(0, "cpu.max"), UNLIMITED);
 	mo_select("none");
 	/*
@@ -347,6 +347,24 @@ static void test_cpu_max(void)
 	expect(used + helped <= allowed);
 }
 
+static void test_cpu_max(void)
+{
+	long long helped, used, elapsed;
+
+	mo_select("mtcopy");
+	helped = helped_us(1, 1, &used, &elapsed);
+	printf("# no limit: %lld us of %lld us, helpers %lld us\n", used,
+	       elapsed, helped);
+	expect(helped > 0);
+	check_cpu_max(1);
+}
+
+/* On a machine with idle CPUs, each task has helpers. */
+static void test_cpu_max_movers(void)
+{
+	check_cpu_max(MAX_MOVERS);
+}
+
 static void test_cpuset(void)
 {
 	long long helped, used, elapsed, offered;
@@ -354,14 +372,14 @@ static void test_cpuset(void)
 	mo_select("mtcopy");
 	mo_write(group_file(0, "cpuset.cpus"), "0");
 	offered = mo_counter("offered_folios");
-	helped = helped_us(1, &used, &elapsed);
+	helped = helped_us(1, 1, &used, &elapsed);
 	offered = mo_counter("offered_folios") - offered;
 	printf("# on CPU 0 alone: helpers %lld us\n", helped);
 	expect(!helped);
 	/* The core must not offer folios that mtcopy could only decline. */
 	expect(!offered);
 	mo_write(group_file(0, "cpuset.cpus"), "0-1");
-	helped = helped_us(1, &used, &elapsed);
+	helped = helped_us(1, 1, &used, &elapsed);
 	printf("# on CPUs 0 and 1: helpers %lld us\n", helped);
 	expect(helped > 0);
 	mo_select("none");
@@ -375,6 +393,7 @@ static const struct {
 	{ "uncharged", test_uncharged },
 	{ "removed", test_removed },
 	{ "cpu_max", test_cpu_max },
+	{ "cpu_max_movers", test_cpu_max_movers },
 	{ "cpuset", test_cpuset },
 	{ "owed_is_paid", test_owed_is_paid },
 	{ "cpu_time", test_cpu_time },
