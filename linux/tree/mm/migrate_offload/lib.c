@@ -107,18 +107,32 @@ static bool cpu_can_help(int cpu)
 		!vcpu_is_preempted(cpu);
 }
 
-/* Pick idle CPUs of @near, until @max_cpus CPUs are in @picked. */
+/* Returns true if no sibling of the CPU's core works, or was picked. */
+static bool core_is_idle(int cpu, const struct cpumask *picked)
+{
+	int sibling;
+
+	for_each_cpu(sibling, topology_sibling_cpumask(cpu))
+		if (cpumask_test_cpu(sibling, picked) || !idle_cpu(sibling))
+			return false;
+	return true;
+}
+
+/*
+ * Pick idle CPUs of @near, until @max_cpus CPUs are in @picked.  With @cores,
+ * pick one CPU of each core that is idle as a whole.
+ */
 static void pick_idle(const struct cpumask *near, const struct cpumask *allowed,
-		      int this_cpu, unsigned int max_cpus,
+		      bool cores, unsigned int max_cpus,
 		      struct cpumask *picked)
 {
-	int cpu;
+	int cpu, this_cpu = raw_smp_processor_id();
 
 	for_each_cpu_and(cpu, near, allowed) {
 		if (cpumask_weight(picked) >= max_cpus)
 			return;
 		if (cpu != this_cpu && !cpumask_test_cpu(cpu, picked) &&
-		    cpu_can_help(cpu))
+		    cpu_can_help(cpu) && (!cores || core_is_idle(cpu, picked)))
 			__cpumask_set_cpu(cpu, picked);
 	}
 }
@@ -264,8 +278,9 @@ EXPORT_SYMBOL_GPL(migrate_copy_note_helpers);
  * @allowed: pick only these CPUs, see migrate_allowed_cpus().
  * @picked: set to CPUs that were idle a moment ago.
  *
- * The function never picks isolated CPUs (isolcpus=, nohz_full=, isolated
- * cpuset partitions), nor the CPU that the caller runs on.
+ * The function picks one CPU of each idle core first, also of other nodes.  The
+ * sibling of a busy CPU slows down the task there.  It never picks isolated CPUs
+ * (isolcpus=, nohz_full=, isolated cpuset partitions), nor the caller's CPU.
  *
  * Context: any but NMI; the caller may migrate, the result is a hint.
  * Return: the number of CPUs in @picked.
@@ -275,7 +290,7 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 				    struct cpumask *picked)
 {
 	const struct cpumask *near;
-	int this_cpu = raw_smp_processor_id();
+	int cores;
 
 	cpumask_clear(picked);
 	if (!max_cpus)
@@ -286,11 +301,9 @@ unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 					NUMA_NO_NODE;
 
 	rcu_read_lock();
-	for_each_numa_hop_mask(near, nid) {
-		pick_idle(near, allowed, this_cpu, max_cpus, picked);
-		if (cpumask_weight(picked) >= max_cpus)
-			break;
-	}
+	for (cores = 1; cores >= 0; cores--)
+		for_each_numa_hop_mask(near, nid)
+			pick_idle(near, allowed, cores, max_cpus, picked);
 	rcu_read_unlock();
 	return cpumask_weight(picked);
 }
