@@ -111,7 +111,7 @@ static void dmasim_add_channel(struct dmasim_chan *c, struct dentry *parent,
 	struct dmasim_stats *s = &c->stats;
 	enum dmasim_fault fault;
 	struct dentry *dir;
-	char name[16];
+	char name[32];
 
 	snprintf(name, sizeof(name), "chan%u", nr);
 	dir = debugfs_create_dir(name, parent);
