@@ -6,10 +6,10 @@
  * cgroup does not limit the helper.  Before a helper works, it reserves time of
  * this period.  So the helpers of all tasks together reserve no more than the
  * cgroup has.  At the end, the caller charges the time that they have spent to
- * the cgroup and its ancestors.  If a cgroup has
- * too little time left in this period, the rest becomes a debt.  Later periods
- * pay the debt before CPUs get time.  The period timer runs until the debt is
- * paid, even if no task of the cgroup runs.
+ * the cgroup and its ancestors.  If a cgroup has too little time left in this
+ * period, the rest becomes a debt.  Later periods pay the debt before CPUs get
+ * time.  The period timer runs until the debt is paid, even if no task of the
+ * cgroup runs.
  *
  * A debt may throttle the task, so callers charge only when the task can lose
  * its CPU.  For the same reason, a reservation takes no time from CPUs, and they

@@ -15,7 +15,7 @@
 /* A helper waits this long for work, as waking its CPU again takes time. */
 #define MTCOPY_LINGER_NS (200 * NSEC_PER_USEC)
 
-/* A helper reserves so much CPU time, and then reports what it has spent. */
+/* A helper reserves this much CPU time, and then reports what it has spent. */
 #define MTCOPY_NOTE_NS NSEC_PER_MSEC
 
 /* Take a share of the oldest job.  Returns false if no chunk is left. */
