@@ -54,13 +54,13 @@ module_param(trust_terminate, charp, 0444);
 MODULE_PARM_DESC(trust_terminate, "names of drivers, separated by commas, whose terminated or aborted transfers have stopped");
 
 /*
- * The prep of these drivers waits without a limit while the queue is full.  If
- * the device halts, nobody wakes the task, which has locked folios and is the one
- * that acts on timeouts.  So a channel gets fewer transfers than usual queues
- * have entries, until an administrator says how many it takes.
+ * These channels get one transfer at a time, until an administrator says how
+ * many they take.  The prep of idxd waits without a limit while the queue is
+ * full.  If the device halts, nobody wakes the task, which has locked folios and
+ * is the one that acts on timeouts.  In Linux 7.3, ae4dma starts one transfer for
+ * each issue_pending(), and leaves the others of a batch behind.
  */
-#define DCBM_WAITING	"idxd"
-#define DCBM_FEW	8
+#define DCBM_SINGLE	"idxd,ae4dma"
 
 /*
  * An interrupt of these drivers ends all older transfers, with a callback and a
@@ -98,18 +98,19 @@ bool dcbm_can_terminate(const struct dcbm_chan *chan)
 /* Returns true if the driver can stop the device, and is known to do so. */
 bool dcbm_chan_stops(const struct dcbm_chan *chan)
 {
-	return READ_ONCE(chan->stops) && dcbm_can_terminate(chan);
+	return READ_ONCE(chan->stops);
 }
 
 /* Called once for a new channel. */
 void dcbm_chan_trust(struct dcbm_chan *chan)
 {
 	chan->believed = dcbm_has_driver(trust_errors, chan->provider);
-	chan->stops = dcbm_has_driver(trust_terminate, chan->provider);
+	chan->stops = dcbm_can_terminate(chan) &&
+		      dcbm_has_driver(trust_terminate, chan->provider);
 	chan->batches = chan->ordered &&
 			dcbm_has_driver(DCBM_BATCHING, chan->provider);
-	chan->max_transfers = dcbm_has_driver(DCBM_WAITING, chan->provider) ?
-			      DCBM_FEW : DCBM_SLOTS;
+	chan->max_transfers = dcbm_has_driver(DCBM_SINGLE, chan->provider) ?
+			      1 : DCBM_SLOTS;
 }
 
 /*
