@@ -26,7 +26,7 @@
  */
 #define DCBM_PIECES		2
 
-/* So many bytes share an interrupt, if a channel gets more: 16 small folios. */
+/* Up to this many bytes share one interrupt: 16 small folios. */
 #define DCBM_RUN		SZ_64K
 
 /* The slowest rate that the channels of a job may have together: 10 MB/s. */
