@@ -15,7 +15,6 @@
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <kunit/visibility.h>
 #include <linux/bitmap.h>
 #include <linux/delay.h>
 #include <linux/device.h>
@@ -63,12 +62,14 @@ static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 #define DCBM_HAD_BITS 256
 
 /*
- * dmaengine calls this under its lock.  A driver is about to free a channel whose
- * device does not point to it.
+ * dmaengine calls this under its lock.  Its list also has providers that are
+ * gone, and whose channels have freed devices.  If a provider is about to free
+ * a channel, the channel's device no longer points to the channel.
  */
 static bool dcbm_chan_filter(struct dma_chan *dma, void *had)
 {
-	return dma->dev->chan && dcbm_may_take(dma->device->dev) &&
+	return dma->device->chancnt && dma->dev->chan &&
+		dcbm_may_take(dma->device->dev) &&
 		!test_bit(dma->device->dev_id % DCBM_HAD_BITS, had) &&
 		dcbm_dma_chan_max_piece(dma);
 }
@@ -174,7 +175,20 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 				   msecs_to_jiffies(READ_ONCE(dcbm_timeout_ms)));
 }
 
-static void dcbm_chan_drop(struct dcbm_chan *chan)
+/*
+ * Make sure that a device which remains no longer uses pages, for the next user
+ * of the channel.  If it is @going, nothing ends the doubt about kept transfers.
+ */
+static int dcbm_chan_finish(struct dcbm_chan *chan, bool going)
+{
+	int ret = dcbm_chan_settle(chan);
+
+	if (!ret && !going && !list_empty_careful(&chan->kept))
+		ret = -EBUSY;
+	return ret;
+}
+
+static void dcbm_chan_drop(struct dcbm_chan *chan, bool going)
 {
 	spin_lock(&dcbm_lock);
 	list_del(&chan->node);
@@ -183,7 +197,7 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 
 	/* Wait for tasks that read or write the files. */
 	kobject_del(&chan->kobj);
-	if (dcbm_chan_settle(chan)) {
+	if (dcbm_chan_finish(chan, going)) {
 		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them\n",
 			kobject_name(&chan->kobj));
 		/* The driver may call back at any time, so keep the code. */
@@ -195,9 +209,9 @@ static void dcbm_chan_drop(struct dcbm_chan *chan)
 }
 
 /* Retry to release a stuck channel. */
-static bool dcbm_chan_unstick(struct dcbm_chan *chan)
+static bool dcbm_chan_unstick(struct dcbm_chan *chan, bool going)
 {
-	if (dcbm_chan_settle(chan))
+	if (dcbm_chan_finish(chan, going))
 		return false;
 	list_del(&chan->node);
 	dcbm_chan_release(chan);
@@ -213,7 +227,7 @@ static bool dcbm_drop_stuck(void)
 
 	mutex_lock(&dcbm_chans_lock);
 	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node)
-		dcbm_chan_unstick(chan);
+		dcbm_chan_unstick(chan, false);
 	done = list_empty(&dcbm_stuck_chans);
 	mutex_unlock(&dcbm_chans_lock);
 	return done;
@@ -260,10 +274,11 @@ void dcbm_device_leaves(struct device *dev)
 			continue;
 		pr_info("%s goes away\n", kobject_name(&chan->kobj));
 		dcbm_chan_take_out(chan);
-		dcbm_chan_drop(chan);
+		dcbm_chan_drop(chan, true);
 	}
 	list_for_each_entry_safe(chan, next, &dcbm_stuck_chans, node) {
-		if (!dcbm_chan_is_of(chan, dev) || dcbm_chan_unstick(chan))
+		if (!dcbm_chan_is_of(chan, dev) ||
+		    dcbm_chan_unstick(chan, true))
 			continue;
 		/* The driver may call back until it is gone: keep the code. */
 		list_del(&chan->node);
@@ -317,7 +332,7 @@ static void dcbm_give_back(unsigned int nr)
 		if (dcbm_nr_chans <= nr)
 			break;
 		dcbm_chan_take_out(chan);
-		dcbm_chan_drop(chan);
+		dcbm_chan_drop(chan, false);
 	}
 	mutex_unlock(&dcbm_chans_lock);
 	dcbm_drop_stuck();

@@ -204,6 +204,8 @@ int dcbm_chan_settle(struct dcbm_chan *chan)
 {
 	bool stops = dcbm_chan_stops(chan), held, kept;
 
+	/* A late callback may turn a held transfer into a kept one. */
+	flush_work(&chan->late_work);
 	spin_lock_irq(&chan->lock);
 	held = chan->nr_held;
 	kept = !list_empty(&chan->kept);

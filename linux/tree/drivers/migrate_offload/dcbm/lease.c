@@ -278,11 +278,22 @@ void dcbm_chan_retire(struct dcbm_chan *chan, const char *why)
 	pr_warn("%s is taken out of use: %s\n", kobject_name(&chan->kobj), why);
 }
 
-/* Retire the channel if it has failed too often. */
+/* Returns true if transfers in doubt leave no room for others. */
+static bool dcbm_chan_clogged(const struct dcbm_chan *chan)
+{
+	return !chan->nr_flying && READ_ONCE(chan->nr_away) >=
+		READ_ONCE(chan->max_transfers);
+}
+
+/* Retire the channel if it has failed too often, or takes nothing any more. */
 void dcbm_chan_judge(struct dcbm_chan *chan)
 {
-	if (chan->failures >= dcbm_max_failures && !chan->retiring)
+	if (chan->retiring)
+		return;
+	if (chan->failures >= dcbm_max_failures)
 		dcbm_chan_retire(chan, "too many errors in a row");
+	else if (dcbm_chan_clogged(chan))
+		dcbm_chan_retire(chan, "too many transfers have not ended");
 }
 
 /*
@@ -301,6 +312,8 @@ int dcbm_chan_reset(struct dcbm_chan *chan)
 	if (state != DCBM_RETIRED)
 		return 0;
 	ret = dcbm_chan_settle(chan);
+	if (!ret && dcbm_chan_clogged(chan))
+		ret = -EBUSY;
 	if (ret)
 		return ret;
 

@@ -289,11 +289,14 @@ static void dcbm_chan_ask(struct dcbm_chan *chan)
 	}
 	if (!lost)
 		return;
+	chan->full = false;
+	chan->progress_ns = ktime_get_ns();
+	/* Nothing was lost if none of the pieces had to interrupt. */
+	if (chan->quiet)
+		return;
 	atomic64_inc(&chan->errors);
 	/* dcbm_slot_end() cleared ->failures, as the copy is complete. */
 	chan->failures = failures + 1;
-	chan->full = false;
-	chan->progress_ns = ktime_get_ns();
 	pr_warn_ratelimited("%s: complete, but nobody said so; lost interrupt?\n",
 			    kobject_name(&chan->kobj));
 	dcbm_chan_judge(chan);
