@@ -19,6 +19,7 @@
 #include <linux/delay.h>
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
+#include <linux/leafops.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
@@ -167,7 +168,9 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 	spin_lock(&dcbm_lock);
 	WRITE_ONCE(chan->leaving, true);
 	spin_unlock(&dcbm_lock);
-	wait_event(dcbm_idle_wq, !dcbm_chan_is_busy(chan));
+	while (!wait_event_timeout(dcbm_idle_wq, !dcbm_chan_is_busy(chan),
+				   msecs_to_jiffies(dcbm_lease_ms)))
+		queue_work(system_dfl_wq, &dcbm_expire_work);
 
 	/* Late callbacks may still come, so wait for one timeout. */
 	if (READ_ONCE(chan->nr_away))
@@ -250,8 +253,9 @@ void dcbm_wait_for_stuck(void)
 		pr_warn_once("waiting for transfers that never ended\n");
 		msleep(DCBM_STUCK_RETRY_MS);
 	}
-	/* No channel is left that could queue the work again. */
+	/* No channel is left that could queue the works again. */
 	cancel_work_sync(&dcbm_stuck_work);
+	cancel_work_sync(&dcbm_expire_work);
 }
 
 static bool dcbm_chan_is_of(const struct dcbm_chan *chan,

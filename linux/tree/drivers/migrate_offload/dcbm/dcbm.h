@@ -89,6 +89,7 @@ struct dcbm_chan {
 
 	/* dcbm_lock protects these. */
 	enum dcbm_chan_state state;
+	struct dcbm_stream *stream;	/* that has it, or NULL */
 	bool leaving;			/* no stream may get it */
 	bool retiring;			/* is retired, or will be */
 
@@ -187,6 +188,12 @@ struct dcbm_stream {
 	bool parts;			/* has busy channels to give back */
 	unsigned long check_at;		/* next dcbm_check(), in jiffies */
 
+	/* See expire.c.  dcbm_lock protects the first two. */
+	bool inside;			/* a context works with the stream */
+	unsigned long left_at;		/* in jiffies */
+	bool helped;			/* the context is the worker */
+	bool unreported;		/* the worker has ended pieces */
+
 	/* Callbacks count events, and wake the task when there are @wake_at. */
 	wait_queue_head_t wq;
 	atomic_t nr_events;
@@ -257,10 +264,15 @@ void dcbm_unwatch(void);
 extern spinlock_t dcbm_lock;
 extern struct list_head dcbm_chans;
 extern struct work_struct dcbm_stuck_work;
+extern struct work_struct dcbm_expire_work;
+extern unsigned int dcbm_lease_ms;
 extern unsigned int dcbm_max_failures;
 extern wait_queue_head_t dcbm_idle_wq;
 void dcbm_open(bool open);
 bool dcbm_wants(int dst_nid, size_t bytes);
+unsigned int dcbm_count_usable(void);
+struct dcbm_stream *dcbm_expired(void);
+void dcbm_chan_give_back(struct dcbm_stream *stream, struct dcbm_chan *chan);
 int dcbm_lease(struct dcbm_stream *stream);
 void dcbm_unlease(struct dcbm_stream *stream);
 void dcbm_balance(struct dcbm_stream *stream);
@@ -268,6 +280,11 @@ void dcbm_chan_heard_of(struct dcbm_chan *chan);
 void dcbm_chan_retire(struct dcbm_chan *chan, const char *why);
 void dcbm_chan_judge(struct dcbm_chan *chan);
 int dcbm_chan_reset(struct dcbm_chan *chan);
+
+/* expire.c: leases that expire */
+void dcbm_enter(struct dcbm_stream *stream);
+void dcbm_leave(struct dcbm_stream *stream);
+void dcbm_expire_fn(struct work_struct *work);
 
 /* copy.c */
 void dcbm_feed(struct dcbm_stream *stream);

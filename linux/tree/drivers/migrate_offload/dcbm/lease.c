@@ -32,6 +32,13 @@ EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 /* Retries to release channels that are stuck: dcbm_stuck_fn(). */
 struct work_struct dcbm_stuck_work;
 
+/* Takes channels from tasks that do not run, see expire.c. */
+struct work_struct dcbm_expire_work;
+
+/* After this time outside of dcbm, a task may lose its channels. */
+unsigned int dcbm_lease_ms = 100;
+EXPORT_SYMBOL_IF_KUNIT(dcbm_lease_ms);
+
 unsigned int dcbm_max_failures = 16;
 module_param_named(max_failures, dcbm_max_failures, uint, 0444);
 MODULE_PARM_DESC(max_failures, "take a channel out of use after so many errors in a row, default 16");
@@ -60,7 +67,7 @@ static bool dcbm_chan_usable(const struct dcbm_chan *chan)
 	return !chan->leaving && !chan->retiring;
 }
 
-static unsigned int dcbm_count_usable(void)
+unsigned int dcbm_count_usable(void)
 {
 	struct dcbm_chan *chan;
 	unsigned int nr = 0, nr_idle = 0;
@@ -83,6 +90,21 @@ void dcbm_open(bool open)
 	spin_unlock(&dcbm_lock);
 }
 
+/* Returns a stream whose lease has expired, or NULL. */
+struct dcbm_stream *dcbm_expired(void)
+{
+	unsigned long span = msecs_to_jiffies(READ_ONCE(dcbm_lease_ms));
+	struct dcbm_chan *chan;
+
+	lockdep_assert_held(&dcbm_lock);
+
+	list_for_each_entry(chan, &dcbm_chans, node)
+		if (chan->stream && !chan->stream->inside &&
+		    time_after(jiffies, chan->stream->left_at + span))
+			return chan->stream;
+	return NULL;
+}
+
 /* If this were shorter, a task that migrates seldom would find no channel. */
 #define DCBM_RECENT_SPAN (HZ / 5)
 
@@ -96,6 +118,8 @@ static void dcbm_note_contention(unsigned int nr_streams)
 
 	dcbm_recent = nr_streams;
 	dcbm_recent_until = jiffies + DCBM_RECENT_SPAN;
+	if (dcbm_expired())
+		queue_work(system_dfl_wq, &dcbm_expire_work);
 }
 
 static bool dcbm_contended(void)
@@ -131,6 +155,7 @@ static void dcbm_chan_to_stream(struct dcbm_chan *chan,
 				struct dcbm_stream *stream)
 {
 	chan->state = DCBM_BUSY;
+	chan->stream = stream;
 	chan->full = false;
 	chan->dead = false;
 	chan->parting = false;
@@ -195,12 +220,12 @@ static void dcbm_wake_waiting(void)
 }
 
 /* The channel has nothing in flight. */
-static void dcbm_chan_give_back(struct dcbm_stream *stream,
-				struct dcbm_chan *chan)
+void dcbm_chan_give_back(struct dcbm_stream *stream, struct dcbm_chan *chan)
 {
 	lockdep_assert_held(&dcbm_lock);
 
 	list_del(&chan->lease);
+	chan->stream = NULL;
 	chan->state = chan->retiring ? DCBM_RETIRED : DCBM_IDLE;
 	stream->nr_chans--;
 }

@@ -131,8 +131,14 @@ static void dcbm_slot_landed(struct dcbm_slot *slot)
 			continue;
 		if (pair->held)
 			dcbm_pair_put(pair);
-		/* Only the report of the last folio frees the job. */
-		dcbm_pair_check(job, nr);
+		/*
+		 * Only the task may report: see expire.c.  Only the report of
+		 * the last folio frees the job.
+		 */
+		if (job->stream->helped)
+			job->stream->unreported = true;
+		else
+			dcbm_pair_check(job, nr);
 	}
 }
 

@@ -154,7 +154,10 @@ static void dcbm_share_copy_chunk(struct dcbm_job *job, size_t bytes)
 	struct migrate_copy_pos pos = job->end;
 	int result;
 
+	/* The task may be throttled while it copies. */
+	dcbm_leave(job->stream);
 	migrate_copy_range(job->batch, pos, bytes);
+	dcbm_enter(job->stream);
 	result = job->batch->pairs[pos.pair].result;
 	dcbm_account(job, &job->pairs[pos.pair], bytes);
 	if (result == -EHWPOISON)

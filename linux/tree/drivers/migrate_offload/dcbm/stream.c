@@ -41,6 +41,26 @@ static unsigned int dcbm_stream_revive(struct dcbm_stream *stream)
 	return nr;
 }
 
+/* Account for pieces, and report what the worker could not: see expire.c. */
+static void dcbm_stream_collect(struct dcbm_stream *stream)
+{
+	struct dcbm_job *job, *next;
+	unsigned int nr;
+
+	dcbm_collect(stream);
+	if (likely(!stream->unreported))
+		return;
+	stream->unreported = false;
+	list_for_each_entry_safe(job, next, &stream->jobs, node) {
+		/* The last report ends the job and its use of the batch. */
+		kref_get(&job->ref);
+		for (nr = 0; nr < job->nr_pairs && job->batch; nr++)
+			if (!job->batch->pairs[nr].done)
+				dcbm_pair_check(job, nr);
+		dcbm_job_put(job);
+	}
+}
+
 /* Add a batch to the queue.  Returns 0, or an error if nothing was started. */
 int dcbm_stream_submit(struct migrate_copy_stream *s,
 		       struct migrate_copy_batch *batch)
@@ -52,13 +72,15 @@ int dcbm_stream_submit(struct migrate_copy_stream *s,
 
 	if (batch->nr_pairs > DCBM_MAX_PAIRS)
 		return -EOPNOTSUPP;
-	dcbm_collect(stream);
+	dcbm_enter(stream);
+	dcbm_stream_collect(stream);
 	/* All open jobs together may be worth more channels. */
 	stream->bytes = max(stream->bytes, stream->open_bytes + batch->bytes);
 	dcbm_balance(stream);
 	nr_chans = dcbm_stream_revive(stream);
 	job = nr_chans ? dcbm_job_new(stream, batch) : NULL;
 	if (!job) {
+		dcbm_leave(stream);
 		atomic64_inc(&dcbm_batches_busy);
 		return -EBUSY;
 	}
@@ -70,6 +92,7 @@ int dcbm_stream_submit(struct migrate_copy_stream *s,
 	stream->nr_open += job->nr_pairs;
 	stream->open_bytes += batch->bytes;
 	dcbm_feed(stream);
+	dcbm_leave(stream);
 	return 0;
 }
 
@@ -81,7 +104,7 @@ static unsigned long dcbm_check_jiffies(void)
 /* Advance all jobs without waiting. */
 static void dcbm_stream_progress(struct dcbm_stream *stream)
 {
-	dcbm_collect(stream);
+	dcbm_stream_collect(stream);
 	if (time_after_eq(jiffies, stream->check_at)) {
 		stream->check_at = jiffies + dcbm_check_jiffies();
 		dcbm_check(stream);
@@ -133,25 +156,23 @@ static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 	/* A sparing stream sleeps until the whole job is done. */
 	WRITE_ONCE(stream->wake_at, stream->sparing ?
 				    job->nr_pairs - job->nr_reported : 1);
+	dcbm_leave(stream);
 	if (until - now >= jiffies_to_nsecs(most))
 		wait_event_timeout(stream->wq, dcbm_stream_has_news(stream),
 				   most);
 	else
 		wait_event_hrtimeout(stream->wq, dcbm_stream_has_news(stream),
 				     ns_to_ktime(until - now));
+	dcbm_enter(stream);
 	/* While the task is awake, callbacks do not have to wake it. */
 	WRITE_ONCE(stream->wake_at, INT_MAX);
 }
 
-/* Advance all jobs until there is something to report, or for @wait_ns. */
-void dcbm_stream_reap(struct migrate_copy_stream *s, u64 wait_ns)
+static void dcbm_stream_advance(struct dcbm_stream *stream, u64 wait_ns)
 {
-	struct dcbm_stream *stream = s->private;
 	u64 nr_reported = stream->nr_reported;
 	u64 now, until = U64_MAX;
 
-	if (!wait_ns && !atomic_read(&stream->nr_events))
-		return;
 	dcbm_stream_progress(stream);
 	if (!wait_ns)
 		return;
@@ -169,6 +190,18 @@ void dcbm_stream_reap(struct migrate_copy_stream *s, u64 wait_ns)
 	} while (stream->nr_open && stream->nr_reported == nr_reported &&
 		 now < until);
 	stream->waits = false;
+}
+
+/* Advance all jobs until there is something to report, or for @wait_ns. */
+void dcbm_stream_reap(struct migrate_copy_stream *s, u64 wait_ns)
+{
+	struct dcbm_stream *stream = s->private;
+
+	if (!wait_ns && !atomic_read(&stream->nr_events))
+		return;
+	dcbm_enter(stream);
+	dcbm_stream_advance(stream, wait_ns);
+	dcbm_leave(stream);
 }
 
 /* Returns 0 if the stream has channels, or -EBUSY or -EOPNOTSUPP. */
@@ -194,6 +227,7 @@ int dcbm_stream_open(struct migrate_copy_stream *s)
 	 */
 	stream->sparing = s->reason == MR_COMPACTION;
 	stream->check_at = jiffies + dcbm_check_jiffies();
+	stream->left_at = jiffies;
 	init_waitqueue_head(&stream->wq);
 	stream->wake_at = INT_MAX;
 	s->private = stream;
@@ -212,6 +246,7 @@ void dcbm_stream_close(struct migrate_copy_stream *s)
 {
 	struct dcbm_stream *stream = s->private;
 
+	dcbm_enter(stream);
 	WARN_ON_ONCE(stream->nr_open || stream->nr_flying);
 	dcbm_stream_revive(stream);
 	dcbm_unlease(stream);

@@ -421,6 +421,37 @@ static void dcbm_stream_fair(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, test_check(test, a, 0), 0);
 }
 
+/*
+ * A task does not run, and has channels that another one wants.  The other gets
+ * them.  When the task runs again, it finds what was copied meanwhile.
+ */
+static void dcbm_stream_expires(struct kunit *test)
+{
+	struct test_ctx *ctx = test->priv;
+	unsigned long end = jiffies + TEST_TIMEOUT;
+	struct migrate_copy_batch *a, *b;
+
+	a = test_batch(test, 0, TEST_MANY, 0);
+	b = test_batch(test, 1, 1, 4);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 0, SZ_2M), 0);
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], a), 0);
+	KUNIT_EXPECT_EQ(test, test_nr_chans(ctx, 0), TEST_CHANS);
+	WRITE_ONCE(dcbm_lease_ms, 20);
+	while (!dcbm_ops.wants(first_memory_node, SZ_2M)) {
+		KUNIT_ASSERT_TRUE(test, time_before(jiffies, end));
+		msleep(20);
+	}
+	/* Only the task itself may report. */
+	KUNIT_EXPECT_EQ(test, a->nr_done, 0);
+	KUNIT_ASSERT_EQ(test, test_open(ctx, 1, SZ_2M), 0);
+	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[1], b), 0);
+	test_reap(test, 1, b);
+	KUNIT_EXPECT_EQ(test, test_check(test, b, -EBUSY), 0);
+	test_reap(test, 0, a);
+	/* With few descriptors, some pieces were not submitted. */
+	KUNIT_EXPECT_LT(test, test_check(test, a, -EBUSY), TEST_MANY);
+}
+
 static int dcbm_stream_test_init(struct kunit *test)
 {
 	struct test_ctx *ctx = kunit_kzalloc(test, sizeof(*ctx), GFP_KERNEL);
@@ -441,6 +472,8 @@ static int dcbm_stream_test_init(struct kunit *test)
 	if (i < TEST_CHANS)
 		return -ENODEV;
 	/* On an emulated machine, a short timeout would expire. */
+	ctx->lease_ms = dcbm_lease_ms;
+	WRITE_ONCE(dcbm_lease_ms, jiffies_to_msecs(TEST_TIMEOUT));
 	ctx->timeout_ms = dcbm_timeout_ms;
 	WRITE_ONCE(dcbm_timeout_ms, jiffies_to_msecs(TEST_TIMEOUT));
 	test->priv = ctx;
@@ -456,6 +489,7 @@ static void dcbm_stream_test_exit(struct kunit *test)
 		return;
 	test_set_rate(ctx, 0);
 	WRITE_ONCE(dcbm_timeout_ms, ctx->timeout_ms);
+	WRITE_ONCE(dcbm_lease_ms, ctx->lease_ms);
 	WRITE_ONCE(dcbm_share_on, false);
 	for (i = 0; i < TEST_CHANS; i++) {
 		WRITE_ONCE(ctx->sim[i]->latency_us, 0);
@@ -481,6 +515,7 @@ static struct kunit_case dcbm_stream_cases[] = {
 	KUNIT_CASE(dcbm_stream_interrupts),
 	KUNIT_CASE(dcbm_stream_adjacent),
 	KUNIT_CASE(dcbm_stream_fair),
+	KUNIT_CASE(dcbm_stream_expires),
 	KUNIT_CASE(dcbm_stream_two_windows),
 	{}
 };

@@ -22,6 +22,7 @@ struct test_ctx {
 	struct migrate_copy_batch *batches[TEST_BATCHES];
 	struct migrate_copy_batch *growing;
 	unsigned int timeout_ms;
+	unsigned int lease_ms;
 };
 
 /* stream_test.c */
