@@ -144,6 +144,9 @@ static dma_cookie_t dmasim_tx_submit(struct dma_async_tx_descriptor *tx)
 		dmasim_complete(c, desc);
 	} else {
 		list_move_tail(&desc->node, &c->submitted);
+		/* As idxd does.  Else a waiting prep would wait for ever. */
+		if (to_dmasim_dev(c)->prep_waits)
+			dmasim_start_all(c);
 	}
 	spin_unlock_irqrestore(&c->lock, flags);
 	if (!reject)
