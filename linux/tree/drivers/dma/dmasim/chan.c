@@ -239,6 +239,20 @@ static void dmasim_issue_pending(struct dma_chan *chan)
 	spin_unlock_irqrestore(&c->lock, flags);
 }
 
+/*
+ * Returns true if descriptors are complete whose callbacks only wait for the
+ * next interrupt.  Called with c->lock held.
+ */
+static bool dmasim_may_clean(const struct dmasim_chan *c)
+{
+	const struct dmasim_desc *desc;
+
+	list_for_each_entry(desc, &c->done, node)
+		if (desc->faults & BIT(DMASIM_LOSE_IRQ))
+			return false;
+	return !list_empty(&c->done);
+}
+
 static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 					dma_cookie_t cookie,
 					struct dma_tx_state *state)
@@ -247,6 +261,7 @@ static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 	enum dma_status status;
 	unsigned long flags;
 	unsigned int i;
+	bool clean;
 
 	spin_lock_irqsave(&c->lock, flags);
 	status = dma_cookie_status(chan, cookie, state);
@@ -256,7 +271,14 @@ static enum dma_status dmasim_tx_status(struct dma_chan *chan,
 	for (i = 0; i < min(c->nr_failed, DMASIM_NR_FAILED); i++)
 		if (c->failed[i] == cookie)
 			status = DMA_ERROR;
+	clean = dmasim_may_clean(c);
 	spin_unlock_irqrestore(&c->lock, flags);
+	/* ioat also runs the callbacks here of all that is complete. */
+	if (clean) {
+		local_bh_disable();
+		dmasim_interrupt(c);
+		local_bh_enable();
+	}
 	return status;
 }
 
