@@ -84,17 +84,39 @@ static bool migrate_run_is_bulk(new_folio_t get_new_folio, unsigned long private
 	       mtc->nid != NUMA_NO_NODE && (mtc->gfp_mask & __GFP_HIGHMEM);
 }
 
+/*
+ * The per-CPU list returns neighbours in reverse: last in, first out.  Put them
+ * in rising order, because an engine copies folios that are next to each other
+ * on both sides at once.
+ */
+static void migrate_run_rise(struct page **pages, unsigned int nr)
+{
+	unsigned int first, last, next;
+
+	for (first = 0; first < nr; first = next) {
+		for (next = first + 1; next < nr; next++)
+			if (pages[next] != pages[next - 1] - 1)
+				break;
+		for (last = next - 1; first < last; first++, last--)
+			swap(pages[first], pages[last]);
+	}
+}
+
 /* Returns the number of destinations: 0 only if no memory is free. */
 static unsigned int migrate_run_alloc_bulk(struct migrate_run *run,
 					   unsigned long private)
 {
 	const struct migration_target_control *mtc = (void *)private;
 
-	memset(run->dst, 0, run->nr * sizeof(*run->dst));
+	struct page **pages = (struct page **)run->dst;
+	unsigned int nr;
+
+	memset(pages, 0, run->nr * sizeof(*pages));
 	/* The pages have order 0, so each is a folio of its own. */
-	return __alloc_pages_bulk(migration_target_gfp(mtc->gfp_mask, true),
-				  mtc->nid, mtc->nmask, run->nr,
-				  (struct page **)run->dst);
+	nr = __alloc_pages_bulk(migration_target_gfp(mtc->gfp_mask, true),
+				mtc->nid, mtc->nmask, run->nr, pages);
+	migrate_run_rise(pages, nr);
+	return nr;
 }
 
 /*
@@ -193,3 +215,7 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 		return;
 	migrate_run_alloc(run, get_new_folio, put_new_folio, private);
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/gather_kunit.c"
+#endif
