@@ -61,25 +61,26 @@ u64 migrate_hist_lower_ns(unsigned int bucket)
 }
 
 static void migrate_hist_add(struct migrate_offload_stats *stats,
-			     enum migrate_hist_kind kind, u64 ns)
+			     enum migrate_hist_kind kind, u64 ns,
+			     unsigned int nr)
 {
 	struct migrate_hist *hist;
 
 	/* Only tasks get here, so disabling preemption is enough. */
 	hist = &get_cpu_ptr(stats->hists)->of[kind];
-	hist->buckets[migrate_hist_bucket(ns)]++;
-	hist->sum_ns += ns;
+	hist->buckets[migrate_hist_bucket(ns)] += nr;
+	hist->sum_ns += ns * nr;
 	hist->max_ns = max(hist->max_ns, ns);
 	put_cpu_ptr(stats->hists);
 }
 
-void migrate_offload_note_unmapped(int reason, u64 ns)
+void migrate_offload_note_unmapped(int reason, u64 ns, unsigned int nr)
 {
 	struct migrate_offload_stats *stats =
 		migrate_offload_reason_stats[reason];
 
 	if (stats)
-		migrate_hist_add(stats, MIGRATE_HIST_UNMAPPED, ns);
+		migrate_hist_add(stats, MIGRATE_HIST_UNMAPPED, ns, nr);
 }
 
 static u8 *migrate_reason_slot(const struct folio *folio)
@@ -112,7 +113,7 @@ void __migrate_wait_end(const struct migrate_wait *wait)
 	stats = migrate_offload_reason_stats[wait->reason];
 	if (stats)
 		migrate_hist_add(stats, MIGRATE_HIST_WAITED,
-				 ktime_get_ns() - wait->start_ns);
+				 ktime_get_ns() - wait->start_ns, 1);
 }
 
 /*

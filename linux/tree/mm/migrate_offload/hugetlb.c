@@ -258,7 +258,7 @@ void __migrate_huge_end(struct migrate_huge *huge, struct folio *src, int rc)
 	copied = part->copy.pairs[0].content == MIGRATE_CONTENT_DST;
 	if (copied && rc == -EAGAIN)
 		part->outcome.nr_retried++;
-	migrate_offload_note_unmapped(s->reason, ns);
+	migrate_offload_note_unmapped(s->reason, ns, 1);
 	if (unlikely(s->traced))
 		migrate_trace_folio(s, part->bytes, ns, copied, rc);
 	/* Learn only from moves: after a failure, a copy may be missing. */

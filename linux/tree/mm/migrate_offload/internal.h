@@ -294,7 +294,7 @@ extern const struct attribute_group migrate_hist_group;
 
 unsigned int migrate_hist_bucket(u64 ns);
 u64 migrate_hist_lower_ns(unsigned int bucket);
-void migrate_offload_note_unmapped(int reason, u64 ns);
+void migrate_offload_note_unmapped(int reason, u64 ns, unsigned int nr);
 void migrate_offload_note_reason(const struct folio *folio, int reason);
 void migrate_offload_forget_reason(const struct folio *folio);
 bool migrate_measuring(void);

@@ -21,32 +21,51 @@ static void migrate_pair_reachable(struct migrate_windows *w,
 				   size_t bytes, int rc)
 {
 	struct migrate_session *s = &w->session;
-	u64 unmapped_ns = s->now_ns - pair->unmapped_ns;
 
 	migrate_offload_forget_reason(pair->src);
-	migrate_offload_note_unmapped(s->reason, unmapped_ns);
-	part->took.worst_ns = max(part->took.worst_ns,
-				  migrate_pair_task_ns(s, part, unmapped_ns));
 	pair->src = NULL;
 	part->nr_open--;
 	if (unlikely(s->traced))
-		migrate_trace_folio(s, bytes, unmapped_ns,
+		migrate_trace_folio(s, bytes, s->now_ns - pair->unmapped_ns,
 				    pair->content == MIGRATE_CONTENT_DST, rc);
+}
+
+/* Note how long @nr folios were unmapped, all for the same time. */
+static void migrate_part_note_unmapped(struct migrate_windows *w,
+				       struct migrate_part *part,
+				       u64 since_ns, unsigned int nr)
+{
+	struct migrate_session *s = &w->session;
+	u64 unmapped_ns = s->now_ns - since_ns;
+
+	migrate_offload_note_unmapped(s->reason, unmapped_ns, nr);
+	part->took.worst_ns = max(part->took.worst_ns,
+				  migrate_pair_task_ns(s, part, unmapped_ns));
 }
 
 /* Map the folios of the run, and note that they are mapped. */
 static void migrate_part_land(struct migrate_windows *w,
 			      struct migrate_part *part)
 {
-	unsigned int i;
+	unsigned int i, nr = 0;
+	u64 since_ns = 0;
 
 	if (!w->nr_moved)
 		return;
 	migrate_run_finish(w->run);
 	migrate_session_clock(&w->session);
-	for (i = 0; i < w->nr_moved; i++)
-		migrate_pair_reachable(w, part, &part->copy.pairs[w->moved[i]],
-				       PAGE_SIZE, 0);
+	for (i = 0; i < w->nr_moved; i++, nr++) {
+		struct migrate_copy_pair *pair = &part->copy.pairs[w->moved[i]];
+
+		/* Most folios of a run were unmapped at the same time. */
+		if (nr && pair->unmapped_ns != since_ns) {
+			migrate_part_note_unmapped(w, part, since_ns, nr);
+			nr = 0;
+		}
+		since_ns = pair->unmapped_ns;
+		migrate_pair_reachable(w, part, pair, PAGE_SIZE, 0);
+	}
+	migrate_part_note_unmapped(w, part, since_ns, nr);
 	w->nr_moved = 0;
 }
 
@@ -88,6 +107,7 @@ static void migrate_part_move(struct migrate_windows *w,
 		return;
 	}
 	part->nr_retry -= pair->tried;
+	migrate_part_note_unmapped(w, part, pair->unmapped_ns, 1);
 	migrate_pair_reachable(w, part, pair, bytes, rc);
 }
 
@@ -111,6 +131,7 @@ void migrate_part_retry(struct migrate_windows *w, struct migrate_part *part)
 		migrate_windows_undo_folio(w, pair->src, pair->dst);
 		migrate_session_clock(&w->session);
 		part->nr_retry--;
+		migrate_part_note_unmapped(w, part, pair->unmapped_ns, 1);
 		migrate_pair_reachable(w, part, pair, bytes, -EAGAIN);
 	}
 	migrate_part_land(w, part);
@@ -222,7 +243,7 @@ void migrate_windows_move_now(struct migrate_windows *w, struct folio *src,
 	migrate_offload_forget_reason(src);
 	migrate_session_clock(&w->session);
 	unmapped_ns = w->session.now_ns - w->unmap_ns;
-	migrate_offload_note_unmapped(w->session.reason, unmapped_ns);
+	migrate_offload_note_unmapped(w->session.reason, unmapped_ns, 1);
 	if (unlikely(w->session.traced))
 		migrate_trace_folio(&w->session, bytes, unmapped_ns, false, rc);
 }

@@ -117,6 +117,28 @@ void migrate_part_add(struct migrate_part *part, struct folio *src,
 	list_add_tail(&dst->lru, &part->rest_dst);
 }
 
+/* Put the folios of the batch on the engine's lists, in the order of pairs. */
+static void migrate_part_list(struct migrate_part *part)
+{
+	struct migrate_copy_batch *copy = &part->copy;
+	unsigned int i;
+
+	if (copy->nr_pairs == part->nr_all && migrate_rule(ORDER, true)) {
+		list_splice_tail_init(&part->rest_src, &copy->src_list);
+		list_splice_tail_init(&part->rest_dst, &copy->dst_list);
+		return;
+	}
+	for (i = 0; i < copy->nr_pairs; i++) {
+		struct migrate_copy_pair *pair = &copy->pairs[i];
+
+		list_move_tail(&pair->src->lru, &copy->src_list);
+		if (migrate_rule(ORDER, true))
+			list_move_tail(&pair->dst->lru, &copy->dst_list);
+		else
+			list_move(&pair->dst->lru, &copy->dst_list);
+	}
+}
+
 /*
  * Put the eligible pairs first, and their folios on the engine's lists.  All
  * folios are unmapped meanwhile, so this takes linear time.  Call it only after
@@ -134,7 +156,8 @@ void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 		size_t bytes = folio_size(pair->src);
 
 		if (migrate_offload_eligible(pair->src, pair->dst)) {
-			swap(*pair, copy->pairs[copy->nr_pairs]);
+			if (copy->nr_pairs != i)
+				swap(*pair, copy->pairs[copy->nr_pairs]);
 			copy->nr_pairs++;
 			copy->bytes += bytes;
 			continue;
@@ -143,16 +166,7 @@ void migrate_part_sort(struct migrate_session *s, struct migrate_part *part)
 		part->outcome.cpu_bytes += bytes;
 		migrate_payers_add(&s->payers, pair->src, false);
 	}
-
-	for (i = 0; i < copy->nr_pairs; i++) {
-		struct migrate_copy_pair *pair = &copy->pairs[i];
-
-		list_move_tail(&pair->src->lru, &copy->src_list);
-		if (migrate_rule(ORDER, true))
-			list_move_tail(&pair->dst->lru, &copy->dst_list);
-		else
-			list_move(&pair->dst->lru, &copy->dst_list);
-	}
+	migrate_part_list(part);
 	if (copy->nr_pairs)
 		copy->dst_nid = folio_nid(copy->pairs[0].dst);
 	part->outcome.nr_offered = copy->nr_pairs;

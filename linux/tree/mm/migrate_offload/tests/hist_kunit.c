@@ -51,15 +51,15 @@ static void mo_test_hist_show(struct kunit *test)
 	stats->hists = alloc_percpu(struct migrate_hists);
 	KUNIT_ASSERT_TRUE(test, stats->hists);
 
-	migrate_hist_add(stats, MIGRATE_HIST_WAITED, 2048);
-	migrate_hist_add(stats, MIGRATE_HIST_WAITED, 100);
-	migrate_hist_add(stats, MIGRATE_HIST_WAITED, 2049);
+	migrate_hist_add(stats, MIGRATE_HIST_WAITED, 2048, 1);
+	migrate_hist_add(stats, MIGRATE_HIST_WAITED, 100, 3);
+	migrate_hist_add(stats, MIGRATE_HIST_WAITED, 2049, 1);
 	migrate_hist_show(stats, MIGRATE_HIST_WAITED, buf);
-	KUNIT_EXPECT_STREQ(test, buf, "0 1\n2048 2\n");
+	KUNIT_EXPECT_STREQ(test, buf, "0 3\n2048 2\n");
 	migrate_hist_show_count(stats, MIGRATE_HIST_WAITED, buf);
-	KUNIT_EXPECT_STREQ(test, buf, "3\n");
+	KUNIT_EXPECT_STREQ(test, buf, "5\n");
 	migrate_hist_show_sum(stats, MIGRATE_HIST_WAITED, buf);
-	KUNIT_EXPECT_STREQ(test, buf, "4197\n");
+	KUNIT_EXPECT_STREQ(test, buf, "4397\n");
 	migrate_hist_show_max(stats, MIGRATE_HIST_WAITED, buf);
 	KUNIT_EXPECT_STREQ(test, buf, "2049\n");
 	/* The other histogram is unchanged. */
@@ -79,14 +79,14 @@ static void mo_test_hist_reason(struct kunit *test)
 	for_each_possible_cpu(cpu)
 		nr += per_cpu_ptr(stats->hists, cpu)
 			->of[MIGRATE_HIST_UNMAPPED].buckets[1];
-	migrate_offload_note_unmapped(MR_LONGTERM_PIN, MIGRATE_HIST_MIN_NS);
-	migrate_offload_note_unmapped(MR_DEMOTION, MIGRATE_HIST_MIN_NS);
+	migrate_offload_note_unmapped(MR_LONGTERM_PIN, MIGRATE_HIST_MIN_NS, 1);
+	migrate_offload_note_unmapped(MR_DEMOTION, MIGRATE_HIST_MIN_NS, 1);
 	for_each_possible_cpu(cpu)
 		nr_after += per_cpu_ptr(stats->hists, cpu)
 			->of[MIGRATE_HIST_UNMAPPED].buckets[1];
 	KUNIT_EXPECT_EQ(test, nr_after, nr + 1);
 	/* This reason is never offloaded, and has no histogram. */
-	migrate_offload_note_unmapped(MR_MEMORY_FAILURE, MIGRATE_HIST_MIN_NS);
+	migrate_offload_note_unmapped(MR_MEMORY_FAILURE, MIGRATE_HIST_MIN_NS, 1);
 }
 
 /* A task that waits for an unmapped folio finds the reason. */
