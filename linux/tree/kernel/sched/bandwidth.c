@@ -13,7 +13,9 @@
  *
  * A debt may throttle the task, so callers charge only when the task can lose
  * its CPU.  For the same reason, a reservation takes no time from CPUs, and they
- * may use it up meanwhile.  A reservation ends with the period.
+ * may use it up meanwhile.  A reservation ends with the period.  A helper whose
+ * period is over may give back the time of another one, so helpers may exceed the
+ * time of a period.  The charge makes a debt of that.
  *
  * A CPU takes a slice of 5 ms (sched_cfs_bandwidth_slice_us) when a task of the
  * cgroup begins to run.  Helpers get only time that no CPU has taken.  If the
@@ -75,13 +77,47 @@ bool cfs_bandwidth_is_left(struct task_struct *p, u64 spent_ns)
 	return true;
 }
 
+static void cfs_bandwidth_end_reserved(struct cfs_bandwidth *cfs_b, u64 ns)
+{
+	lockdep_assert_held(&cfs_b->lock);
+
+	WRITE_ONCE(cfs_b->reserved,
+		   cfs_b->reserved - min(cfs_b->reserved, ns));
+}
+
+/* Give back time of the task's cgroup and its ancestors below @end. */
+static void cfs_bandwidth_unreserve_below(struct task_struct *p,
+					  const struct task_group *end, u64 ns)
+{
+	struct task_group *tg;
+
+	for (tg = task_group(p); tg != end; tg = tg->parent) {
+		struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
+
+		if (!cfs_bandwidth_is_limited(cfs_b))
+			continue;
+		guard(raw_spinlock_irqsave)(&cfs_b->lock);
+		cfs_bandwidth_end_reserved(cfs_b, ns);
+	}
+}
+
+static bool cfs_bandwidth_reserve_one(struct cfs_bandwidth *cfs_b, u64 ns)
+{
+	if (!cfs_bandwidth_is_limited(cfs_b))
+		return true;
+	guard(raw_spinlock_irqsave)(&cfs_b->lock);
+	if (cfs_b->runtime < cfs_b->reserved + ns)
+		return false;
+	/* The period timer, which ends it, stops if no task runs. */
+	start_cfs_bandwidth(cfs_b);
+	WRITE_ONCE(cfs_b->reserved, cfs_b->reserved + ns);
+	return true;
+}
+
 /**
  * cfs_bandwidth_reserve - let a helper of a task spend CPU time
  * @p: the task.  The caller keeps it from being freed.
  * @ns: the time, at most.
- *
- * If an ancestor has too little time, the cgroups below keep the reservation
- * until the end of the period: none of their helpers may work before then.
  *
  * Context: any but NMI.
  * Return: true if the task's cgroup and all ancestors with a limit have @ns that
@@ -93,26 +129,12 @@ bool cfs_bandwidth_reserve(struct task_struct *p, u64 ns)
 
 	guard(rcu)();
 	for (tg = task_group(p); tg; tg = tg->parent) {
-		struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
-
-		if (!cfs_bandwidth_is_limited(cfs_b))
+		if (cfs_bandwidth_reserve_one(&tg->cfs_bandwidth, ns))
 			continue;
-		guard(raw_spinlock_irqsave)(&cfs_b->lock);
-		if (cfs_b->runtime < cfs_b->reserved + ns)
-			return false;
-		/* The period timer, which ends it, stops if no task runs. */
-		start_cfs_bandwidth(cfs_b);
-		WRITE_ONCE(cfs_b->reserved, cfs_b->reserved + ns);
+		cfs_bandwidth_unreserve_below(p, tg, ns);
+		return false;
 	}
 	return true;
-}
-
-static void cfs_bandwidth_end_reserved(struct cfs_bandwidth *cfs_b, u64 ns)
-{
-	lockdep_assert_held(&cfs_b->lock);
-
-	WRITE_ONCE(cfs_b->reserved,
-		   cfs_b->reserved - min(cfs_b->reserved, ns));
 }
 
 /**
@@ -124,17 +146,8 @@ static void cfs_bandwidth_end_reserved(struct cfs_bandwidth *cfs_b, u64 ns)
  */
 void cfs_bandwidth_unreserve(struct task_struct *p, u64 ns)
 {
-	struct task_group *tg;
-
 	guard(rcu)();
-	for (tg = task_group(p); tg; tg = tg->parent) {
-		struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
-
-		if (!cfs_bandwidth_is_limited(cfs_b))
-			continue;
-		guard(raw_spinlock_irqsave)(&cfs_b->lock);
-		cfs_bandwidth_end_reserved(cfs_b, ns);
-	}
+	cfs_bandwidth_unreserve_below(p, NULL, ns);
 }
 
 /**
