@@ -13,8 +13,6 @@
  * channels, so it leaves whenever it waits, and while it copies.
  */
 
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/jiffies.h>
 #include <linux/wait.h>
 
@@ -72,9 +70,9 @@ void dcbm_expire_fn(struct work_struct *work)
 				dcbm_chan_give_back(stream, chan);
 		stream->inside = false;
 		stream->left_at = jiffies;
+		/* Its task waits, and dcbm_chan_take_out() for a channel. */
+		wake_up_all(&dcbm_idle_wq);
 	}
 	dcbm_count_usable();
 	spin_unlock(&dcbm_lock);
-	/* Tasks wait for their stream, and dcbm_chan_take_out() for a channel. */
-	wake_up_all(&dcbm_idle_wq);
 }

@@ -115,11 +115,6 @@ static void dcbm_stream_progress(struct dcbm_stream *stream)
 		dcbm_feed(stream);
 }
 
-static bool dcbm_stream_has_news(const struct dcbm_stream *stream)
-{
-	return atomic_read(&stream->nr_events) >= stream->wake_at;
-}
-
 /*
  * Sleeping and waking up takes longer than many transfers, so spin for a while,
  * unless another task wants the CPU.  Returns true if there is something to do.
@@ -138,34 +133,42 @@ static bool dcbm_poll(const struct dcbm_stream *stream, u64 until)
 }
 
 /* Wait for an event, but at most until the next check of the channels. */
+static void dcbm_stream_sleep(struct dcbm_stream *stream, u64 until, int wake_at)
+{
+	long most = max((long)(stream->check_at - jiffies), 1L);
+	u64 now = ktime_get_ns();
+
+	if (now >= until)
+		return;
+	WRITE_ONCE(stream->wake_at, wake_at);
+	if (until - now >= jiffies_to_nsecs(most))
+		wait_event_timeout(stream->wq,
+				   atomic_read(&stream->nr_events) >= wake_at,
+				   most);
+	else
+		wait_event_hrtimeout(stream->wq,
+				     atomic_read(&stream->nr_events) >= wake_at,
+				     ns_to_ktime(until - now));
+	/* While the task is awake, callbacks do not have to wake it. */
+	WRITE_ONCE(stream->wake_at, INT_MAX);
+}
+
+/* Wait outside, as the task may be throttled while it spins. */
 static void dcbm_stream_wait(struct dcbm_stream *stream, u64 until)
 {
 	struct dcbm_job *job = list_first_entry_or_null(&stream->jobs,
 							struct dcbm_job, node);
-	long most = max((long)(stream->check_at - jiffies), 1L);
-	u64 now;
+	int wake_at;
 
 	/* dcbm_feed() cut the last job, as no channel took the rest. */
-	if (!job)
-		return;
-	if (dcbm_is_hungry(stream) || dcbm_poll(stream, until))
-		return;
-	now = ktime_get_ns();
-	if (now >= until)
+	if (!job || dcbm_is_hungry(stream))
 		return;
 	/* A sparing stream sleeps until the whole job is done. */
-	WRITE_ONCE(stream->wake_at, stream->sparing ?
-				    job->nr_pairs - job->nr_reported : 1);
+	wake_at = stream->sparing ? job->nr_pairs - job->nr_reported : 1;
 	dcbm_leave(stream);
-	if (until - now >= jiffies_to_nsecs(most))
-		wait_event_timeout(stream->wq, dcbm_stream_has_news(stream),
-				   most);
-	else
-		wait_event_hrtimeout(stream->wq, dcbm_stream_has_news(stream),
-				     ns_to_ktime(until - now));
+	if (!dcbm_poll(stream, until))
+		dcbm_stream_sleep(stream, until, wake_at);
 	dcbm_enter(stream);
-	/* While the task is awake, callbacks do not have to wake it. */
-	WRITE_ONCE(stream->wake_at, INT_MAX);
 }
 
 static void dcbm_stream_advance(struct dcbm_stream *stream, u64 wait_ns)
@@ -210,8 +213,6 @@ int dcbm_stream_open(struct migrate_copy_stream *s)
 	struct dcbm_stream *stream;
 	int ret = -EBUSY;
 
-	if (!dcbm_is_on())
-		return -EOPNOTSUPP;
 	/* The flags exclude reclaim, as in dcbm_job_new(). */
 	stream = mempool_alloc(dcbm_streams, __GFP_NOWARN);
 	if (!stream)
