@@ -87,7 +87,7 @@ static struct dcbm_chan *dcbm_chan_new(struct dma_chan *dma)
 	chan->dev = get_device(dmaengine_get_dma_device(dma));
 	chan->provider = get_device(dma->device->dev);
 	chan->nid = dev_to_node(chan->provider);
-	chan->max_piece = dcbm_dma_chan_max_piece(dma);
+	chan->first_max_piece = dcbm_dma_chan_max_piece(dma);
 	chan->ordered = !dma_has_cap(DMA_COMPLETION_NO_ORDER,
 				     dma->device->cap_mask);
 	dcbm_chan_trust(chan);
@@ -125,7 +125,7 @@ static int dcbm_chan_add(struct dma_chan *dma)
 	spin_unlock(&dcbm_lock);
 	WRITE_ONCE(dcbm_nr_chans, dcbm_nr_chans + 1);
 	pr_debug("%s: node %d, pieces of %zu bytes\n",
-		 kobject_name(&chan->kobj), chan->nid, chan->max_piece);
+		 kobject_name(&chan->kobj), chan->nid, chan->first_max_piece);
 	return 0;
 
 put:
@@ -143,21 +143,10 @@ static void dcbm_chan_release(struct dcbm_chan *chan)
 	if (nr_kept)
 		pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
 			kobject_name(&chan->kobj), nr_kept);
-	/* The last callback may still be in its critical section. */
-	spin_lock_irq(&chan->lock);
-	spin_unlock_irq(&chan->lock);
+	/* Wait for tasks that read or write the files. */
+	kobject_del(&chan->kobj);
 	dma_release_channel(chan->dma);
 	kobject_put(&chan->kobj);
-}
-
-static bool dcbm_chan_is_busy(struct dcbm_chan *chan)
-{
-	bool busy;
-
-	spin_lock(&dcbm_lock);
-	busy = chan->state == DCBM_BUSY;
-	spin_unlock(&dcbm_lock);
-	return busy;
 }
 
 /* Keep streams from taking the channel, and wait until none has it. */
@@ -168,7 +157,8 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 	spin_lock(&dcbm_lock);
 	WRITE_ONCE(chan->leaving, true);
 	spin_unlock(&dcbm_lock);
-	while (!wait_event_timeout(dcbm_idle_wq, !dcbm_chan_is_busy(chan),
+	while (!wait_event_timeout(dcbm_idle_wq,
+				   READ_ONCE(chan->state) != DCBM_BUSY,
 				   msecs_to_jiffies(dcbm_lease_ms)))
 		queue_work(system_dfl_wq, &dcbm_expire_work);
 
@@ -179,29 +169,17 @@ static void dcbm_chan_take_out(struct dcbm_chan *chan)
 }
 
 /*
- * Make sure that a device which remains no longer uses pages, for the next user
- * of the channel.  If it is @going, nothing ends the doubt about kept transfers.
+ * Release a channel, unless its device may still use pages.  If the device is
+ * @going, it has no next user, and nothing ends the doubt about kept transfers.
  */
-static int dcbm_chan_finish(struct dcbm_chan *chan, bool going)
-{
-	int ret = dcbm_chan_settle(chan);
-
-	if (!ret && !going && !list_empty_careful(&chan->kept))
-		ret = -EBUSY;
-	return ret;
-}
-
 static void dcbm_chan_drop(struct dcbm_chan *chan, bool going)
 {
 	spin_lock(&dcbm_lock);
 	list_del(&chan->node);
 	spin_unlock(&dcbm_lock);
 	WRITE_ONCE(dcbm_nr_chans, dcbm_nr_chans - 1);
-
-	/* Wait for tasks that read or write the files. */
-	kobject_del(&chan->kobj);
-	if (dcbm_chan_finish(chan, going)) {
-		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them\n",
+	if (dcbm_chan_settle(chan, going)) {
+		pr_warn("%s cannot be given back: it has transfers that never ended, and its driver does not stop them; its file terminate_stops remains\n",
 			kobject_name(&chan->kobj));
 		/* The driver may call back at any time, so keep the code. */
 		__module_get(THIS_MODULE);
@@ -214,7 +192,7 @@ static void dcbm_chan_drop(struct dcbm_chan *chan, bool going)
 /* Retry to release a stuck channel. */
 static bool dcbm_chan_unstick(struct dcbm_chan *chan, bool going)
 {
-	if (dcbm_chan_finish(chan, going))
+	if (dcbm_chan_settle(chan, going))
 		return false;
 	list_del(&chan->node);
 	dcbm_chan_release(chan);
@@ -286,6 +264,7 @@ void dcbm_device_leaves(struct device *dev)
 			continue;
 		/* The driver may call back until it is gone: keep the code. */
 		list_del(&chan->node);
+		kobject_del(&chan->kobj);
 	}
 	mutex_unlock(&dcbm_chans_lock);
 }

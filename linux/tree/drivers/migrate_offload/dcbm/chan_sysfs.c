@@ -46,8 +46,10 @@ static ssize_t state_show(struct kobject *kobj, struct kobj_attribute *attr,
 		[DCBM_BUSY] = "busy",
 		[DCBM_RETIRED] = "retired",
 	};
+	const struct dcbm_chan *chan = to_chan(kobj);
 
-	return sysfs_emit(buf, "%s\n", names[READ_ONCE(to_chan(kobj)->state)]);
+	return sysfs_emit(buf, "%s\n", READ_ONCE(chan->leaving) ? "leaving" :
+			  names[READ_ONCE(chan->state)]);
 }
 
 static struct kobj_attribute state_attr = __ATTR_RO(state);
@@ -87,6 +89,8 @@ static ssize_t terminate_stops_store(struct kobject *kobj,
 	WRITE_ONCE(chan->stops, stops);
 	dcbm_chan_pin(chan);
 	spin_unlock_irq(&chan->lock);
+	/* The channel may be stuck, and can be released now. */
+	dcbm_chan_heard_of(chan);
 	return count;
 }
 

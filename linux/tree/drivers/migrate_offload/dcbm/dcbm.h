@@ -80,7 +80,8 @@ struct dcbm_chan {
 	struct device *dev;		/* for mappings; referenced */
 	struct device *provider;	/* bound to the driver; referenced */
 	int nid;
-	size_t max_piece;
+	size_t first_max_piece;		/* by what the driver says */
+	size_t max_piece;		/* less after the driver refused */
 	bool ordered;			/* completes in the order of cookies */
 	bool stops;			/* what is terminated has stopped */
 	bool believed;			/* its driver reports each error */
@@ -120,7 +121,6 @@ struct dcbm_chan {
 	unsigned int nr_away;		/* slots neither free nor flying */
 	unsigned int nr_held;		/* of these, DCBM_SLOT_HELD */
 	bool pinned;			/* has a reference to the module */
-	dma_cookie_t last_cookie;	/* the newest that was called back */
 	struct dcbm_slot slots[DCBM_SLOTS];
 
 	struct work_struct late_work;
@@ -323,13 +323,12 @@ void dcbm_slot_keep(struct dcbm_slot *slot);
 void dcbm_kept_end(struct dcbm_chan *chan, dma_cookie_t cookie);
 void dcbm_late_work(struct work_struct *work);
 void dcbm_chan_forget(struct dcbm_chan *chan);
-int dcbm_chan_settle(struct dcbm_chan *chan);
+int dcbm_chan_settle(struct dcbm_chan *chan, bool may_keep);
 unsigned int dcbm_chan_leak(struct dcbm_chan *chan);
 
 /* trust.c: which drivers are used, and what is believed of them */
 bool dcbm_may_take(const struct device *provider);
 bool dcbm_can_terminate(const struct dcbm_chan *chan);
-bool dcbm_chan_stops(const struct dcbm_chan *chan);
 void dcbm_chan_trust(struct dcbm_chan *chan);
 int dcbm_tail_mark(struct dcbm_slot *slot);
 bool dcbm_tail_written(const struct dcbm_slot *slot);

@@ -80,12 +80,13 @@ void dcbm_slot_unhold(const struct dcbm_slot *slot)
 }
 
 /*
- * Keep the module while a callback may come that dcbm has no right to prevent.
- * Called with chan->lock held, when one of the conditions may have changed.
+ * Keep the module while a callback may come that dcbm has no right to prevent,
+ * or while only an administrator can end the doubt.  Called with chan->lock held,
+ * when one of the conditions may have changed.
  */
 void dcbm_chan_pin(struct dcbm_chan *chan)
 {
-	bool pin = chan->nr_held && !dcbm_chan_stops(chan);
+	bool pin = (chan->nr_held || !list_empty(&chan->kept)) && !chan->stops;
 
 	lockdep_assert_held(&chan->lock);
 
@@ -109,6 +110,7 @@ void dcbm_slot_keep(struct dcbm_slot *slot)
 	WRITE_ONCE(slot->state, DCBM_SLOT_KEPT);
 	list_move_tail(&slot->node, &chan->kept);
 	WRITE_ONCE(chan->nr_away, chan->nr_away + 1);
+	dcbm_chan_pin(chan);
 	spin_unlock_irq(&chan->lock);
 }
 
@@ -130,6 +132,7 @@ static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
 		WRITE_ONCE(slot->state, DCBM_SLOT_FREE);
 	list_splice(over, &chan->free);
 	WRITE_ONCE(chan->nr_away, chan->nr_away - nr);
+	dcbm_chan_pin(chan);
 	spin_unlock_irq(&chan->lock);
 }
 
@@ -168,12 +171,12 @@ void dcbm_late_work(struct work_struct *work)
 	list_for_each_entry_safe(slot, next, &late, node)
 		if (!dcbm_slot_is_over(slot))
 			list_move_tail(&slot->node, &kept);
-	dcbm_end_all(chan, &late);
 	spin_lock_irq(&chan->lock);
 	list_for_each_entry(slot, &kept, node)
 		WRITE_ONCE(slot->state, DCBM_SLOT_KEPT);
 	list_splice(&kept, &chan->kept);
 	spin_unlock_irq(&chan->lock);
+	dcbm_end_all(chan, &late);
 	dcbm_chan_heard_of(chan);
 }
 
@@ -189,7 +192,6 @@ void dcbm_chan_forget(struct dcbm_chan *chan)
 			list_add(&chan->slots[i].node, &over);
 	list_splice_init(&chan->kept, &over);
 	chan->nr_held = 0;
-	dcbm_chan_pin(chan);
 	spin_unlock_irq(&chan->lock);
 	dcbm_end_all(chan, &over);
 }
@@ -198,11 +200,12 @@ void dcbm_chan_forget(struct dcbm_chan *chan)
  * Make sure that no callback comes to a channel that has no stream.  Returns
  * -EBUSY if the driver is not known to stop the device.  A driver that forgets
  * its descriptors may crash when the device ends them, or may take the end of
- * one for that of another.
+ * one for that of another.  Only a channel that @may_keep may have kept transfers
+ * afterwards.
  */
-int dcbm_chan_settle(struct dcbm_chan *chan)
+int dcbm_chan_settle(struct dcbm_chan *chan, bool may_keep)
 {
-	bool stops = dcbm_chan_stops(chan), held, kept;
+	bool stops = READ_ONCE(chan->stops), held, kept;
 
 	/* A late callback may turn a held transfer into a kept one. */
 	flush_work(&chan->late_work);
@@ -218,7 +221,7 @@ int dcbm_chan_settle(struct dcbm_chan *chan)
 		dcbm_chan_forget(chan);
 	}
 	flush_work(&chan->late_work);
-	return 0;
+	return may_keep || list_empty_careful(&chan->kept) ? 0 : -EBUSY;
 }
 
 /*

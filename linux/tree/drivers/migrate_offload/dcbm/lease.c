@@ -30,10 +30,10 @@ LIST_HEAD(dcbm_chans);
 EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 
 /* Retries to release channels that are stuck: dcbm_stuck_fn(). */
-struct work_struct dcbm_stuck_work;
+DECLARE_WORK(dcbm_stuck_work, dcbm_stuck_fn);
 
 /* Takes channels from tasks that do not run, see expire.c. */
-struct work_struct dcbm_expire_work;
+DECLARE_WORK(dcbm_expire_work, dcbm_expire_fn);
 
 /* After this time outside of dcbm, a task may lose its channels. */
 unsigned int dcbm_lease_ms = 100;
@@ -154,12 +154,14 @@ bool dcbm_wants(int dst_nid, size_t bytes)
 static void dcbm_chan_to_stream(struct dcbm_chan *chan,
 				struct dcbm_stream *stream)
 {
-	chan->state = DCBM_BUSY;
+	WRITE_ONCE(chan->state, DCBM_BUSY);
 	chan->stream = stream;
 	chan->full = false;
 	chan->dead = false;
 	chan->parting = false;
 	chan->unissued = false;
+	/* Memory may have been short when the driver refused longer pieces. */
+	chan->max_piece = chan->first_max_piece;
 	list_add_tail(&chan->lease, &stream->chans);
 	stream->nr_chans++;
 }
@@ -226,7 +228,7 @@ void dcbm_chan_give_back(struct dcbm_stream *stream, struct dcbm_chan *chan)
 
 	list_del(&chan->lease);
 	chan->stream = NULL;
-	chan->state = chan->retiring ? DCBM_RETIRED : DCBM_IDLE;
+	WRITE_ONCE(chan->state, chan->retiring ? DCBM_RETIRED : DCBM_IDLE);
 	stream->nr_chans--;
 }
 
@@ -327,23 +329,19 @@ void dcbm_chan_judge(struct dcbm_chan *chan)
  */
 int dcbm_chan_reset(struct dcbm_chan *chan)
 {
-	enum dcbm_chan_state state;
 	int ret;
 
-	spin_lock(&dcbm_lock);
-	state = chan->state;
-	spin_unlock(&dcbm_lock);
 	/* Only this function changes the state of a retired channel. */
-	if (state != DCBM_RETIRED)
+	if (READ_ONCE(chan->state) != DCBM_RETIRED)
 		return 0;
-	ret = dcbm_chan_settle(chan);
+	ret = dcbm_chan_settle(chan, true);
 	if (!ret && dcbm_chan_clogged(chan))
 		ret = -EBUSY;
 	if (ret)
 		return ret;
 
 	spin_lock(&dcbm_lock);
-	chan->state = DCBM_IDLE;
+	WRITE_ONCE(chan->state, DCBM_IDLE);
 	chan->retiring = false;
 	chan->failures = 0;
 	dcbm_count_usable();

@@ -63,9 +63,16 @@ static void dcbm_heard_of(struct dcbm_slot *slot)
 	unsigned int nr;
 	int events = 0;
 
-	for (nr = slot->start.pair; nr <= slot->end.pair; nr++)
-		events += atomic_sub_and_test(dcbm_part(slot, nr),
-					      &job->pairs[nr].bytes_left);
+	for (nr = slot->start.pair; nr <= slot->end.pair; nr++) {
+		struct dcbm_pair *pair = &job->pairs[nr];
+		size_t part = dcbm_part(slot, nr);
+
+		/* No other context counts down a folio that is in one piece. */
+		events += part == pair->bytes ||
+			  atomic_sub_and_test(part, &pair->bytes_left);
+	}
+	/* The task sees ->nr_done in dcbm_is_hungry(), or ->hungry is set here. */
+	smp_mb();
 	if (READ_ONCE(stream->hungry) &&
 	    chan->nr_done >= READ_ONCE(chan->hungry_at))
 		events += DCBM_URGENT;
@@ -83,17 +90,12 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 {
 	struct dcbm_slot *slot = param;
 	struct dcbm_chan *chan = slot->chan;
-	dma_cookie_t cookie;
 	unsigned long flags;
 
 	spin_lock_irqsave(&chan->lock, flags);
 	if (result && result->result != DMA_TRANS_NOERROR)
 		slot->error = result->result == DMA_TRANS_ABORTED ?
 			      DCBM_ABORTED : -EIO;
-	/* The driver may call back before it returns the cookie. */
-	cookie = READ_ONCE(slot->cookie);
-	if (cookie)
-		WRITE_ONCE(chan->last_cookie, cookie);
 	switch (slot->state) {
 	case DCBM_SLOT_FLYING:
 		WRITE_ONCE(slot->state, DCBM_SLOT_DONE);
@@ -107,6 +109,9 @@ void dcbm_callback(void *param, const struct dmaengine_result *result)
 		chan->nr_held--;
 		dcbm_chan_pin(chan);
 		queue_work(dcbm_wq, &chan->late_work);
+		break;
+	case DCBM_SLOT_FREE:
+		/* A late word of idxd about a submission that failed. */
 		break;
 	default:
 		WARN_ONCE(1, "%s called back twice\n",
@@ -210,19 +215,15 @@ void dcbm_collect(struct dcbm_stream *stream)
 
 /*
  * Ask the driver about a piece whose callback has not come.  Trust the answer
- * only if the channel completes in order, the piece is newer than all that were
- * called back, and its last word is there.  The driver may have dropped an older
- * piece, and it may count a piece that failed or was aborted as complete.
+ * only if the channel completes in order, and the piece's last word is there: the
+ * driver may count a piece that was dropped, failed or aborted as complete.
  */
 static bool dcbm_slot_is_complete(struct dcbm_chan *chan,
 				  struct dcbm_slot *slot)
 {
-	dma_cookie_t last = READ_ONCE(chan->last_cookie);
-
-	if (!chan->ordered || (last && slot->cookie - last <= 0))
-		return false;
 	/* The driver may run the callback here. */
-	return dma_async_is_tx_complete(chan->dma, slot->cookie, NULL, NULL) ==
+	return chan->ordered &&
+		dma_async_is_tx_complete(chan->dma, slot->cookie, NULL, NULL) ==
 		DMA_COMPLETE && !chan->believed && dcbm_tail_written(slot);
 }
 
@@ -368,7 +369,7 @@ static void dcbm_chan_give_up(struct dcbm_chan *chan)
 	/* Two timeouts in a row retire a channel, whatever max_failures is. */
 	chan->failures += DIV_ROUND_UP(dcbm_max_failures, 2);
 	atomic64_inc(&chan->timeouts);
-	if (dcbm_chan_stops(chan) && !dmaengine_terminate_sync(chan->dma)) {
+	if (READ_ONCE(chan->stops) && !dmaengine_terminate_sync(chan->dma)) {
 		dcbm_chan_collect(chan);
 		dcbm_chan_stopped(chan);
 		chan->full = false;

@@ -9,9 +9,10 @@
  * are known to report errors.  For all others, it changes the last word of a
  * piece's destination in advance, and looks whether the device has written it.
  *
- * That finds a device that stops at an error, or that has not finished.  It does
- * not find one that leaves out bytes and continues, or that writes other bytes
- * than it should.  The debugging switch "verify" finds these.
+ * That finds a device that stops at an error, or that has not finished, if it
+ * writes a piece from its start to its end.  It does not find one that leaves out
+ * bytes and continues, or that writes other bytes than it should.  The debugging
+ * switch "verify" finds these.
  */
 
 #include <linux/device.h>
@@ -93,12 +94,6 @@ bool dcbm_can_terminate(const struct dcbm_chan *chan)
 {
 	return chan->dma->device->device_terminate_all &&
 		chan->dma->device->device_synchronize;
-}
-
-/* Returns true if the driver can stop the device, and is known to do so. */
-bool dcbm_chan_stops(const struct dcbm_chan *chan)
-{
-	return READ_ONCE(chan->stops);
 }
 
 /* Called once for a new channel. */

@@ -482,6 +482,8 @@ static const struct {
 	{ "rejected", test_rejected },
 	{ "hidden_errors", test_hidden_errors },
 	{ "hidden_and_silent", test_hidden_and_silent },
+	{ "kept_at_the_end", test_kept_at_the_end },
+	{ "believed", test_believed },
 	{ "aborted", test_aborted },
 	{ "off_and_on", test_off_and_on },
 	{ "share", test_share },

@@ -79,6 +79,57 @@ void test_hidden_errors(void)
 }
 
 /*
+ * The last transfer of a channel was reported, but is not there.  dcbm keeps the
+ * channel and the module, until an administrator says that the device stops.
+ */
+void test_kept_at_the_end(void)
+{
+	const char *const rmmod[] = { "rmmod", "dcbm", NULL };
+	int tries;
+
+	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
+	fault(0, "hide_error_every", 1);
+	mo_move_once(&large, mo_nodes[1]);
+	expect(mo_content_ok(&large));
+	fault(0, "hide_error_every", 0);
+	expect(dcbm_number("held_folios_now") > 0);
+	mo_write(PATH_DCBM "offloading", "0");
+	expect(mo_run(rmmod));
+	expect(chan_is(0, "leaving"));
+	expect(!chan_exists(1));
+	mo_write(chan_file(0, "terminate_stops"), "1");
+	for (tries = 0; tries < 100 && chan_exists(0); tries++)
+		usleep(100000);
+	expect(!chan_exists(0));
+	wait_for_held(0);
+	unload();
+}
+
+/*
+ * An administrator says that the driver reports each error.  dcbm then looks for
+ * no word, and takes no silence for success.
+ */
+void test_believed(void)
+{
+	load("bandwidth_mbps=0", "trust_errors=dmasim max_failures=1000000");
+	fault_everywhere("fail_every", 3);
+	expect(move_all() == 0);
+	fault_everywhere("fail_every", 0);
+	expect(dcbm_number("folios_failures") > 0);
+	expect(dcbm_number("folios_migrated") > 0);
+	expect(dcbm_number("held_folios") == 0);
+	fault(1, "lose_irq_every", 1);
+	mo_move_once(&large, mo_nodes[1]);
+	expect(mo_content_ok(&large));
+	fault(1, "lose_irq_every", 0);
+	expect(dcbm_number("held_folios_now") > 0);
+	expect(chan_is(1, "retired"));
+	reset_stopped(1);
+	expect(move_all() == 0);
+	unload();
+}
+
+/*
  * The channel never interrupts, and none of its pieces is there, but its driver
  * counts them as complete.
  */
@@ -131,19 +182,18 @@ void test_off_and_on(void)
 	expect(dcbm_number("held_folios_now") > 0);
 	mo_write(PATH_DCBM "offloading", "0");
 	mo_write(PATH_DCBM "offloading", "1");
-	expect(!chan_exists(2));
-	expect(chan_exists(3));
+	expect(chan_is(2, "leaving"));
+	expect(chan_is(3, "idle"));
 	expect(move_area(&small) == 0);
 	expect(mo_content_ok(&large));
 	expect(sim_number(2, "terminated") == 0);
 	expect(sim_number(2, "early") == 0);
 	wait_for_held(2 * LATE_MS);
 	/* dcbm releases the channel a moment later, and can then have it again. */
-	for (tries = 0; tries < 100 && !chan_exists(2); tries++) {
+	for (tries = 0; tries < 100 && chan_exists(2); tries++)
 		usleep(100000);
-		mo_write_number(PATH_DCBM "nr_dma_chan", NR_CHANS);
-	}
-	expect(chan_exists(2));
+	mo_write_number(PATH_DCBM "nr_dma_chan", NR_CHANS);
+	expect(chan_is(2, "idle"));
 	expect(move_all() == 0);
 	unload();
 }

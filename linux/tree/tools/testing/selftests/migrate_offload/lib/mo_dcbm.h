@@ -68,6 +68,8 @@ void test_stall_posted(void);
 void test_rejected(void);
 void test_hidden_errors(void);
 void test_hidden_and_silent(void);
+void test_kept_at_the_end(void);
+void test_believed(void);
 void test_aborted(void);
 void test_off_and_on(void);
 void test_unbind(void);
