@@ -30,10 +30,10 @@ LIST_HEAD(dcbm_chans);
 EXPORT_SYMBOL_IF_KUNIT(dcbm_chans);
 
 /* Retries to release channels that are stuck: dcbm_stuck_fn(). */
-DECLARE_WORK(dcbm_stuck_work, dcbm_stuck_fn);
+struct work_struct dcbm_stuck_work;
 
 /* Takes channels from tasks that do not run, see expire.c. */
-DECLARE_WORK(dcbm_expire_work, dcbm_expire_fn);
+struct work_struct dcbm_expire_work;
 
 /* After this time outside of dcbm, a task may lose its channels. */
 unsigned int dcbm_lease_ms = 100;

@@ -34,6 +34,8 @@ static int __init dcbm_init(void)
 	dcbm_wq = alloc_workqueue("dcbm", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!dcbm_wq)
 		return ret;
+	INIT_WORK(&dcbm_stuck_work, dcbm_stuck_fn);
+	INIT_WORK(&dcbm_expire_work, dcbm_expire_fn);
 	ret = dcbm_stream_init();
 	if (ret)
 		goto destroy_wq;
