@@ -20,6 +20,7 @@ struct options {
 	const char *limits;
 	enum busy_mode busy;
 	bool verify;
+	bool may_stay;
 };
 
 static struct options opts = {
@@ -43,6 +44,8 @@ static const struct option_row rows[] = {
 	  set_word, &opts.busy, 0, 0, busy_names },
 	{ "verify", NULL, "the kernel compares each copy with its source, too",
 	  set_true, &opts.verify, 0, 0, NULL },
+	{ "may-stay", NULL, "a page that does not move is no failure",
+	  set_true, &opts.may_stay, 0, 0, NULL },
 	ROW_CPU(&opts.run.cpu),
 	ROW_MODULE(&opts.run.modules),
 	ROW_SABOTAGE(&opts.run.sabotage, " or node"),
@@ -119,7 +122,10 @@ static void measure_move(const struct options *o, struct sample *s,
 	}
 	counters_read(&s->copied, true);
 	region_sabotage(&r, o->run.sabotage, o->run.from);
-	region_check(&r, o->run.to, seed, s->variant->engine, s->round);
+	if (o->may_stay)
+		region_check_content(&r, seed, s->variant->engine, s->round);
+	else
+		region_check(&r, o->run.to, seed, s->variant->engine, s->round);
 	s->split_known = !r.hugetlb && region_count_split(&r, &s->nr_split);
 	if (spacer.map)
 		region_unmap(&spacer);

@@ -55,10 +55,17 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDma:
 
 
 @pytest.fixture
-def check(kernel: FakeDma, capsys: pytest.CaptureFixture[str]) -> Check:
+def check(
+    kernel: FakeDma,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Check:
     """Run the check, and see that it leaves every setting as it was."""
 
     def run_it(*words: str, behave: str = "well") -> Outcome:
+        # On a busy host, the program takes long to begin.
+        late = behave in ("late", "held")
+        monkeypatch.setattr(disturb, "_LATE_S", 60.0 if late else 0.5)
         fake_dma.put(kernel, "/behave", behave)
         before = settings(kernel)
         code = main(["engine", "check", "dcbm", "--json", *words])
@@ -372,3 +379,11 @@ def test_numbers_of_channels() -> None:
     assert steps.counts(1) == [1]
     assert steps.counts(6) == [1, 2, 4, 6]
     assert steps.counts(16) == [1, 2, 4, 8, 16]
+
+
+def test_a_simulated_device_is_told_to_be_late(check: Check, kernel: FakeDma) -> None:
+    top = simulated(kernel, "fail")
+    fake_dma.put(kernel, f"{top}/late_nth", "0")
+    code, _, _ = check("--disturb", behave="late")
+    assert code == 0
+    assert f"1 > {top}/late_nth" in kernel.log

@@ -61,6 +61,7 @@ class Bench:
         rounds: int,
         *,
         verify: bool = False,
+        may_stay: bool = False,
     ) -> list[str]:
         """Return the command line."""
         return [
@@ -73,6 +74,7 @@ class Bench:
             f"--variants={','.join(variants)}",
             "--limit=none",
             *(["--verify"] if verify else []),
+            *(["--may-stay"] if may_stay else []),
         ]
 
     def run(self, argv: Sequence[str]) -> list[Copied]:
@@ -86,8 +88,12 @@ class Bench:
         return [line for line in lines if isinstance(line, Copied)]
 
     def mover(self, sizes: Sequence[int]) -> Mover:
-        """Move memory with dcbm until the end of the block."""
-        return Mover(self.argv(["dcbm"], sizes, _ENDLESS, verify=True))
+        """Move memory with dcbm until the end of the block.
+
+        Pages that a late device may still use stay where they are.
+        """
+        argv = self.argv(["dcbm"], sizes, _ENDLESS, verify=True, may_stay=True)
+        return Mover(argv)
 
 
 class Mover:

@@ -105,7 +105,11 @@ def _injected(
         return Finding(question, UNKNOWN, f"{top} has no faults")
     counters = [f"{path.rpartition('/')[0]}/{counter}" for path in switches]
     sizes = [size for size in check.sizes if size in (BASE_BYTES, *check.largest)]
-    argv = check.bench.argv([f"dcbm:channels={check.count}"], sizes, 1, verify=True)
+    variants = [f"dcbm:channels={check.count}"]
+    # A page stays while dcbm does not know whether the device still writes.
+    argv = check.bench.argv(
+        variants, sizes, 1, verify=True, may_stay=switch != "fail_every"
+    )
     before, heard = check.engine(), check.channels("errors")
     made = sum(map(check.number, counters))
     try:
@@ -125,6 +129,14 @@ def _injected(
     return Finding(question, "yes" if found else "no", detail, failed=not found)
 
 
+def _delay(check: Check) -> None:
+    """Have simulated devices be late once. Others cannot be told to."""
+    for device in check.devices():
+        if device.driver is drivers.DMASIM:
+            for switch in _switches(check, device, "late_nth")[:1]:
+                check.files.write(switch, "1")
+
+
 def timed_out(check: Check) -> Finding:
     """Let transfers time out, and wait until the device has given them back."""
     question = "gives late transfers back"
@@ -133,6 +145,7 @@ def timed_out(check: Check) -> Finding:
         with check.bench.mover(check.largest) as mover:
             with check.undo() as undo:
                 undo.set(TIMEOUT_MS, "1")
+                _delay(check)
                 late = mover.until(
                     lambda: sum(check.channels("timeouts").values()) > before, _LATE_S
                 )
