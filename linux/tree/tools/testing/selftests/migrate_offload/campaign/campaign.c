@@ -223,7 +223,7 @@ static const struct fault faults[] = {
 	{ .name = "lie", .file = "late_every", .value = 60, .late = 3,
 	  .terminate = "lie", .keeps = true, .act = act_give_back,
 	  .act_ms = 1000 },
-	{ .name = "trusted-lie", .file = "late_every", .value = 50, .late = 3,
+	{ .name = "trusted-lie", .file = "late_every", .value = 15, .late = 3,
 	  .terminate = "lie", .trusted = true, .keeps = true,
 	  .damages = true },
 };
