@@ -27,3 +27,12 @@ def test_engines_are_no_slower_than_none(
     report = ktap.parse(outcome.stdout)
     assert not report.problems(), outcome.stdout
     assert report.names() == NAMES
+
+
+def test_real_time_tasks_keep_no_folio_unmapped(kernel_vm: BuiltKernel) -> None:
+    outcome = guests.boot(
+        kernel_vm, "modprobe mtcopy && ./realtime", topology="two-node"
+    )
+    report = ktap.parse(outcome.stdout)
+    assert not report.problems(), outcome.stdout
+    assert len(report.names()) == 3

@@ -196,6 +196,8 @@ unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,
 				size_t *chunk_bytes);
 void migrate_copy_range(struct migrate_copy_batch *batch,
 			struct migrate_copy_pos pos, size_t bytes);
+void migrate_copy_range_atomic(struct migrate_copy_batch *batch,
+			       struct migrate_copy_pos pos, size_t bytes);
 void migrate_allowed_cpus(struct cpumask *allowed);
 unsigned int migrate_pick_idle_cpus(int nid, unsigned int max_cpus,
 				    const struct cpumask *allowed,

@@ -62,6 +62,31 @@ static int migrate_copy_page(struct page *dst, struct page *src)
 	return copy_mc_highpage(dst, src) ? -EHWPOISON : 0;
 }
 
+static void copy_range(struct migrate_copy_batch *batch,
+		       struct migrate_copy_pos pos, size_t bytes, bool resched)
+{
+	while (bytes && pos.pair < batch->nr_pairs) {
+		struct migrate_copy_pair *pair = &batch->pairs[pos.pair];
+		size_t end = min(folio_size(pair->src), pos.offset + bytes);
+
+		bytes -= end - pos.offset;
+		for (; pos.offset < end; pos.offset += PAGE_SIZE) {
+			long i = pos.offset >> PAGE_SHIFT;
+			int rc = migrate_copy_page(folio_page(pair->dst, i),
+						   folio_page(pair->src, i));
+
+			if (rc) {
+				WRITE_ONCE(pair->result, rc);
+				break;
+			}
+			if (resched)
+				cond_resched();
+		}
+		pos.pair++;
+		pos.offset = 0;
+	}
+}
+
 /**
  * migrate_copy_range - copy part of a batch with the current CPU
  * @batch: the batch.
@@ -78,28 +103,24 @@ static int migrate_copy_page(struct page *dst, struct page *src)
 void migrate_copy_range(struct migrate_copy_batch *batch,
 			struct migrate_copy_pos pos, size_t bytes)
 {
-	while (bytes && pos.pair < batch->nr_pairs) {
-		struct migrate_copy_pair *pair = &batch->pairs[pos.pair];
-		size_t end = min(folio_size(pair->src), pos.offset + bytes);
-
-		bytes -= end - pos.offset;
-		for (; pos.offset < end; pos.offset += PAGE_SIZE) {
-			long i = pos.offset >> PAGE_SHIFT;
-			int rc = migrate_copy_page(folio_page(pair->dst, i),
-						   folio_page(pair->src, i));
-
-			if (rc) {
-				WRITE_ONCE(pair->result, rc);
-				break;
-			}
-			if (migrate_rule(RESCHED, true))
-				cond_resched();
-		}
-		pos.pair++;
-		pos.offset = 0;
-	}
+	copy_range(batch, pos, bytes, migrate_rule(RESCHED, true));
 }
 EXPORT_SYMBOL_GPL(migrate_copy_range);
+
+/**
+ * migrate_copy_range_atomic - the same, where the CPU may not be given up
+ * @batch: the batch.
+ * @pos: where to start.
+ * @bytes: how many bytes to copy, as in migrate_copy_range().
+ *
+ * Context: task, also with preemption disabled.
+ */
+void migrate_copy_range_atomic(struct migrate_copy_batch *batch,
+			       struct migrate_copy_pos pos, size_t bytes)
+{
+	copy_range(batch, pos, bytes, false);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_range_atomic);
 
 static bool cpu_can_help(int cpu)
 {

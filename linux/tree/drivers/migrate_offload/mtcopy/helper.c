@@ -6,6 +6,7 @@
 
 #include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/stat.h>
@@ -19,7 +20,7 @@
 #define MTCOPY_NOTE_NS NSEC_PER_MSEC
 
 /* Take a share of the oldest job.  Returns false if no chunk is left. */
-bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
+static bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share)
 {
 	struct mtcopy_job *job;
 	unsigned int nr;
@@ -55,9 +56,8 @@ static void mtcopy_account(struct mtcopy_stream *stream,
 		wake_up(&stream->wait);
 }
 
-/* The task and its helpers call this at once, each with its own share. */
-void mtcopy_copy_share(struct mtcopy_stream *stream,
-		       const struct mtcopy_share *share)
+static void mtcopy_copy_part(struct mtcopy_stream *stream,
+			     const struct mtcopy_share *share, bool brief)
 {
 	struct mtcopy_job *job = share->job;
 	struct migrate_copy_batch *batch = job->batch;
@@ -70,13 +70,46 @@ void mtcopy_copy_share(struct mtcopy_stream *stream,
 		size_t size = folio_size(batch->pairs[pos.pair].src);
 		size_t part = min(left, size - pos.offset);
 
-		migrate_copy_range(batch, pos, part);
+		if (brief)
+			migrate_copy_range_atomic(batch, pos, part);
+		else
+			migrate_copy_range(batch, pos, part);
 		left -= part;
 		pos.pair++;
 		pos.offset = 0;
 		/* After the last pair, the task may free @job and @batch. */
 		mtcopy_account(stream, pair, part);
 	}
+}
+
+/*
+ * Copy a share.  The task and its helpers call this at once.  Returns false if
+ * no chunk is left.
+ *
+ * If a real-time task preempted a helper that has a share, its folios would stay
+ * unmapped meanwhile, although the migrating task runs.  So take and copy short
+ * shares without preemption.  Only shares of huge batches are longer.
+ */
+bool mtcopy_copy_share(struct mtcopy_stream *stream)
+{
+	bool brief = !IS_ENABLED(CONFIG_PREEMPT_RT);
+	struct mtcopy_share share;
+	bool taken;
+
+	if (brief)
+		preempt_disable();
+	taken = mtcopy_take(stream, &share);
+	if (brief && taken &&
+	    share.nr_chunks * share.job->chunk_bytes > MTCOPY_SHARE_BYTES) {
+		preempt_enable();
+		brief = false;
+	}
+	if (taken)
+		mtcopy_copy_part(stream, &share, brief);
+	if (brief)
+		preempt_enable();
+	cond_resched();
+	return taken;
 }
 
 /* Wait for more chunks.  Returns false if the helper should leave. */
@@ -151,13 +184,10 @@ static bool mtcopy_may_go_on(struct mtcopy_stream *stream,
 /* Copy until no chunk is left.  Returns false if the helper has to leave. */
 static bool mtcopy_help(struct mtcopy_stream *stream, struct mtcopy_spent *spent)
 {
-	struct mtcopy_share share;
 	bool goes_on = true;
 
-	while (goes_on && mtcopy_take(stream, &share)) {
-		mtcopy_copy_share(stream, &share);
+	while (goes_on && mtcopy_copy_share(stream))
 		goes_on = mtcopy_may_go_on(stream, spent);
-	}
 	return goes_on;
 }
 

@@ -260,15 +260,13 @@ static void mtcopy_ask_again(struct migrate_copy_stream *copy_stream)
 static void mtcopy_reap(struct migrate_copy_stream *copy_stream, u64 wait_ns)
 {
 	struct mtcopy_stream *stream = copy_stream->private;
-	struct mtcopy_share share;
 	u64 begin;
 
 	if (mtcopy_report(stream) || !wait_ns || !stream->nr_pairs)
 		return;
 
 	begin = local_clock();
-	while (mtcopy_take(stream, &share)) {
-		mtcopy_copy_share(stream, &share);
+	while (mtcopy_copy_share(stream)) {
 		if (mtcopy_report(stream) || local_clock() - begin >= wait_ns)
 			return;
 		mtcopy_ask_again(copy_stream);

@@ -97,9 +97,7 @@ struct mtcopy_stream {
 extern struct workqueue_struct *mtcopy_wq;
 
 /* helper.c */
-bool mtcopy_take(struct mtcopy_stream *stream, struct mtcopy_share *share);
-void mtcopy_copy_share(struct mtcopy_stream *stream,
-		       const struct mtcopy_share *share);
+bool mtcopy_copy_share(struct mtcopy_stream *stream);
 void mtcopy_init_helpers(struct mtcopy_stream *stream);
 unsigned int mtcopy_find_cpus(struct mtcopy_stream *stream, int nid,
 			      unsigned int wanted);

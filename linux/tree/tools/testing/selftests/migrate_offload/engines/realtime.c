@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A real-time task may preempt a helper of mtcopy.  The folios that this helper
+ * copies must not stay unmapped meanwhile, as the migrating task itself runs.
+ *
+ * Load mtcopy before, on a machine with two CPUs.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../kselftest.h"
+#include "mo_area.h"
+#include "mo_util.h"
+
+#define BYTES (16 * SZ_2M)
+#define TURNS 10
+#define NS_PER_MS 1000000LL
+/* A helper finds its CPU idle for a while, and then loses it for longer. */
+#define IDLE_US 30000
+#define BURST_NS (800 * NS_PER_MS)
+
+static atomic_uint turns;
+
+static long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static long long helper_ns(void)
+{
+	return mo_vm_counter("migrate_helper_ns");
+}
+
+static void stay_on(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		mo_die("cannot run on CPU %d: %m", cpu);
+}
+
+static void *burst(void *unused)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	long long until;
+
+	stay_on(1);
+	if (sched_setscheduler(0, SCHED_FIFO, &first))
+		mo_die("cannot be a real-time task: %m");
+	while (turns < TURNS) {
+		usleep(IDLE_US);
+		for (until = now_ns() + BURST_NS; now_ns() < until; )
+			;
+		turns++;
+	}
+	return unused;
+}
+
+int main(void)
+{
+	const char *why_not = geteuid() ? "needs root" : mo_find_nodes();
+	long long helped, longest;
+	struct mo_area area;
+	pthread_t task;
+	int to = 1;
+
+	ksft_print_header();
+	if (!why_not && sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		why_not = "needs two CPUs";
+	if (why_not)
+		ksft_exit_skip("%s\n", why_not);
+	ksft_set_plan(3);
+	why_not = mo_map(&area, MO_ANON, BYTES, SZ_2M);
+	if (why_not)
+		mo_die("%s", why_not);
+	mo_select("mtcopy");
+	stay_on(0);
+	helped = helper_ns();
+	if (pthread_create(&task, NULL, burst, NULL))
+		mo_die("cannot start a thread: %m");
+	for (; turns < TURNS; to = !to)
+		if (mo_move_once(&area, mo_nodes[to]) < 0)
+			mo_die("cannot move");
+	pthread_join(task, NULL);
+	helped = helper_ns() - helped;
+	longest = mo_counter("unmapped_max_ns");
+	printf("# helpers worked for %lld ms, a folio was unmapped for %lld ms\n",
+	       helped / NS_PER_MS, longest / NS_PER_MS);
+	ksft_test_result(helped > 0, "realtime helpers_work\n");
+	ksft_test_result(longest < BURST_NS / 2,
+			 "realtime preempts_no_share\n");
+	ksft_test_result(mo_content_ok(&area), "realtime content_is_right\n");
+	mo_unmap(&area);
+	mo_reset();
+	ksft_finished();
+}
