@@ -15,6 +15,8 @@
  * counts, beginning with the first one of fresh memory.
  */
 #include <errno.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,13 +201,59 @@ static uint64_t folio_stat(size_t folio_bytes, const char *name)
 	return file_read_u64(path, &value) ? value : 0;
 }
 
+/* The descriptors that dcbm has submitted, and those that had to interrupt. */
+struct transfers {
+	uint64_t descriptors;
+	uint64_t interrupts;
+};
+
+static struct transfers transfers_read(void)
+{
+	struct transfers sum = { 0 };
+	glob_t found;
+
+	if (glob("/sys/module/dcbm/channels/*", 0, NULL, &found))
+		return sum;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		char path[PATH_MAX];
+		uint64_t value;
+
+		snprintf(path, sizeof(path), "%s/descriptors", found.gl_pathv[i]);
+		if (file_read_u64(path, &value))
+			sum.descriptors += value;
+		snprintf(path, sizeof(path), "%s/interrupts", found.gl_pathv[i]);
+		if (file_read_u64(path, &value))
+			sum.interrupts += value;
+	}
+	globfree(&found);
+	return sum;
+}
+
+/* Before the passes. */
+static struct transfers begun;
+
+static void work_begin(struct counters *work)
+{
+	counters_read(work, false);
+	begun = transfers_read();
+}
+
+static void json_per_1000(const char *name, uint64_t number, uint64_t moved)
+{
+	if (strcmp(variant->engine, "dcbm"))
+		json_null(name);
+	else
+		json_u64(name, (number * 1000 + moved / 2) / moved);
+}
+
 /*
- * Open a line of @nr folios in @passes, with the @work of the engine since it
- * was read.
+ * Open a line of @nr folios in @passes, with the @work of the engine since
+ * work_begin(), in which @moved folios moved.
  */
 static void cost_begin(size_t folio_bytes, uint64_t nr, const uint64_t *ns,
-		       unsigned int passes, struct counters *work)
+		       unsigned int passes, struct counters *work, uint64_t moved)
 {
+	struct transfers after = transfers_read();
 	uint64_t bytes;
 
 	counters_read(work, true);
@@ -224,6 +272,10 @@ static void cost_begin(size_t folio_bytes, uint64_t nr, const uint64_t *ns,
 	else
 		json_null("copy_instructions");
 	json_u64_or_null("engine_bytes", work->known[ENGINE_BYTES], bytes);
+	json_per_1000("descriptors_per_1000_folios",
+		      after.descriptors - begun.descriptors, moved);
+	json_per_1000("interrupts_per_1000_folios",
+		      after.interrupts - begun.interrupts, moved);
 }
 
 /* All passes are equal but the first two, which do not count. */
@@ -236,12 +288,13 @@ static void measure(const struct options *o, const struct region *r,
 	uint64_t pass_ns[MAX_PASSES];
 
 	check_whole(r, "before");
-	counters_read(&work, false);
+	work_begin(&work);
 	for (unsigned int pass = 0; pass < passes; pass++)
 		one_pass(r, pass, folio_bytes, &pass_ns[pass]);
 	check_whole(r, "after");
 	cost_begin(folio_bytes, r->bytes / folio_bytes,
-		   pass_ns + WARM_UP_PASSES, o->passes, &work);
+		   pass_ns + WARM_UP_PASSES, o->passes, &work,
+		   r->bytes / folio_bytes * passes);
 	if (pages)
 		json_str("pages", pages);
 	verified_end();
@@ -299,7 +352,7 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	check_whole(&r, "before");
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		was[i] = folio_stat(folio_bytes, stats[i]);
-	counters_read(&work, false);
+	work_begin(&work);
 	for (unsigned int pass = 0; pass < MIDDLE_PASSES; pass++) {
 		/* One entry for each folio as it is now. */
 		struct region now = r;
@@ -312,7 +365,8 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 		bench_die(BENCH_LACKING, "no page flags to look at");
 
 	cost_begin(folio_bytes, o->middle_bytes / folio_bytes, pass_ns,
-		   MIDDLE_PASSES, &work);
+		   MIDDLE_PASSES, &work,
+		   o->middle_bytes / folio_bytes * MIDDLE_PASSES);
 	json_u64("split_folios", nr_split);
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		json_u64(stats[i], folio_stat(folio_bytes, stats[i]) - was[i]);
@@ -330,20 +384,21 @@ static uint64_t path_bytes(const struct options *o, enum path_kind kind)
 static void measure_path(const struct options *o, enum path_kind kind)
 {
 	unsigned int passes = WARM_UP_PASSES + o->passes;
-	uint64_t ns[MAX_PASSES], folios[MAX_PASSES];
+	uint64_t ns[MAX_PASSES], folios[MAX_PASSES], moved = 0;
 	size_t folio_bytes = path_folio_bytes(kind);
 	struct counters work = engine_counters(variant);
 	struct path_pass pass[MAX_PASSES];
 
-	counters_read(&work, false);
+	work_begin(&work);
 	path_run(kind, path_bytes(o, kind), pass, passes);
 	for (unsigned int i = 0; i < passes; i++) {
 		ns[i] = pass[i].ns;
 		folios[i] = pass[i].folios;
+		moved += folios[i];
 	}
 
 	cost_begin(folio_bytes, folios[WARM_UP_PASSES], ns + WARM_UP_PASSES,
-		   o->passes, &work);
+		   o->passes, &work, moved);
 	json_str("path", path_names[kind]);
 	json_u64_array("pass_folios", folios + WARM_UP_PASSES, o->passes);
 	verified_end();

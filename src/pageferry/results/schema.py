@@ -105,6 +105,10 @@ class Cost(msgspec.Struct, kw_only=True, frozen=True):
     later_instructions_per_folio: Count | None = None
     # Folios that the kernel counted as partially mapped after the last move.
     partially_mapped_folios: Count | None = None
+    # Transfers that dcbm submitted, and those of them that had to interrupt. Drivers
+    # may interrupt more seldom.
+    descriptors_per_1000_folios: Count | None = None
+    interrupts_per_1000_folios: Count | None = None
 
 
 class Latency(msgspec.Struct, kw_only=True, frozen=True):

@@ -13,6 +13,10 @@ def _or_dash(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
+def _per_folio(per_1000: int | None) -> str:
+    return "-" if per_1000 is None else f"{per_1000 / 1000:.2f}"
+
+
 def _range(row: Row) -> str:
     low, high = row.cost.instructions_per_folio_min, row.cost.instructions_per_folio_max
     return f"{low or 0:,}..{high or 0:,}"
@@ -60,6 +64,14 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
                 "partially mapped",
                 lambda row: _or_dash(row.cost.partially_mapped_folios),
             ),
+        ]
+    if any(row.cost.descriptors_per_1000_folios is not None for row in rows):
+        columns += [
+            (
+                "descriptors",
+                lambda row: _per_folio(row.cost.descriptors_per_1000_folios),
+            ),
+            ("interrupts", lambda row: _per_folio(row.cost.interrupts_per_1000_folios)),
         ]
     return columns
 
