@@ -53,7 +53,7 @@ STEPS = {
         "    modprobe $name && ls -d /sys/module/$name && modprobe -r $name || exit 1\n"
         "done\n"
         # It refuses CPUs without MOVDIR64B, which QEMU does not emulate.
-        "modprobe idxd 2>&1 | grep -o 'No such device'; modinfo -F name idxd"
+        "modprobe idxd 2>&1 | grep -o 'No such device'"
     ),
     "kselftest": "./migrate_offload",
     # Hazards use an engine with a result per folio and without streams.

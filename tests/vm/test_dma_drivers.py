@@ -12,6 +12,6 @@ pytestmark = pytest.mark.vm
 
 
 def test_drivers_without_a_device_load_and_unload(debug_run: guests.Steps) -> None:
-    *found, refusal, name = debug_run.text("dma drivers").splitlines()
+    *found, refusal = debug_run.text("dma drivers").splitlines()
     assert found == [f"/sys/module/{name}" for name in DMA_DRIVERS]
-    assert (refusal, name) == ("No such device", "idxd")
+    assert refusal == "No such device"
