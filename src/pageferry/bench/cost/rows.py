@@ -298,9 +298,7 @@ def _costs_when_declined(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _spares_too_little(
-    rows: Sequence[Row], shares: Mapping[int, float]
-) -> list[str]:
+def _spares_too_little(rows: Sequence[Row], shares: Mapping[int, float]) -> list[str]:
     """Find a DMA controller that leaves too much of a folio to the CPU."""
     counts = {
         (row.engine, row.folio_bytes): row.instructions_per_folio
