@@ -200,7 +200,9 @@ void dcbm_stream_reap(struct migrate_copy_stream *s, u64 wait_ns)
 {
 	struct dcbm_stream *stream = s->private;
 
-	if (!wait_ns && !atomic_read(&stream->nr_events))
+	/* Even a task that never waits has to notice what does not interrupt. */
+	if (!wait_ns && !atomic_read(&stream->nr_events) &&
+	    time_before(jiffies, READ_ONCE(stream->check_at)))
 		return;
 	dcbm_enter(stream);
 	dcbm_stream_advance(stream, wait_ns);
