@@ -365,7 +365,8 @@ void dcbm_feed(struct dcbm_stream *stream)
 			chan = dcbm_pick(stream, most);
 			if (!chan)
 				break;
-			run = job->piece;
+			run = job->pairs[job->next.pair].bytes < DCBM_MIN_PIECE ?
+			      job->run : job->piece;
 			while (run)
 				run = dcbm_feed_one(job, chan, run);
 		}

@@ -159,7 +159,8 @@ struct dcbm_job {
 	unsigned int nr_pairs;
 	unsigned int nr_reported;
 	unsigned int nr_failed;		/* of the reported pairs */
-	size_t piece;			/* bytes of a descriptor at most */
+	size_t piece;			/* of a large folio, at most */
+	size_t run;			/* of small folios, at once */
 	struct migrate_copy_pos next;	/* the next piece to submit */
 	struct migrate_copy_pos limit;	/* end of the channels' part */
 	struct migrate_copy_pos end;	/* end of the CPU's share */

@@ -104,6 +104,14 @@ static void test_spread(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dcbm_wanted(SZ_64K, 0), 1);
 }
 
+/* A short batch of small folios occupies all channels. */
+static void test_run(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, dcbm_run(20 * PAGE_SIZE, 16), 2 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, dcbm_run(PAGE_SIZE, 16), PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, dcbm_run(SZ_2M, 1), SZ_64K);
+}
+
 static void test_cpu_share(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, dcbm_cpu_share(SZ_2M, 1), SZ_1M);
@@ -135,6 +143,7 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(test_max_seg),
 	KUNIT_CASE(test_max_piece),
 	KUNIT_CASE(test_spread),
+	KUNIT_CASE(test_run),
 	KUNIT_CASE(test_cpu_share),
 	KUNIT_CASE(test_job_times),
 	{}

@@ -11,12 +11,6 @@
 
 #include "math.h"
 
-/*
- * A smaller piece is not worth a descriptor, a mapping and an interrupt: it
- * takes less than 8 us at 4 GB/s.  Each small folio needs a descriptor anyway.
- */
-#define DCBM_MIN_PIECE		SZ_32K
-
 /* Longer transfers cost no less per byte. */
 #define DCBM_MAX_PIECE		SZ_512K
 
@@ -80,9 +74,16 @@ unsigned int dcbm_wanted(size_t bytes, unsigned int nr_usable)
 }
 
 /*
- * Returns the size of a piece for this number of channels.  A channel gets so
- * many bytes at once: a piece of a large folio, or several small folios.
+ * Returns how many bytes of small folios a channel gets at once.  A short batch
+ * occupies all channels: slow ones would need longer for more folios each.
  */
+size_t dcbm_run(size_t bytes, unsigned int nr_chans)
+{
+	return clamp_t(size_t, PAGE_ALIGN(DIV_ROUND_UP(bytes, nr_chans)),
+		       PAGE_SIZE, DCBM_RUN);
+}
+
+/* Returns the size of a piece of a large folio for this number of channels. */
 size_t dcbm_piece(size_t bytes, unsigned int nr_chans)
 {
 	size_t share = DIV_ROUND_UP(bytes, nr_chans);

@@ -87,6 +87,7 @@ int dcbm_stream_submit(struct migrate_copy_stream *s,
 
 	bytes = batch->bytes - dcbm_share_set(job, nr_chans);
 	job->piece = dcbm_piece(bytes, nr_chans);
+	job->run = dcbm_run(bytes, nr_chans);
 	job->start_ns = ktime_get_ns();
 	list_add_tail(&job->node, &stream->jobs);
 	stream->nr_open += job->nr_pairs;
