@@ -85,13 +85,11 @@ static void cfs_bandwidth_end_reserved(struct cfs_bandwidth *cfs_b, u64 ns)
 		   cfs_b->reserved - min(cfs_b->reserved, ns));
 }
 
-/* Give back time of the task's cgroup and its ancestors below @end. */
-static void cfs_bandwidth_unreserve_below(struct task_struct *p,
+/* Give back time of a cgroup and its ancestors below @end. */
+static void cfs_bandwidth_unreserve_below(struct task_group *tg,
 					  const struct task_group *end, u64 ns)
 {
-	struct task_group *tg;
-
-	for (tg = task_group(p); tg != end; tg = tg->parent) {
+	for (; tg != end; tg = tg->parent) {
 		struct cfs_bandwidth *cfs_b = &tg->cfs_bandwidth;
 
 		if (!cfs_bandwidth_is_limited(cfs_b))
@@ -125,13 +123,15 @@ static bool cfs_bandwidth_reserve_one(struct cfs_bandwidth *cfs_b, u64 ns)
  */
 bool cfs_bandwidth_reserve(struct task_struct *p, u64 ns)
 {
-	struct task_group *tg;
+	struct task_group *first, *tg;
 
 	guard(rcu)();
-	for (tg = task_group(p); tg; tg = tg->parent) {
+	/* The task may move to another cgroup meanwhile. */
+	first = task_group(p);
+	for (tg = first; tg; tg = tg->parent) {
 		if (cfs_bandwidth_reserve_one(&tg->cfs_bandwidth, ns))
 			continue;
-		cfs_bandwidth_unreserve_below(p, tg, ns);
+		cfs_bandwidth_unreserve_below(first, tg, ns);
 		return false;
 	}
 	return true;
@@ -147,7 +147,7 @@ bool cfs_bandwidth_reserve(struct task_struct *p, u64 ns)
 void cfs_bandwidth_unreserve(struct task_struct *p, u64 ns)
 {
 	guard(rcu)();
-	cfs_bandwidth_unreserve_below(p, NULL, ns);
+	cfs_bandwidth_unreserve_below(task_group(p), NULL, ns);
 }
 
 /**
