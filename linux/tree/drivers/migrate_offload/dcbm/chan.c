@@ -138,13 +138,14 @@ release:
 /* Release a channel that is on no list, and has no callback due. */
 static void dcbm_chan_release(struct dcbm_chan *chan)
 {
-	unsigned int nr_kept = dcbm_chan_leak(chan);
+	unsigned int nr_kept;
 
+	/* Wait for tasks that write to the files: they may end kept transfers. */
+	kobject_del(&chan->kobj);
+	nr_kept = dcbm_chan_leak(chan);
 	if (nr_kept)
 		pr_warn("%s is given back with %u transfers that never ended; their pages stay out of use\n",
 			kobject_name(&chan->kobj), nr_kept);
-	/* Wait for tasks that read or write the files. */
-	kobject_del(&chan->kobj);
 	dma_release_channel(chan->dma);
 	kobject_put(&chan->kobj);
 }

@@ -93,6 +93,9 @@ void test_kept_at_the_end(void)
 	expect(mo_content_ok(&large));
 	fault(0, "hide_error_every", 0);
 	expect(dcbm_number("held_folios_now") > 0);
+	/* The module stays, also where dcbm still has the channel. */
+	mo_select("none");
+	expect(mo_run(rmmod));
 	mo_write(PATH_DCBM "offloading", "0");
 	expect(mo_run(rmmod));
 	expect(chan_is(0, "leaving"));
