@@ -89,7 +89,7 @@ class Cost(Line, tag="cost", kw_only=True):
     pages: str | None = None
     copy_instructions: int | None
     engine_bytes: int | None
-    # Of dcbm: those submitted, and those of them that had to interrupt.
+    # dcbm submitted so many transfers, and so many of them had to interrupt.
     descriptors_per_1000_folios: int | None = None
     interrupts_per_1000_folios: int | None = None
     verified: bool

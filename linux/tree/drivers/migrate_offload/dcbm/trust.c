@@ -9,10 +9,10 @@
  * are known to report errors.  For all others, it changes the last word of a
  * piece's destination in advance, and looks whether the device has written it.
  *
- * That finds a device that stops at an error, or that has not finished, if it
- * writes a piece from its start to its end.  It does not find one that leaves out
- * bytes and continues, or that writes other bytes than it should.  The debugging
- * switch "verify" finds these.
+ * This test finds a device that stops at an error, or that has not finished, if
+ * it writes a piece from its start to its end.  The test does not find a device
+ * that leaves out bytes and continues, or that writes other bytes than it should.
+ * The debugging switch "verify" finds these.
  */
 
 #include <linux/device.h>
