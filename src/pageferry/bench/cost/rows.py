@@ -89,7 +89,7 @@ class Cost(Line, tag="cost", kw_only=True):
     pages: str | None = None
     copy_instructions: int | None
     engine_bytes: int | None
-    # dcbm submitted so many transfers, and so many of them had to interrupt.
+    # The transfers of dcbm, and those of them that raised an interrupt.
     descriptors_per_1000_folios: int | None = None
     interrupts_per_1000_folios: int | None = None
     verified: bool
