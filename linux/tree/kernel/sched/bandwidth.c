@@ -13,9 +13,10 @@
  *
  * A debt may throttle the task, so callers charge only when the task can lose
  * its CPU.  For the same reason, a reservation takes no time from CPUs, and they
- * may use it up meanwhile.  A reservation ends with the period.  A helper whose
- * period is over may give back the time of another one, so helpers may exceed the
- * time of a period.  The charge makes a debt of that.
+ * may use it up meanwhile.  A reservation ends with the period.  A helper may give
+ * back the time of another one: if its period is over, or if its task has changed
+ * the cgroup.  So helpers may exceed the time of a period.  The charge makes a
+ * debt of that.
  *
  * A CPU takes a slice of 5 ms (sched_cfs_bandwidth_slice_us) when a task of the
  * cgroup begins to run.  Helpers get only time that no CPU has taken.  If the
