@@ -98,9 +98,9 @@ class Memory:
     def __init__(self, files: Files, pid: int) -> None:
         self.files = files
         self.pid = pid
-        self._map = _open(files, f"/proc/{pid}/pagemap", pid)
+        self._map = open_pages(files, f"/proc/{pid}/pagemap", pid)
         try:
-            self._flags = _open(files, "/proc/kpageflags", pid)
+            self._flags = open_pages(files, "/proc/kpageflags", pid)
         except BaseException:
             os.close(self._map)
             raise
@@ -143,7 +143,7 @@ class Memory:
             yield found
 
     def _part(self, area: Area, start: int, end: int) -> Folios:
-        entries = self._read(self._map, start // PAGE, (end - start) // PAGE)
+        entries = read_values(self._map, start // PAGE, (end - start) // PAGE)
         # A fast check: programs reserve terabytes of addresses that they do not use.
         if not entries.tobytes().strip(b"\0"):
             return Folios()
@@ -153,7 +153,7 @@ class Memory:
             if any(entry & _PRESENT for entry in entries):
                 raise _not_allowed(self.files.path(f"/proc/{self.pid}/pagemap"))
             return Folios()
-        flags = self._flags_of(pfns)
+        flags = flags_of(self._flags, pfns)
         if not any(flag & (_HEAD | _TAIL | _IGNORED) for flag in flags):
             here = [i for i, pfn in enumerate(pfns) if pfn]
             ones = [1] * len(here)
@@ -213,30 +213,33 @@ class Memory:
         return head, count.bit_length() - 1
 
     def _flag(self, pfn: int) -> int:
-        known = self._read(self._flags, pfn, 1)
+        known = read_values(self._flags, pfn, 1)
         return known[0] if known else 0
 
-    def _flags_of(self, pfns: Sequence[int]) -> list[int]:
-        """Read the flags of many pages with few system calls."""
-        table: dict[int, int] = {0: 0}
-        wanted = sorted(pfn for pfn in pfns if pfn)
-        begin = last = wanted[0]
-        for pfn in [*wanted, 1 << 60]:
-            if pfn - last > _GAP:
-                data = self._read(self._flags, begin, last - begin + 1)
-                table.update(zip(range(begin, last + 1), data, strict=False))
-                begin = pfn
-            last = pfn
-        return [table.get(pfn, 0) for pfn in pfns]
 
-    def _read(self, handle: int, first: int, count: int) -> array[int]:
-        values = array("Q")
-        try:
-            data = os.pread(handle, count * 8, first * 8)
-        except ProcessLookupError:
-            data = b""
-        values.frombytes(data[: len(data) // 8 * 8])
-        return values
+def flags_of(handle: int, pfns: Sequence[int]) -> list[int]:
+    """Read the flags of many pages with few system calls."""
+    table: dict[int, int] = {0: 0}
+    wanted = sorted(pfn for pfn in pfns if pfn)
+    begin = last = wanted[0]
+    for pfn in [*wanted, 1 << 60]:
+        if pfn - last > _GAP:
+            data = read_values(handle, begin, last - begin + 1)
+            table.update(zip(range(begin, last + 1), data, strict=False))
+            begin = pfn
+        last = pfn
+    return [table.get(pfn, 0) for pfn in pfns]
+
+
+def read_values(handle: int, first: int, count: int) -> array[int]:
+    """Read some of the 64-bit values of a file; fewer after the process has ended."""
+    values = array("Q")
+    try:
+        data = os.pread(handle, count * 8, first * 8)
+    except ProcessLookupError:
+        data = b""
+    values.frombytes(data[: len(data) // 8 * 8])
+    return values
 
 
 def cut(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
@@ -256,7 +259,8 @@ def _run(pfns: Sequence[int], at: int, longest: int) -> int:
     return next(i for i, pfn in enumerate(expected) if pfns[at + i] != pfn)
 
 
-def _open(files: Files, name: str, pid: int) -> int:
+def open_pages(files: Files, name: str, pid: int) -> int:
+    """Open a file of the kernel about the pages of a process."""
     path = files.path(name)
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
