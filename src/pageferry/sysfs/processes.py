@@ -11,6 +11,7 @@ from pageferry.sysfs.files import Files
 
 # include/linux/sched.h of Linux; proc(5) calls the field flags.
 _PF_KTHREAD = 0x00200000
+ENDED = "the process ended meanwhile"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def family(pid: int, processes: Iterable[Process]) -> list[int]:
 def ended(pid: int, detail: str) -> PageferryError:
     """Make the error for a process that ended during an operation on it."""
     return PageferryError(
-        "the process ended meanwhile",
+        ENDED,
         value=str(pid),
         reason=detail,
         code=ExitCode.FAILED,
