@@ -17,7 +17,7 @@ from pageferry.errors import ExitCode, PageferryError, unsupported
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
-# Also move pages that several processes map, like DAMON.
+_MPOL_MF_MOVE = 1 << 1
 _MPOL_MF_MOVE_ALL = 1 << 2
 _SYSCALL = {"x86_64": 279, "aarch64": 239}
 # The status of a page that the kernel did not reach.
@@ -37,8 +37,10 @@ class PageMover(Protocol):
 class MovePages:
     """The system call."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, *, shared: bool = True) -> None:
+        """Choose whether pages that several processes map move, too, as with DAMON."""
         self.files = files
+        self._flag = _MPOL_MF_MOVE_ALL if shared else _MPOL_MF_MOVE
         self._libc = ctypes.CDLL(None, use_errno=True)
         machine = platform.machine()
         if machine not in _SYSCALL:
@@ -73,7 +75,7 @@ class MovePages:
             ctypes.c_void_p(pages.buffer_info()[0]),
             ctypes.c_void_p(nodes.buffer_info()[0] if nodes is not None else None),
             ctypes.c_void_p(statuses.buffer_info()[0]),
-            ctypes.c_int(0 if nodes is None else _MPOL_MF_MOVE_ALL),
+            ctypes.c_int(0 if nodes is None else self._flag),
         )
         failed = ctypes.get_errno() if result == -1 else 0
         if failed:
