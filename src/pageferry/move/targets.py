@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The processes to move, and the checks before the first page moves."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pageferry.errors import PageferryError, unsupported, usage_error
+from pageferry.interleave.memory import PAGE
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.processes import Process
+from pageferry.units import format_nodes, parse_nodes
+
+_CGROUPS = "/sys/fs/cgroup"
+# include/uapi/linux/capability.h
+_CAP_SYS_NICE = 23
+
+
+def choose_nodes(
+    files: Files, sources: str, targets: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Parse --from and --to; both name nodes of this machine that have memory."""
+    known = [node.number for node in read_nodes(files) if node.total_bytes]
+    if not known:
+        raise unsupported(
+            "this machine shows no nodes",
+            files.path("/sys/devices/system/node"),
+            "the kernel lacks CONFIG_NUMA, or this container has no /sys",
+            "run it outside the container",
+        )
+    to = tuple(parse_nodes(targets, known))
+    left = tuple(node for node in parse_nodes(sources, known) if node not in to)
+    if not left:
+        raise usage_error(
+            "--from names no node that --to leaves out",
+            sources,
+            f"nodes with memory here: {format_nodes(known)}",
+        )
+    return left, to
+
+
+def parse_span(text: str) -> tuple[int, int]:
+    """Parse --range: two hexadecimal addresses, as in /proc/PID/maps."""
+    match = re.fullmatch(
+        r"(?:0x)?([0-9a-f]{1,16})-(?:0x)?([0-9a-f]{1,16})", text, re.I | re.ASCII
+    )
+    low, high = (int(match[1], 16), int(match[2], 16)) if match else (0, 0)
+    if match is None or low >= high:
+        raise usage_error(
+            "not a range of addresses",
+            text,
+            "write START-END as in /proc/PID/maps: 7f0000000000-7f0000200000",
+        )
+    return low // PAGE * PAGE, -(-high // PAGE) * PAGE
+
+
+def with_memory(files: Files, pid: int) -> Process:
+    """Find the process, or a thread of it that runs if its first thread has ended."""
+    process = processes.find(files, pid)
+    if process is not None and process.ended:
+        for name in files.names(f"/proc/{pid}/task"):
+            thread = processes.find(files, int(name)) if name.isdecimal() else None
+            if thread is not None and not thread.ended:
+                return thread
+    process = processes.require(files, pid)
+    if process.kernel_thread:
+        raise usage_error(
+            "this process has no memory of its own", str(pid), "a kernel thread"
+        )
+    return process
+
+
+def of_cgroup(files: Files, name: str) -> list[Process]:
+    """List the processes of a cgroup and of the cgroups below it."""
+    at = Path(name)
+    base = files.path(_CGROUPS)
+    # Take the path from the root of the hierarchy, as in /proc/PID/cgroup, too.
+    if not name.startswith(f"{_CGROUPS}/"):
+        at = base / name.strip("/")
+    else:
+        at = files.path(name)
+    if not (at / "cgroup.procs").is_file():
+        raise usage_error(
+            "no such cgroup", str(at), f"find {base} -name cgroup.procs | head"
+        )
+    numbers: list[int] = []
+    hidden = False
+    for directory, _, names in os.walk(at):
+        if "cgroup.procs" not in names:
+            continue
+        try:
+            words = (Path(directory) / "cgroup.procs").read_text().split()
+        except OSError:
+            # The cgroup is gone, or has threads of a process that another one lists.
+            continue
+        # The kernel shows 0 for a process in another PID namespace.
+        hidden = hidden or "0" in words
+        numbers += [int(word) for word in words if word != "0"]
+    found = [processes.find(files, pid) for pid in dict.fromkeys(numbers)]
+    alive = [p for p in found if p is not None and not p.ended and not p.kernel_thread]
+    if not alive and hidden:
+        raise usage_error(
+            "the processes of this cgroup are in another PID namespace",
+            str(at),
+            "run it outside the container",
+        )
+    if not alive:
+        raise usage_error("no process is in this cgroup", str(at), f"ls {at}")
+    return alive
+
+
+def require_own_proc(files: Files) -> None:
+    """Refuse a /proc of another PID namespace: its numbers name other processes."""
+    try:
+        me = str(files.path("/proc/self").readlink())
+    except OSError:
+        return
+    if me != str(os.getpid()):
+        raise PageferryError(
+            "this /proc belongs to another PID namespace",
+            value=files.path("/proc"),
+            reason=f"it shows this command as {me}, and not as {os.getpid()}",
+            hint="nsenter -t PID -p -m runs it in the namespace of a process",
+        )
+
+
+def require_all(files: Files) -> None:
+    """Refuse --all without CAP_SYS_NICE before anything moves."""
+    status = files.read_or("/proc/self/status", "")
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    if match is not None and not int(match[1], 16) >> _CAP_SYS_NICE & 1:
+        raise PageferryError(
+            "may not move pages that several processes share",
+            value="--all",
+            reason="this command lacks CAP_SYS_NICE",
+            hint="run it as root, or leave out --all",
+        )
+
+
+def require_allowed(
+    files: Files, found: Iterable[Process], targets: Sequence[int]
+) -> None:
+    """Refuse a destination that a cpuset excludes.
+
+    do_pages_move() refuses a node that the process may not use. The new pages come
+    from an allocation of this command, so its own cpuset counts, too.
+    """
+    for name in ("self", *(str(process.pid) for process in found)):
+        status = files.read_or(f"/proc/{name}/status", "")
+        match = re.search(r"^Mems_allowed_list:\s*(\S+)$", status, re.MULTILINE)
+        if match is None:
+            continue
+        refused = sorted(set(targets) - set(parse_nodes(match[1])))
+        if refused:
+            who = "this command" if name == "self" else f"process {name}"
+            raise PageferryError(
+                "a cpuset does not allow this destination",
+                value=f"node {format_nodes(refused)}",
+                reason=f"{who} may use only the nodes {match[1]}",
+                hint=f"cat /proc/{name}/cpuset names the cgroup with cpuset.mems",
+            )
+
+
+def resident_pages(files: Files, found: Iterable[Process]) -> int:
+    """Estimate the pages that a scan will find present."""
+    total = 0
+    for process in found:
+        words = files.read_or(f"/proc/{process.pid}/statm", "").split()
+        if len(words) > 1 and words[1].isdecimal():
+            total += int(words[1])
+        status = files.read_or(f"/proc/{process.pid}/status", "")
+        match = re.search(r"^HugetlbPages:\s*(\d+) kB", status, re.MULTILINE)
+        if match is not None:
+            total += int(match[1]) * 1024 // PAGE
+    return total
+
+
+def printable(name: str) -> str:
+    """Replace control characters in the name of a process."""
+    return "".join(char if char.isprintable() else "?" for char in name)
