@@ -36,6 +36,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("engine", "engine_check"),
     ("interleave", "interleave"),
     (None, "balance"),
+    (None, "move"),
     (None, "status"),
     (None, "off"),
     (None, "doctor"),

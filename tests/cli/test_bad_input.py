@@ -41,6 +41,9 @@ OFFLOAD = "sys/kernel/mm/migrate_offload"
         (["interleave", "start", "--pid", "4194304", "--weights", "0=1"], "process"),
         (["interleave", "status", "--pid", "4194304"], "4194304"),
         (["interleave", "stop", "--pid", "4194304"], "4194304"),
+        (["move", "--from", "0", "--to", "1"], "--pid"),
+        (["move", "--pid", "1"], "--from"),
+        (["move", "--pid", "1", "--from", "0", "--to", "0"], "--to"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
