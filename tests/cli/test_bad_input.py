@@ -44,6 +44,7 @@ OFFLOAD = "sys/kernel/mm/migrate_offload"
         (["move", "--from", "0", "--to", "1"], "--pid"),
         (["move", "--pid", "1"], "--from"),
         (["move", "--pid", "1", "--from", "0", "--to", "0"], "--to"),
+        (["move", "--offline-check", "x"], "x"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

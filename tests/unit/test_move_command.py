@@ -181,6 +181,7 @@ def test_a_cgroup_moves_with_all_its_processes(
         (["--pid", str(PID), *WAY, "--range", "20-10"], "range of addresses"),
         (["--cgroup", "none", *WAY], "no such cgroup"),
         (["--cgroup", "x", *WAY, "--range", "1-2"], "--range"),
+        (["--offline-check", "1", "--from", "0"], "--from"),
         (["--pid", "1", "--cgroup", "x"], "not allowed with"),
     ],
 )

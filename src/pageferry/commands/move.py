@@ -8,14 +8,14 @@ import contextlib
 import signal
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pageferry import output
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import MovePages
-from pageferry.move import report, targets
+from pageferry.move import offline, report, targets
 from pageferry.move.account import Account, Reason
 from pageferry.move.mover import Mover, Request
 from pageferry.sysfs.files import Files
@@ -39,6 +39,7 @@ examples:
   pageferry move --pid 4711 --from 0 --to 1 --dry-run
   pageferry move --pid 4711 --from 0 --to 1 --stall-limit 5
   pageferry move --cgroup system.slice/redis.service --from 0 --to 1 --all
+  pageferry move --offline-check 1
 """
 _ROUNDS = 8
 
@@ -56,6 +57,11 @@ def add_parser(sub: Subparsers) -> None:
     who.add_argument("--pid", metavar="N", help="the process")
     who.add_argument(
         "--cgroup", metavar="PATH", help="all processes of a cgroup, below it, too"
+    )
+    who.add_argument(
+        "--offline-check",
+        metavar="NODE|BLOCK",
+        help="name what keeps memory from going offline: 1, or memory42",
     )
     parser.add_argument("--from", dest="sources", metavar="NODES")
     parser.add_argument("--to", dest="targets", metavar="NODES")
@@ -81,8 +87,10 @@ def add_parser(sub: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Move memory."""
+    """Move memory, or check a memory block."""
     files = Files()
+    if args.offline_check is not None:
+        return _check_offline(files, args)
     request = _request(files, args)
     targets.require_own_proc(files)
     if request.shared and not request.dry_run:
@@ -230,3 +238,21 @@ def _verdict(files: Files, account: Account, request: Request) -> int:
     )
     output.report_error(error, as_json=False)
     return int(ExitCode.FAILED)
+
+
+def _check_offline(files: Files, args: argparse.Namespace) -> int:
+    for option, value in (
+        ("--from", args.sources),
+        ("--to", args.targets),
+        ("--range", args.range),
+    ):
+        if value is not None:
+            raise usage_error(f"--offline-check takes no {option}", value)
+    names = offline.blocks(files, args.offline_check)
+    verdicts: Sequence[offline.Verdict] = offline.check(files, names)
+    if args.json:
+        output.answer_json(offline.document(verdicts))
+    else:
+        output.answer(offline.text(verdicts))
+    kept = any(verdict.blockers for verdict in verdicts)
+    return int(ExitCode.FAILED if kept else ExitCode.OK)
