@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What tests of `pageferry move` do in the guest; prints one JSON document.
+
+python3 -m helpers.move_guest CASE...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from helpers.interleave_guest import fill
+from helpers.interleave_hold import Document, tool
+from helpers.move_hold import PAGE, REGIONS, checked, libc
+from pageferry.cli import main as pageferry
+from pageferry.interleave.moving import MovePages
+from pageferry.sysfs.files import Files
+
+WAY = ("--from", "0", "--to", "1")
+THP = Path("/sys/kernel/mm/transparent_hugepage")
+DISK = Path("/tmp/move-disk")
+NOBODY = 65534
+PR_SET_DUMPABLE = 4
+
+
+def move(pid: str, region: Sequence[int], *words: str) -> Document:
+    """Move a region of a process."""
+    start, pages = region
+    span = f"{start:x}-{start + pages * PAGE:x}"
+    done = tool("move", "--pid", pid, *WAY, "--range", span, *words)
+    return {**done, "pages": pages}
+
+
+class Process:
+    """helpers/move_hold.py in a process of its own."""
+
+    def __init__(self, *names: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "helpers.move_hold", str(DISK / "data"), *names],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = str(self.process.pid)
+        self.regions: Document = self._line()
+
+    def _line(self) -> Document:
+        assert self.process.stdout is not None
+        document = json.loads(self.process.stdout.readline())
+        assert isinstance(document, dict)
+        return document
+
+    def ask(self, word: str) -> Document:
+        """Let the process do something."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def move(self, name: str, *words: str) -> Document:
+        """Move one region."""
+        return move(self.pid, self.regions[name], *words)
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+
+
+def prepare() -> None:
+    """Make a disk, a swap area and a hugetlb pool available."""
+    DISK.mkdir()
+    commands = (
+        ["mkfs.ext4", "-q", "-F", "-b", "4096", "/dev/ram0"],
+        ["mount", "/dev/ram0", str(DISK)],
+        ["mkswap", "/dev/zram0"],
+        ["swapon", "/dev/zram0"],
+    )
+    Path("/sys/block/zram0/disksize").write_text("64M")
+    for command in commands:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    for node in (0, 1):
+        pool = f"/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB"
+        Path(pool, "nr_hugepages").write_text("4")
+
+
+def kinds() -> Document:
+    """Move each region by itself, first in a dry run."""
+    names = [name for name in REGIONS if name not in ("big", "mthp")]
+    process = Process(*names)
+    found: Document = {}
+    for name in names:
+        foreseen = process.move(name, "--dry-run")
+        done = process.move(name)
+        found[name] = {"foreseen": foreseen, "done": done}
+    found["all"] = process.move("shared", "--all")
+    found["again"] = process.move("anonymous")
+    found["offline"] = tool("move", "--offline-check", "0")
+    found["pid"] = process.pid
+    process.end()
+    (THP / "hugepages-64kB/enabled").write_text("madvise")
+    process = Process("mthp")
+    found["mthp"] = {"done": process.move("mthp")}
+    process.end()
+    return found
+
+
+def whole() -> Document:
+    """Move the whole process."""
+    process = Process(*(name for name in REGIONS if name != "big"))
+    done = tool("move", "--pid", process.pid, *WAY, "--all")
+    process.end()
+    return {"done": done}
+
+
+def stall() -> Document:
+    """Move memory while a thread maps and unmaps."""
+    process = Process("big")
+    process.ask("map")
+    time.sleep(2)
+    quiet = process.ask("stop")
+    process.ask("map")
+    done = process.move("big", "--stall-limit", "50")
+    busy = process.ask("stop")
+    process.end()
+    return {"quiet": quiet, "busy": busy, "done": done}
+
+
+def full() -> Document:
+    """Move to a node that has room for a part only."""
+    process = Process("big")
+    in_the_way = fill(1)
+    done = process.move("big")
+    in_the_way.write_text("0")
+    rest = process.move("big")
+    process.end()
+    return {"done": done, "rest": rest}
+
+
+def when_begun(process: Process, act: Callable[[], None]) -> threading.Thread:
+    """Act as soon as the first page of the region `big` has moved."""
+    mover = MovePages(Files())
+    first = process.regions["big"][0]
+
+    def wait() -> None:
+        while list(mover.query(int(process.pid), [first])) != [1]:
+            time.sleep(0.01)
+        act()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def interrupted() -> Document:
+    """Send SIGINT during the move."""
+    process = Process("big")
+    thread = when_begun(process, lambda: os.kill(os.getpid(), signal.SIGINT))
+    done = process.move("big", "--stall-limit", "1")
+    thread.join()
+    rest = process.move("big")
+    process.end()
+    return {"done": done, "rest": rest}
+
+
+def ends() -> Document:
+    """Let the process end during the move."""
+    process = Process("big")
+    thread = when_begun(process, process.end)
+    done = process.move("big", "--stall-limit", "1")
+    thread.join()
+    return {"done": done}
+
+
+def cpuset() -> Document:
+    """Move a process that may not use the destination."""
+    top = Path("/sys/fs/cgroup")
+    (top / "cgroup.subtree_control").write_text("+cpuset")
+    group = top / "caf\u00e9"
+    group.mkdir()
+    (group / "cpuset.mems").write_text("0")
+    process = Process("anonymous")
+    (group / "cgroup.procs").write_text(process.pid)
+    refused = process.move("anonymous")
+    (group / "cpuset.mems").write_text("0-1")
+    done = tool("move", "--cgroup", "caf\u00e9", *WAY)
+    process.end()
+    return {"refused": refused, "done": done}
+
+
+def user() -> Document:
+    """Move memory as the owner of the process, without root."""
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with os.fdopen(tell, "w") as stream:
+            json.dump(as_user(), stream)
+        os._exit(0)
+    os.close(tell)
+    with os.fdopen(ready) as stream:
+        text = stream.read()
+    os.waitpid(pid, 0)
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def as_user() -> Document:
+    """Drop root, and move the memory of a child.
+
+    The child runs no new program: another user may not read the files of this one.
+    """
+    os.sched_setaffinity(0, {0})
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    # The kernel hides the files of a process that has changed its user.
+    checked(libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        names = ("anonymous", "zero", "untouched")
+        made = {name: REGIONS[name](DISK / "data") for name in names}
+        os.write(tell, json.dumps(made).encode())
+        time.sleep(3600)
+        os._exit(0)
+    regions = json.loads(os.read(ready, 4096))
+    found = {name: move(str(pid), region) for name, region in regions.items()}
+    found["foreign"] = tool("move", "--pid", "1", *WAY)
+    found["all"] = move(str(pid), regions["anonymous"], "--all")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return found
+
+
+CASES: dict[str, Callable[[], Document]] = {
+    "kinds": kinds,
+    "whole": whole,
+    "stall": stall,
+    "full": full,
+    "interrupted": interrupted,
+    "ends": ends,
+    "cpuset": cpuset,
+    "user": user,
+}
+
+
+def main() -> None:
+    """Run the named cases."""
+    # Import the command once, so that its first call is not slower than others.
+    assert pageferry(["move", "--pid", "1", "--from", "0", "--to", "0"]) == 2
+    prepare()
+    found = {name: CASES[name]() for name in sys.argv[1:]}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Moves processes with pages of every kind, and checks the reason of each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pageferry.kernel.build import BuiltKernel
+from pageferry.vm.run import VmRequest, run_vm
+
+pytestmark = pytest.mark.vm
+ROOT = Path(__file__).resolve().parents[2]
+CASES = (
+    *("kinds", "whole", "stall", "full", "interrupted", "ends"),
+    *("cpuset", "user"),
+)
+Found = dict[str, Any]
+
+
+def boot(kernel: BuiltKernel, *cases: str) -> Found:
+    """Boot once, and return the results of the cases."""
+    outcome = run_vm(
+        VmRequest(
+            command=(sys.executable, "-m", "helpers.move_guest", *cases),
+            image=kernel.image,
+            modules=kernel.modules,
+            topology="two-node",
+            append=("secretmem.enable=1", "brd.rd_nr=1"),
+            timeout_s=1800.0,
+            cwd=ROOT,
+            environment={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"},
+        )
+    )
+    assert outcome.exit_code == 0, f"{outcome.stderr}\n{outcome.serial_tail()}"
+    assert not outcome.findings
+    document = json.loads(outcome.stdout)
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.fixture(scope="module")
+def ours(kernel_vm: BuiltKernel) -> Found:
+    """Results with the kernel of users."""
+    return boot(kernel_vm, *CASES)
+
+
+@pytest.fixture(scope="module")
+def stock(kernel_vanilla: BuiltKernel) -> Found:
+    """Results with an unchanged kernel."""
+    return boot(kernel_vanilla, "kinds", "stall", "user")
+
+
+@pytest.fixture(params=["ours", "stock"])
+def seen(request: pytest.FixtureRequest) -> Found:
+    """Results with each kernel in turn."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, dict)
+    return found
+
+
+def reasons(done: Found) -> dict[str, int]:
+    return {row["reason"]: row["pages"] for row in done["stayed"]}
+
+
+def adds_up(done: Found) -> None:
+    """Check that each page has one outcome."""
+    others = done["moved_pages"] + done["movable_pages"]
+    assert done["found_pages"] == others + sum(reasons(done).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("anonymous", "anonymous"),
+        ("locked", "anonymous"),
+        ("shmem", "shmem"),
+        ("file", "file"),
+        ("huge", "anonymous huge"),
+        ("mthp", "anonymous mTHP"),
+        ("hugetlb", "hugetlb"),
+    ],
+)
+def test_each_kind_moves(seen: Found, name: str, kind: str) -> None:
+    found = seen["kinds"][name]
+    done = found["done"]
+    adds_up(done)
+    assert done["code"] == 0, done
+    assert done["moved_pages"] == done["pages"] == done["found_pages"]
+    # A file system may use large folios.
+    assert all(row["kind"].startswith(kind) for row in done["kinds"])
+    if "foreseen" in found:
+        assert found["foreseen"]["movable_pages"] == done["pages"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "code"),
+    [
+        ("untouched", "never_touched", 0),
+        ("zero", "zero_page", 0),
+        ("swapped", "not_present", 0),
+        ("shared", "shared", 0),
+        ("ring", "pinned", 1),
+        ("pipe", "pinned", 1),
+        ("secret", "unevictable", 1),
+    ],
+)
+def test_each_page_that_stays_has_its_reason(
+    seen: Found, name: str, reason: str, code: int
+) -> None:
+    done = seen["kinds"][name]["done"]
+    adds_up(done)
+    assert reasons(done) == {reason: done["pages"]}
+    assert done["moved_pages"] == 0
+    assert done["code"] == code
+    # Only the attempt shows a pin by a pipe.
+    if name != "pipe":
+        assert reasons(seen["kinds"][name]["foreseen"]) == {reason: done["pages"]}
+
+
+def test_holders_are_named(seen: Found) -> None:
+    ring, pipe = seen["kinds"]["ring"]["done"], seen["kinds"]["pipe"]["done"]
+    (holder,) = ring["pinned_by"]
+    assert holder["pages"] == ring["pages"]
+    assert "io_uring" in holder["holder"]
+    assert not pipe["pinned_by"]
+    assert any("vmsplice" in suspect["holder"] for suspect in pipe["suspects"])
+
+
+def test_all_moves_shared_pages(seen: Found) -> None:
+    done = seen["kinds"]["all"]
+    assert done["code"] == 0
+    assert done["moved_pages"] == done["pages"]
+
+
+def test_a_second_move_finds_the_pages_there(seen: Found) -> None:
+    done = seen["kinds"]["again"]
+    assert reasons(done) == {"already_there": done["pages"]}
+
+
+def test_an_offline_check_names_the_process(seen: Found) -> None:
+    found = seen["kinds"]["offline"]
+    assert found["code"] == 1
+    texts = [row["text"] for block in found["blocks"] for row in block["blockers"]]
+    who = f"of process {seen['kinds']['pid']} ("
+    assert any("io_uring" in text and who in text for text in texts)
+    assert any("secret memory" in text and who in text for text in texts)
+
+
+def test_a_whole_process_adds_up(ours: Found) -> None:
+    done = ours["whole"]["done"]
+    adds_up(done)
+    for kind in done["kinds"]:
+        assert 0 <= kind["moved_pages"] <= kind["asked_pages"] <= kind["found_pages"]
+    assert done["kept_pages"] == sum(
+        reasons(done).get(reason, 0) for reason in ("pinned", "unevictable")
+    )
+
+
+def test_no_stall_is_longer_than_the_longest_call(seen: Found) -> None:
+    found = seen["stall"]
+    done, busy = found["done"], found["busy"]
+    assert done["code"] == 0 and done["moved_pages"] == done["pages"]
+    assert busy["count"] > 10
+    # An emulated CPU pauses without a migration, too.
+    quiet_ns = found["quiet"]["longest_ns"]
+    assert busy["longest_ns"] <= 2 * done["steps"]["longest_ns"] + 2 * quiet_ns
+    assert done["steps"]["over_limit"] <= done["steps"]["count"] / 20 + 1
+
+
+def test_a_full_node_gets_what_fits(ours: Found) -> None:
+    done, rest = ours["full"]["done"], ours["full"]["rest"]
+    adds_up(done)
+    assert done["code"] == 1
+    assert set(reasons(done)) == {"no_room"}
+    assert 0 < done["moved_pages"] < done["pages"]
+    assert rest["code"] == 0
+    assert rest["moved_pages"] == reasons(done)["no_room"]
+
+
+def test_a_signal_ends_the_move_between_steps(ours: Found) -> None:
+    done, rest = ours["interrupted"]["done"], ours["interrupted"]["rest"]
+    assert done["code"] == 130 and done["interrupted"]
+    # The parts behind the last one were not even looked at.
+    assert 0 < done["moved_pages"] < done["pages"]
+    assert rest["moved_pages"] == done["pages"] - done["moved_pages"]
+
+
+def test_a_process_that_ends_meanwhile(ours: Found) -> None:
+    done = ours["ends"]["done"]
+    assert done["code"] == 1
+    assert done["ended_processes"] == 1
+    assert reasons(done)["gone"] > 0
+
+
+def test_a_cpuset_is_named(ours: Found) -> None:
+    refused, done = ours["cpuset"]["refused"], ours["cpuset"]["done"]
+    assert refused["code"] == 1
+    assert "cpuset" in refused["error"]["what"]
+    assert done["moved_pages"] >= refused["pages"]
+
+
+def test_without_root(seen: Found) -> None:
+    found = seen["user"]
+    done = found["anonymous"]
+    assert done["code"] == 0, done
+    assert done["moved_pages"] == done["pages"]
+    assert "without root" in done["unseen"][0]
+    assert set(reasons(found["zero"])) == {"zero_page"}
+    assert set(reasons(found["untouched"])) == {"never_touched"}
+    assert found["foreign"]["code"] == 1
+    assert "CAP_SYS_NICE" in found["all"]["error"]["reason"]
