@@ -15,8 +15,8 @@ from pageferry.sysfs.processes import Process
 from pageferry.units import format_nodes, format_rate, format_size
 
 _BLIND = (
-    "without root the kernel shows no page flags: sizes of pages, writeback and secret"
-    " memory are unknown"
+    "without root the kernel shows no page flags: sizes of pages and writeback are"
+    " unknown"
 )
 _NO_HOLDERS = (
     "the kernel shows no holders of pages; only registered buffers of io_uring are"
