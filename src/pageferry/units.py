@@ -107,6 +107,19 @@ def _parse_ranges(body: str, text: str) -> set[int]:
     return nodes
 
 
+def parse_cpus(text: str) -> list[int]:
+    """Parse a list of CPUs: 0-3,8-11."""
+    cpus: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
+        first = int(match[1]) if match else 0
+        last = int(match[2] or match[1]) if match else -1
+        if last < first:
+            raise usage_error("not a list of CPUs", text, "write it as 0-3,8-11")
+        cpus += range(first, last + 1)
+    return cpus
+
+
 def format_nodes(nodes: Iterable[int]) -> str:
     """Format a node list like the kernel's %*pbl: 0-3,5."""
     parts: list[str] = []

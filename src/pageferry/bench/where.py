@@ -10,7 +10,7 @@ from pageferry.bench.layouts import MAX_LAYOUTS
 from pageferry.bench.plan import Plan
 from pageferry.bench.target import live_obstacle
 from pageferry.errors import unsupported, usage_error
-from pageferry.units import format_size, parse_size, whole
+from pageferry.units import format_nodes, format_size, whole
 from pageferry.vm import topology
 
 
@@ -49,13 +49,15 @@ def choose_topology(args: argparse.Namespace, plan: Plan, verb: str) -> str | No
 def check_machine(name: str, plan: Plan) -> None:
     """Reject a plan for which the virtual machine has too little memory."""
     machine = topology.load(name)
+    hint = f"nodes with memory: {format_nodes(machine.with_memory)}"
     for node in (plan.from_node, plan.to_node):
-        if node >= len(machine.node):
-            raise unsupported(
-                f"topology {name} has no node {node}",
-                hint=f"its nodes: 0-{len(machine.node) - 1}",
-            )
-        memory = parse_size(machine.node[node].memory)
+        found = machine.numbers.get(node)
+        if found is None:
+            raise unsupported(f"topology {name} has no node {node}", hint=hint)
+        memory = found.memory_bytes
+        if not memory:
+            what = f"node {node} of topology {name} has no memory"
+            raise unsupported(what, hint=hint)
         if plan.total_bytes > memory // 2:
             raise unsupported(
                 "node without enough memory",

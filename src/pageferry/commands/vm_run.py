@@ -43,6 +43,7 @@ examples:
   pageferry vm run --config debug-kasan --topology debug -- ./my-test
   pageferry vm run --topology versal --module dmatest -- sh -c 'cat /proc/interrupts'
   pageferry vm run --topology list
+  pageferry vm run --topology my-server.toml -- numactl -H
 """
 
 
@@ -61,7 +62,7 @@ def add_parser(sub: Subparsers) -> None:
         "--topology",
         default="two-node",
         metavar="NAME",
-        help="machine (default: %(default)s; `list` shows them)",
+        help="machine, or a .toml file (default: %(default)s; `list` shows them)",
     )
     add("--kernel", type=Path, metavar="IMAGE", help="boot this image")
     add_kernel_arguments(parser)

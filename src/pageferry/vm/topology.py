@@ -9,20 +9,13 @@ import msgspec
 
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.kernel.arch import X86_64, Architecture, find
-from pageferry.units import MIB, parse_size
+from pageferry.units import MIB
+from pageferry.vm import numa, rules
 from pageferry.vm.accel import icount_words
+from pageferry.vm.numa import Node
 
+_HINT = "docs/reference/topologies.md lists all fields"
 _DIRECTORY = Path(__file__).parent / "topologies"
-
-
-class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A NUMA node; without `cpus` it has only memory."""
-
-    memory: str
-    cpus: str | None = None
-    initiator: int | None = None
-    latency_ns: int | None = None
-    bandwidth_mib_s: int | None = None
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +34,10 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fake_nodes: bool = False
     # Channels of the machine's DMA controller; 0: dmasim simulates one.
     dma_channels: int = 0
+    # Processor packages; QEMU's default is one. Each has the same number of CPUs.
+    sockets: int | None = None
+    # From the node of each row to each node, as `numactl -H` shows them.
+    distances: list[list[int]] | None = None
     # Devices to mark as coherent in the device tree: see devicetree.py.
     dma_coherent: str | None = None
     # A virtual IOMMU, and a PCI device behind it for dmasim.
@@ -59,14 +56,28 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.architecture is X86_64
 
     @property
+    def numbers(self) -> dict[int, Node]:
+        """Return the nodes by their numbers."""
+        return numa.numbered(self.node)
+
+    @property
+    def with_memory(self) -> list[int]:
+        """List the nodes that have memory."""
+        return [n for n, node in self.numbers.items() if node.memory is not None]
+
+    @property
     def memory_bytes(self) -> int:
         """Add up the memory of all nodes."""
-        return sum(parse_size(node.memory) for node in self.node)
+        return sum(node.memory_bytes for node in self.node)
 
     def kernel_words(self, *, icount: bool | None = None) -> list[str]:
         """Return the kernel parameters of this machine."""
         words = [f"numa=fake={len(self.node)}"] if self.fake_nodes else []
         words += [f"nr_cpus={self.cpus}"] if self.qemu_cpus is not None else []
+        words += numa.hiding_words(self.numbers)
+        # Otherwise Linux adds the memory, and waits for an administrator.
+        later = any(node.hotplug for node in self.node)
+        words += ["memhp_default_state=online_movable"] if later else []
         counted = self.icount if icount is None else icount
         words += icount_words(self.architecture) if counted else ()
         return [*words, *self.append]
@@ -75,24 +86,17 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return QEMU's arguments for CPUs, memory and nodes."""
         if self.fake_nodes:
             return self._one_memory_args(preallocate=preallocate)
-        hmat = any(node.latency_ns is not None for node in self.node)
-        argv = ["-smp", str(self.cpus), "-m", f"{self.memory_bytes // MIB}M"]
-        argv += ["-device", "intel-iommu"] if self.iommu else []
-        argv += ["-device", "pci-testdev"] if self.iommu else []
-        argv += ["-machine", "hmat=on"] if hmat else []
-        for index, node in enumerate(self.node):
-            size = parse_size(node.memory)
-            backend = f"memory-backend-ram,id=ram{index},size={size}"
-            # Otherwise the guest's first touch of a page causes a page fault of the
-            # host, which a measurement would include.
-            backend += ",prealloc=on" if preallocate else ""
-            numa = f"node,nodeid={index},memdev=ram{index}"
-            numa += f",cpus={node.cpus}" if node.cpus is not None else ""
-            if hmat:
-                initiator = index if node.initiator is None else node.initiator
-                numa += f",initiator={initiator}"
-            argv += ["-object", backend, "-numa", numa]
-        return argv + (self._hmat_args() if hmat else [])
+        smp = str(self.cpus)
+        if self.sockets is not None:
+            cores = self.cpus // self.sockets
+            smp += f",sockets={self.sockets},cores={cores},threads=1"
+        argv = ["-smp", smp, *numa.memory_args(self.numbers)]
+        if self.iommu:
+            argv += ["-device", "intel-iommu", "-device", "pci-testdev"]
+        argv += numa.node_args(self.numbers, preallocate=preallocate)
+        if self.distances is not None:
+            argv += numa.distance_args(self.numbers, self.distances)
+        return argv
 
     def _one_memory_args(self, *, preallocate: bool) -> list[str]:
         backend = f"memory-backend-ram,id=ram0,size={self.memory_bytes}"
@@ -101,29 +105,20 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         argv += ["-m", f"{self.memory_bytes // MIB}M"]
         return [*argv, "-object", backend, "-machine", "memory-backend=ram0"]
 
-    def _hmat_args(self) -> list[str]:
-        argv: list[str] = []
-        initiators = [i for i, node in enumerate(self.node) if node.cpus is not None]
-        for initiator in initiators:
-            for target, node in enumerate(self.node):
-                pair = f"hmat-lb,initiator={initiator},target={target},hierarchy=memory"
-                latency = f"{pair},data-type=access-latency,latency={node.latency_ns}"
-                rate = f"{node.bandwidth_mib_s}M"
-                width = f"{pair},data-type=access-bandwidth,bandwidth={rate}"
-                argv += ["-numa", latency, "-numa", width]
-        return argv
-
 
 def available() -> dict[str, Topology]:
-    """Read all topologies."""
+    """Read all topologies of the tool."""
     return {path.stem: _read(path) for path in sorted(_DIRECTORY.glob("*.toml"))}
 
 
 def load(name: str) -> Topology:
-    """Read one topology by its name."""
+    """Read a topology by its name, or from a file."""
+    if name.endswith(".toml"):
+        return _read(Path(name))
     known = sorted(path.stem for path in _DIRECTORY.glob("*.toml"))
     if name not in known:
-        raise usage_error("unknown topology", name, f"there is: {', '.join(known)}")
+        hint = f"there is: {', '.join(known)}; or FILE.toml"
+        raise usage_error("unknown topology", name, hint)
     return _read(_DIRECTORY / f"{name}.toml")
 
 
@@ -131,30 +126,51 @@ def _read(path: Path) -> Topology:
     try:
         topology = msgspec.toml.decode(path.read_bytes(), type=Topology)
     except (OSError, msgspec.MsgspecError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
         raise PageferryError(
             "cannot read a topology",
             value=path,
-            reason=str(error),
-            code=ExitCode.NOT_STARTED,
+            reason=reason or str(error),
+            hint=_HINT,
+            code=ExitCode.USAGE,
         ) from error
-    halves = [
-        (n.latency_ns is None) != (n.bandwidth_mib_s is None) for n in topology.node
-    ]
-    given = {node.latency_ns is None for node in topology.node}
-    sizes = {node.memory for node in topology.node}
-    if not topology.node or any(halves) or len(given) > 1:
-        raise PageferryError(
-            "topology makes no sense",
-            value=path,
-            reason="all nodes or none need latency_ns and bandwidth_mib_s",
-            code=ExitCode.NOT_STARTED,
-        )
-    if topology.fake_nodes and (len(sizes) > 1 or given != {True}):
-        raise PageferryError(
-            "topology makes no sense",
-            value=path,
-            reason="with fake_nodes all nodes need the same memory, without latencies",
-            code=ExitCode.NOT_STARTED,
-        )
     find(topology.arch)
+    wrong = _first_fault(topology)
+    if wrong is not None:
+        raise PageferryError(
+            "topology makes no sense",
+            value=path,
+            reason=wrong,
+            hint=_HINT,
+            code=ExitCode.USAGE,
+        )
     return topology
+
+
+def _first_fault(machine: Topology) -> str | None:
+    if machine.fake_nodes:
+        return _fault_of_fake_nodes(machine)
+    if not machine.sees_host:
+        return f"{machine.arch}: the machine needs fake_nodes"
+    if machine.cpus < 1:
+        return "cpus has to be at least 1"
+    if machine.sockets is not None and (
+        machine.sockets < 1 or machine.cpus % machine.sockets
+    ):
+        return f"sockets = {machine.sockets} does not divide cpus = {machine.cpus}"
+    wrong = rules.first_fault(machine.node, machine.cpus)
+    if wrong is None and machine.distances is not None:
+        wrong = rules.fault_of_distances(machine.node, machine.distances)
+    return wrong
+
+
+def _fault_of_fake_nodes(machine: Topology) -> str | None:
+    """Linux makes such nodes alike, without firmware that describes them."""
+    plain = [Node(memory=node.memory, cpus=node.cpus) for node in machine.node]
+    sizes = {node.memory for node in machine.node}
+    described = machine.distances is not None or machine.sockets is not None
+    if not machine.node or plain != machine.node or None in sizes or described:
+        return "with fake_nodes, a node has memory and cpus, and no other field"
+    if len(sizes) > 1:
+        return "with fake_nodes, all nodes need the same memory"
+    return None

@@ -151,8 +151,9 @@ def _node_bytes(args: argparse.Namespace, node: int) -> int:
     if args.live:
         found = [n for n in read_nodes(Files()) if n.number == node]
         return found[0].total_bytes if found else GIB
-    machine = topology.load(args.topology)
-    return parse_size(machine.node[min(node, len(machine.node) - 1)].memory)
+    # where.py rejects a node that the machine lacks, or that has no memory.
+    found_there = topology.load(args.topology).numbers.get(node)
+    return (found_there.memory_bytes if found_there else 0) or GIB
 
 
 def _fixed(args: argparse.Namespace, mbps: int, node: int) -> tuple[Case, ...]:
