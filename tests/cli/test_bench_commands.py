@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from pageferry.bench import target
 from pageferry.cli import main
 
 MOVE = ["bench", "move-pages"]
@@ -18,6 +18,16 @@ DEMOTION = ["bench", "demotion"]
 PROMOTION = ["bench", "promotion"]
 HUGETLB = ["bench", "hugetlb"]
 COMPACTION = ["bench", "compaction"]
+
+
+def add_nodes(root: Path, memory_mib: dict[int, int]) -> None:
+    """Fake the nodes of a machine."""
+    for number, mib in memory_mib.items():
+        node = root / f"sys/devices/system/node/node{number}"
+        node.mkdir(parents=True)
+        text = f"Node {number} MemTotal: {mib << 10} kB\n"
+        (node / "meminfo").write_text(text)
+        (node / "cpulist").write_text("\n")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +42,7 @@ COMPACTION = ["bench", "compaction"]
         ([*MOVE, "--threads", "0"], "number of threads"),
         ([*MOVE, "--rounds", "0"], "--rounds"),
         ([*MOVE, "--rounds", "-1"], "--rounds"),
-        ([*MOVE, "--to-node", "0"], "nothing would move"),
+        ([*MOVE, "--from-node", "0", "--to-node", "0"], "nothing would move"),
         ([*MOVE, "--to-node", "one"], "one"),
         ([*MOVE, "--vm", "--live"], "not allowed with"),
         ([*MOVE, "--vm", "--topology", "moebius"], "moebius"),
@@ -67,7 +77,7 @@ COMPACTION = ["bench", "compaction"]
         ([*LATENCY, "--published", "caps", "--total", "3M"], "multiple of 2M"),
         ([*LATENCY, "--published", "caps", "--total", "2M,4M"], "one --total"),
         ([*LATENCY, "--caps", ",".join(map(str, range(1, 200)))], "combinations"),
-        ([*LATENCY, "--to-node", "0"], "nothing would move"),
+        ([*LATENCY, "--from-node", "0", "--to-node", "0"], "nothing would move"),
         ([*LATENCY, "--rounds", "0"], "--rounds"),
         ([*LATENCY, "--vm", "--live"], "not allowed with"),
         ([*LATENCY, "--topology", "moebius"], "moebius"),
@@ -80,13 +90,13 @@ COMPACTION = ["bench", "compaction"]
         ([*DEMOTION, "--total", "1M"], "multiple of 2M"),
         ([*DEMOTION, "--sizes", "3K"], "3K"),
         ([*DEMOTION, "--threads", "2,4"], "--threads"),
-        ([*DEMOTION, "--from-node", "1"], "nothing would move"),
+        ([*DEMOTION, "--from-node", "1", "--to-node", "1"], "nothing would move"),
         ([*DEMOTION, "--from-node", "64"], "--from-node"),
         ([*DEMOTION, "--topology", "moebius"], "moebius"),
         ([*DEMOTION, "--timeout", "soon"], "soon"),
         ([*PROMOTION, "--touch", "poke"], "poke"),
         ([*PROMOTION, "--published"], "published"),
-        ([*PROMOTION, "--to-node", "1"], "nothing would move"),
+        ([*PROMOTION, "--from-node", "1", "--to-node", "1"], "nothing would move"),
         ([*PROMOTION, "--rounds", "0"], "--rounds"),
         ([*PROMOTION, "--vm", "--live"], "not allowed with"),
         ([*HUGETLB, "--sizes", "4K"], "4K"),
@@ -96,7 +106,7 @@ COMPACTION = ["bench", "compaction"]
         ([*HUGETLB, "--engines", "off"], "off"),
         ([*HUGETLB, "--channels", "65"], "65"),
         ([*HUGETLB, "--max-unmapped-us", "soon"], "soon"),
-        ([*HUGETLB, "--to-node", "0"], "nothing would move"),
+        ([*HUGETLB, "--from-node", "0", "--to-node", "0"], "nothing would move"),
         ([*HUGETLB, "--published"], "published"),
         ([*COMPACTION, "--engines", "warp"], "warp"),
         ([*COMPACTION, "--states", "asleep"], "asleep"),
@@ -173,14 +183,59 @@ def test_kernel_without_our_sysfs(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    for node in ("node0", "node1"):
-        (tmp_path / node).mkdir()
-    monkeypatch.setattr(target, "NODES", tmp_path)
-    monkeypatch.setattr(target, "SYSFS", tmp_path / "migrate_offload")
+    add_nodes(tmp_path, {0: 1, 1: 1})
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
     assert main([*MOVE, "--live"]) == 3
     said = capsys.readouterr()
-    assert str(tmp_path / "migrate_offload") in said.err
+    assert "/sys/kernel/mm/migrate_offload" in said.err
     assert "bench move-pages --vm" in said.err
+
+
+@pytest.mark.parametrize("bench", [MOVE, LATENCY, DEMOTION, HUGETLB])
+def test_defaults_are_nodes_with_memory(
+    bench: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    add_nodes(tmp_path, {0: 0, 2: 8, 3: 0, 17: 8})
+    (tmp_path / "sys/kernel/mm/migrate_offload").mkdir(parents=True)
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert main([*bench, "--live", "--dry-run"]) == 0
+    assert "--from=2 --to=17" in capsys.readouterr().out
+    assert main([*bench, "--live", "--dry-run", "--from-node", "17"]) == 0
+    assert "--from=17 --to=2" in capsys.readouterr().out
+    # Without --live, the obstacle of this machine chooses the other machine's nodes.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    gaps = [*bench, "--topology", "gaps", "--total", "64M"]
+    assert main([*gaps, "--dry-run"]) == 0
+    assert "--from=0 --to=3" in capsys.readouterr().out
+    assert main([*gaps, "--dry-run", "--to-node", "2"]) == 3
+    said = capsys.readouterr().err
+    assert "node 2 of topology gaps has no memory" in said
+    assert "nodes with memory: 0,3,17" in said
+
+
+def test_promotion_goes_the_other_way(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = [*PROMOTION, "--vm", "--dry-run", "--topology", "gaps"]
+    assert main([*argv, "--total", "64M"]) == 0
+    assert "--from=3 --to=0" in capsys.readouterr().out
+    argv = [*COMPACTION, "--vm", "--dry-run", "--topology", "gaps"]
+    assert main(argv) == 0
+    assert "--node=0" in capsys.readouterr().out
+
+
+def test_a_node_without_memory_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    add_nodes(tmp_path, {0: 8, 1: 0})
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    argv = [*DEMOTION, "--live", "--dry-run", "--engines", "stock", "--to-node", "1"]
+    assert main(argv) == 3
+    assert "node 1 of this machine has no memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argv", [[*MOVE, "--engines", "warp"], [*COST, "--layouts=x"]])

@@ -13,7 +13,7 @@ from helpers.bench_data import measurement
 from helpers.compaction_data import compaction
 from helpers.latency_data import measured
 from helpers.tier_data import call, demotion, promotion
-from pageferry.bench import options, spec
+from pageferry.bench import options, spec, where
 from pageferry.bench.compaction.spec import parse_total as parse_mapped
 from pageferry.bench.demotion.spec import parse_call_bytes
 from pageferry.bench.hugetlb.spec import parse_sizes as parse_hugetlb_sizes
@@ -84,7 +84,9 @@ def parsed(name: str, *argv: str) -> Plan:
     parser = argparse.ArgumentParser()
     add_arguments(parser, bench)
     assert bench.make_plan is not None
-    return bench.make_plan(parser.parse_args(argv))
+    args = parser.parse_args(["--vm", *argv])
+    where.choose_nodes(args, bench.default_nodes)
+    return bench.make_plan(args)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,24 @@ ONE_OF_EACH = (
     ),
 )
 ROUNDS = option("--rounds", "rounds that count", "N", "5")
+
+
+def node_options(source: str = "first", target: str = "second") -> tuple[Option, ...]:
+    """List the options of the nodes, whose defaults are nodes that have memory."""
+    return (
+        option(
+            "--from-node",
+            f"node of the memory (default: {source} with memory)",
+            "N",
+        ),
+        option(
+            "--to-node",
+            f"node that it moves to (default: {target} with memory)",
+            "N",
+        ),
+    )
+
+
 REACH = option(
     "--max-unmapped-us",
     "limit of a folio's unmapped time; 0: none (default: the kernel's)",

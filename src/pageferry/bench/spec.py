@@ -58,6 +58,8 @@ class Benchmark:
     # The default virtual machine; None: the user cannot choose.
     topology: str | None = "two-node"
     topology_about: str | None = "virtual machine (default: %(default)s)"
+    # Ranks of --from-node and --to-node among the nodes with memory.
+    default_nodes: tuple[int, int] = (0, 1)
     # Options in a separate section of --help, and its title.
     apart: tuple[Option, ...] = ()
     apart_title: str = ""

@@ -14,10 +14,10 @@ from pageferry.bench.lines import Environment, Failure, Line, complete, parse_li
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import Kernel, Machine
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.offload import DIRECTORY, Offload
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
-
-SYSFS = Path("/sys/kernel/mm/migrate_offload")
-NODES = Path("/sys/devices/system/node")
 
 # Lines of one program alone; all programs print the others.
 Kinds = Sequence[type[Line]]
@@ -73,11 +73,15 @@ def run_live(
 
 def live_obstacle(from_node: int, to_node: int, engines: Sequence[str]) -> str | None:
     """Return the reason why a benchmark cannot run on this machine, or None."""
-    for node in (from_node, to_node):
-        if not (NODES / f"node{node}").exists():
-            return f"this machine has no node {node}"
-    if any(engine != "stock" for engine in engines) and not SYSFS.exists():
-        return f"this kernel has no {SYSFS}"
+    files = Files()
+    here = {node.number: node for node in read_nodes(files)}
+    for number in (from_node, to_node):
+        if number not in here:
+            return f"this machine has no node {number}"
+        if not here[number].total_bytes:
+            return f"node {number} of this machine has no memory"
+    if any(engine != "stock" for engine in engines) and not Offload(files).is_present():
+        return f"this kernel has no {DIRECTORY}"
     if os.geteuid() != 0:
         return "only root may choose an engine and see which folios are whole"
     return None

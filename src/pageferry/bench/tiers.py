@@ -31,8 +31,11 @@ class Tiering(ByMethod, kw_only=True):
     left_bytes: int
 
 
-def tier_options(from_node: str, to_node: str) -> tuple[Option, ...]:
-    """List the common options, except for those of the output."""
+def tier_options(*nodes: str) -> tuple[Option, ...]:
+    """List the common options, except for those of the output.
+
+    nodes: the ranks of the default nodes; see options.node_options().
+    """
     return (
         option("--sizes", "folio sizes from 4K to 2M", "LIST", "4K,2M"),
         option(
@@ -41,8 +44,7 @@ def tier_options(from_node: str, to_node: str) -> tuple[Option, ...]:
         *options.ONE_OF_EACH,
         option("--total", "bytes in each measurement", "SIZE", "64M"),
         options.ROUNDS,
-        option("--from-node", "node that holds the memory", "N", from_node),
-        option("--to-node", "node that the memory moves to", "N", to_node),
+        *options.node_options(*nodes),
         options.REACH,
         options.LAYOUTS,
         options.TIMEOUT,

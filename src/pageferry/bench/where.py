@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from pageferry import output
 from pageferry.bench.layouts import MAX_LAYOUTS
 from pageferry.bench.plan import Plan
 from pageferry.bench.target import live_obstacle
 from pageferry.errors import unsupported, usage_error
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
 from pageferry.units import format_nodes, format_size, whole
 from pageferry.vm import topology
 
@@ -17,6 +20,41 @@ from pageferry.vm import topology
 def layouts_of(args: argparse.Namespace) -> int:
     """Parse --layouts; a benchmark without that option has one layout."""
     return whole("--layouts", getattr(args, "layouts", "1"), 1, MAX_LAYOUTS)
+
+
+def choose_nodes(args: argparse.Namespace, ranks: Sequence[int]) -> None:
+    """Fill in the nodes that the user did not name, with nodes that have memory.
+
+    ranks: those of the source and the target among these nodes.
+    """
+    names = ("from_node", "to_node") if hasattr(args, "from_node") else ("node",)
+    given = [getattr(args, name) for name in names]
+    if None not in given:
+        return
+    here = [node.number for node in read_nodes(Files()) if node.total_bytes]
+    chosen = _by_rank(given, ranks, here)
+    engines = (args.engines or "cpu").split(",")
+    # The plan rejects a word that is no number.
+    first, last = (int(n) if n.isdecimal() else 0 for n in (chosen[0], chosen[-1]))
+    obstacle = live_obstacle(first, last, engines)
+    if not args.live and (args.vm or obstacle is not None):
+        chosen = _by_rank(given, ranks, topology.load(args.topology).with_memory)
+    for name, node in zip(names, chosen, strict=True):
+        setattr(args, name, node)
+
+
+def _by_rank(
+    given: Sequence[str | None], ranks: Sequence[int], nodes: Sequence[int]
+) -> list[str]:
+    free = [str(node) for node in nodes if str(node) not in given]
+    if any(given):
+        ranks = (0, 0)
+    # If the machine has too few nodes, the error has to name one that it lacks.
+    lacks = str(max(nodes, default=-1) + 1)
+    return [
+        text or (free[rank] if rank < len(free) else lacks)
+        for text, rank in zip(given, ranks, strict=False)
+    ]
 
 
 def choose_topology(args: argparse.Namespace, plan: Plan, verb: str) -> str | None:

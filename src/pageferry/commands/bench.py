@@ -13,7 +13,7 @@ from pageferry.bench import spec
 from pageferry.bench.job import Job
 from pageferry.bench.options import Option
 from pageferry.bench.spec import Benchmark, Runs
-from pageferry.bench.where import choose_topology, layouts_of
+from pageferry.bench.where import choose_nodes, choose_topology, layouts_of
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import PageferryError, usage_error
 from pageferry.report.tables import render
@@ -82,6 +82,7 @@ def make_job(bench: Benchmark, args: argparse.Namespace) -> Runs:
     if bench.make_job is not None:
         return bench.make_job(args, make_request(of_kernel))
     assert bench.make_plan is not None
+    choose_nodes(args, bench.default_nodes)
     plan = bench.make_plan(args)
     # Check all options before anything is printed.
     timeout_s = None if args.timeout is None else parse_seconds(args.timeout)

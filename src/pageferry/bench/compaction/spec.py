@@ -50,7 +50,7 @@ OPTIONS = (
     option("--total", "memory to map; auto: half of the free memory", "SIZE", "auto"),
     option("--count", "huge pages; 0: one for 8 blocks of 2M", "N", "0"),
     options.ROUNDS,
-    option("--node", "node to fragment", "N", "0"),
+    option("--node", "node to fragment (default: first with memory)", "N"),
     option("--cpu", "CPU that allocates (default: the node's first)", "N"),
     options.REACH,
     options.LAYOUTS,

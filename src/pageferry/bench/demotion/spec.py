@@ -43,7 +43,7 @@ examples:
 """
 
 OPTIONS = (
-    *tiers.tier_options(from_node="0", to_node="1"),
+    *tiers.tier_options(),
     option("--parts", "parts of the benchmark", "LIST", ",".join(PARTS)),
     option(
         "--pressure",

@@ -51,8 +51,7 @@ SHARED_OPTIONS = (
         *("N", str(DEFAULT_CHANNEL_MBPS)),
     ),
     options.ROUNDS,
-    option("--from-node", "", "NODE", "0"),
-    option("--to-node", "", "NODE", "1"),
+    *options.node_options(),
     option(
         "--busy",
         "measure also, or only, with other work on every CPU",

@@ -34,7 +34,7 @@ examples:
 """
 
 OPTIONS = (
-    *tiers.tier_options(from_node="1", to_node="0"),
+    *tiers.tier_options("second", "first"),
     option(
         "--touch",
         "kind of access by the thread",
@@ -131,6 +131,7 @@ SPEC = Benchmark(
     description=DESCRIPTION,
     epilog=EPILOG,
     topology="tiered",
+    default_nodes=(1, 0),
     all_in_usage=True,
     options=OPTIONS,
     make_plan=make_plan,
