@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from pageferry import __version__, output
+from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, PageferryError, from_os_error
 from pageferry.proc import interrupt_on_signals
 
@@ -19,36 +20,28 @@ if TYPE_CHECKING:
     # argparse has no public name for what add_subparsers() returns.
     Subparsers = argparse._SubParsersAction[Any]
 
-# One module in pageferry.commands for each, in the order of --help, and one for all
-# benchmarks. A verb of two
-# words is registered with its first word: "kernel build" is ("kernel", ...).
+# One module in pageferry.commands for each, in the order of --help: the most used ones
+# first. A verb of two words is registered with its first word: "kernel build" is
+# ("kernel", ...).
 COMMANDS: tuple[tuple[str | None, str], ...] = (
-    ("kernel", "kernel_build"),
-    ("kernel", "kernel_bases"),
-    ("kernel", "kernel_series"),
-    ("kernel", "kernel_package"),
-    ("vm", "vm_run"),
-    ("bench", "bench"),
-    (None, "fault_campaign"),
-    (None, "model"),
+    (None, "status"),
+    (None, "move"),
     (None, "demo"),
     ("engine", "engine"),
     ("engine", "engine_check"),
     ("interleave", "interleave"),
     (None, "balance"),
-    (None, "move"),
-    (None, "status"),
     (None, "off"),
     (None, "doctor"),
+    ("bench", "bench"),
+    (None, "model"),
+    ("kernel", "kernel_build"),
+    ("kernel", "kernel_bases"),
+    ("kernel", "kernel_series"),
+    ("kernel", "kernel_package"),
+    ("vm", "vm_run"),
+    (None, "fault_campaign"),
 )
-
-GROUPS = {
-    "kernel": "build Linux with pageferry's changes",
-    "vm": "run commands in a virtual machine",
-    "bench": "measure page migration",
-    "engine": "see and choose what copies pages",
-    "interleave": "spread a process's memory over nodes by weight",
-}
 
 DESCRIPTION = "Make Linux move pages between NUMA nodes fast."
 
@@ -86,11 +79,7 @@ def first_word(group: str | None, module: str) -> str:
     return group or module.replace("_", "-")
 
 
-def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser of all commands, or of those that begin with `verb`.
-
-    Importing only the needed command halves the time of a short one.
-    """
+def _top_parser() -> tuple[argparse.ArgumentParser, Subparsers]:
     parser = Parser(
         prog="pageferry",
         description=DESCRIPTION,
@@ -102,6 +91,23 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
         "--version", action="version", version=f"pageferry {__version__}"
     )
     top = parser.add_subparsers(title="commands", metavar="VERB", required=True)
+    return parser, top
+
+
+def make_short_parser() -> argparse.ArgumentParser:
+    """Build the parser of command lines without a verb: it loads no command."""
+    parser, top = _top_parser()
+    for word, about in ABOUT.items():
+        top.add_parser(word, help=about)
+    return parser
+
+
+def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser of all commands, or of those that begin with `verb`.
+
+    Importing only the needed command halves the time of a short one.
+    """
+    parser, top = _top_parser()
     groups: dict[str, Subparsers] = {}
     for group, name in COMMANDS:
         if verb is not None and verb != first_word(group, name):
@@ -111,7 +117,7 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
             module.add_parser(top)
             continue
         if group not in groups:
-            about = GROUPS[group]
+            about = ABOUT[group]
             child = top.add_parser(group, help=about, description=about)
             groups[group] = child.add_subparsers(metavar="VERB", required=True)
         module.add_parser(groups[group])
@@ -135,14 +141,12 @@ def complete() -> None:
 
         # The last word may be incomplete, so only a word before it is a verb.
         words = os.environ.get("COMP_LINE", "").split(" ")[1:-1]
-        argcomplete.autocomplete(
-            make_parser(_known_verb(words)), always_complete_options=False
-        )
+        argcomplete.autocomplete(_parser_for(words), always_complete_options=False)
 
 
-def _known_verb(words: Sequence[str]) -> str | None:
-    verbs = {first_word(group, name) for group, name in COMMANDS}
-    return words[0] if words and words[0] in verbs else None
+def _parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
+    known = bool(words) and words[0] in ABOUT
+    return make_parser(words[0]) if known else make_short_parser()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -150,10 +154,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         complete()
     words, command = split_command(sys.argv[1:] if argv is None else argv)
-    as_json = "--json" in words
+    output.prepare()
     interrupt_on_signals()
     try:
-        args = make_parser(_known_verb(words)).parse_args(words)
+        return _run(words, command)
+    except BrokenPipeError:
+        # The reader closed the pipe. Close stderr, or Python reports the same
+        # error again when it flushes stdout at exit.
+        sys.stderr.close()
+        return int(ExitCode.FAILED)
+
+
+def _run(words: list[str], command: list[str] | None) -> int:
+    """Run one command, and report its error; that may find the pipe closed, too."""
+    try:
+        args = _parser_for(words).parse_args(words)
         args.command = command
         # A result file contains the command line.
         args.words = words
@@ -163,18 +178,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         return int(args.run(args))
     except PageferryError as error:
-        output.report_error(error, as_json=as_json)
-        return int(error.code)
+        failure = error
     except KeyboardInterrupt:
-        stopped = PageferryError("interrupted", code=ExitCode.INTERRUPTED)
-        output.report_error(stopped, as_json=as_json)
-        return int(ExitCode.INTERRUPTED)
+        failure = PageferryError("interrupted", code=ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader closed the pipe. Close stderr, or Python reports the same
-        # error again when it flushes stdout at exit.
-        sys.stderr.close()
-        return int(ExitCode.FAILED)
+        raise
     except OSError as error:
         failure = from_os_error(error, "system call failed", ExitCode.FAILED)
-        output.report_error(failure, as_json=as_json)
-        return int(ExitCode.FAILED)
+    output.report_error(failure, as_json="--json" in words)
+    return int(failure.code)

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
 from pageferry.errors import PageferryError
+
+
+def prepare() -> None:
+    """Print names in other encodings, such as those of files, as escapes."""
+    # A closed stdout is None.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def answer(text: str) -> None:
@@ -126,8 +135,10 @@ class Progress:
             return
         filled = min(30 * self.done // max(self.total or 1, 1), 29)
         bar = "" if self.total is None else f"[{'#' * filled}{'.' * (30 - filled)}] "
-        line = f"\r\033[K{self.title} {bar}{self.text(now)}"
-        print(line, end="", file=sys.stderr, flush=True)
+        # Only one line can be removed, so it has to fit.
+        line = f"{self.title} {bar}{self.text(now)}"
+        line = line[: shutil.get_terminal_size().columns - 1]
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
         """Remove the bar, so that the next line starts at the margin."""

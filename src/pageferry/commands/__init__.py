@@ -1,2 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One small module per verb; pageferry.cli has the list."""
+"""The commands: one module each, loaded when a command runs.
+
+`pageferry --help` shows one line for each first word. These lines are here, so that it
+loads no module.
+"""
+
+ABOUT = {
+    "status": "show the active engine, the limit and the counters",
+    "move": "move a process's memory to other nodes, and explain what stays",
+    "demo": "build, boot, move memory with every engine, print one table",
+    "engine": "see and choose what copies pages",
+    "interleave": "spread a process's memory over nodes by weight",
+    "balance": "keep interleave weights right as bandwidth changes",
+    "off": "turn every copy engine off",
+    "doctor": "list what this machine and this kernel can do, and what is missing",
+    "bench": "measure page migration",
+    "model": "predict throughput and unmapped time from a machine's constants",
+    "kernel": "build Linux with pageferry's changes",
+    "vm": "run commands in a virtual machine",
+    "fault-campaign": "move memory with DMA channels that fail in every way",
+}

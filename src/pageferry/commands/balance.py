@@ -15,6 +15,7 @@ from pageferry.balance import bandwidth, config, sources, trace
 from pageferry.balance.balancer import Balancer
 from pageferry.balance.config import Config, Program
 from pageferry.balance.service import Service
+from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, unsupported, usage_error
 from pageferry.interleave.control import Control
 from pageferry.interleave.moving import MovePages
@@ -45,7 +46,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         "balance",
-        help="keep interleave weights right as bandwidth changes",
+        help=ABOUT["balance"],
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

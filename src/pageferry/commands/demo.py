@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pageferry import output
 from pageferry.bench import options
 from pageferry.bench.move_pages.spec import SPEC
-from pageferry.commands import bench
+from pageferry.commands import ABOUT, bench
 from pageferry.commands.kernel_build import add_base
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser; only the base and the output can be chosen."""
     parser = sub.add_parser(
         "demo",
-        help="build, boot, move memory with every engine, print one table",
+        help=ABOUT["demo"],
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import output, paths, proc
 from pageferry.balance import bandwidth, perf, sources
+from pageferry.commands import ABOUT
 from pageferry.damon.admin import Admin
 from pageferry.dma import advice
 from pageferry.errors import ExitCode
@@ -47,7 +48,7 @@ class Check:
 
 def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
-    about = "list what this machine and this kernel can do, and what is missing"
+    about = ABOUT["doctor"]
     parser = sub.add_parser(
         "doctor",
         help=about,

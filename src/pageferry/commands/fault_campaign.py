@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.bench import campaign, run_campaign
+from pageferry.commands import ABOUT
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import ExitCode, PageferryError, from_os_error
 from pageferry.units import parse_seconds, whole
@@ -36,7 +37,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         "fault-campaign",
-        help="move memory with DMA channels that fail in every way",
+        help=ABOUT["fault-campaign"],
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

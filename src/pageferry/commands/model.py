@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pageferry import output
+from pageferry.commands import ABOUT
 from pageferry.errors import usage_error
 from pageferry.model import fit, report
 from pageferry.model.constants import SIZES, load
@@ -37,7 +38,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         "model",
-        help="predict throughput and unmapped time from a machine's constants",
+        help=ABOUT["model"],
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

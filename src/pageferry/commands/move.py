@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pageferry import output
+from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import MovePages
@@ -48,7 +49,7 @@ def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
     parser = sub.add_parser(
         "move",
-        help="move a process's memory to other nodes, and explain what stays",
+        help=ABOUT["move"],
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

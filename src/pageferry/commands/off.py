@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pageferry import output
+from pageferry.commands import ABOUT
 from pageferry.commands.engine import show_writes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import Offload
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
-    about = "turn every copy engine off"
+    about = ABOUT["off"]
     parser = sub.add_parser(
         "off",
         help=about,

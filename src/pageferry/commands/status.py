@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from pageferry import output
+from pageferry.commands import ABOUT
 from pageferry.commands.engine import for_reason
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
@@ -34,7 +35,7 @@ _WHY = (
 
 def add_parser(sub: Subparsers) -> None:
     """Add the parser."""
-    about = "show the active engine, the limit and the counters"
+    about = ABOUT["status"]
     parser = sub.add_parser("status", help=about, description=about)
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
