@@ -50,9 +50,9 @@ def _by_rank(
     if any(given):
         ranks = (0, 0)
     # If the machine has too few nodes, the error has to name one that it lacks.
-    lacks = str(max(nodes, default=-1) + 1)
+    beyond = max(nodes, default=-1) + 1 - len(free)
     return [
-        text or (free[rank] if rank < len(free) else lacks)
+        text or (free[rank] if rank < len(free) else str(beyond + rank))
         for text, rank in zip(given, ranks, strict=False)
     ]
 

@@ -77,17 +77,7 @@ def with_memory(files: Files, pid: int) -> Process:
 
 def of_cgroup(files: Files, name: str) -> list[Process]:
     """List the processes of a cgroup and of the cgroups below it."""
-    at = Path(name)
-    base = files.path(_CGROUPS)
-    # Take the path from the root of the hierarchy, as in /proc/PID/cgroup, too.
-    if not name.startswith(f"{_CGROUPS}/"):
-        at = base / name.strip("/")
-    else:
-        at = files.path(name)
-    if not (at / "cgroup.procs").is_file():
-        raise usage_error(
-            "no such cgroup", str(at), f"find {base} -name cgroup.procs | head"
-        )
+    at = _directory(files, name)
     numbers: list[int] = []
     hidden = False
     for directory, _, names in os.walk(at):
@@ -112,6 +102,25 @@ def of_cgroup(files: Files, name: str) -> list[Process]:
     if not alive:
         raise usage_error("no process is in this cgroup", str(at), f"ls {at}")
     return alive
+
+
+def _directory(files: Files, name: str) -> Path:
+    """Find the directory of a cgroup.
+
+    /proc/PID/cgroup has paths from the root of a hierarchy. With version 1 each
+    controller has a hierarchy of its own, in a directory below.
+    """
+    base = files.path(_CGROUPS)
+    if name.startswith(f"{_CGROUPS}/"):
+        tried = [files.path(name)]
+    else:
+        path = name.strip("/")
+        tried = [base / path, *(base / top / path for top in files.names(_CGROUPS))]
+    for at in tried:
+        if (at / "cgroup.procs").is_file():
+            return at
+    hint = f"find {base} -name cgroup.procs | head"
+    raise usage_error("no such cgroup", str(tried[0]), hint)
 
 
 def require_own_proc(files: Files) -> None:

@@ -48,14 +48,14 @@ class Files:
     def read(self, name: str) -> str:
         """Read a file, without the newline at its end."""
         try:
-            return self.path(name).read_text().rstrip("\n")
+            return self._text(name)
         except OSError as error:
             raise _failed("cannot read", self.path(name), error) from error
 
     def read_or(self, name: str, default: str) -> str:
         """Read a file that may be missing."""
         try:
-            return self.path(name).read_text().rstrip("\n")
+            return self._text(name)
         except OSError:
             return default
 
@@ -65,6 +65,11 @@ class Files:
             return self.path(name).readlink().name
         except OSError:
             return ""
+
+    def _text(self, name: str) -> str:
+        """Read a file whose names, such as those of mapped files, may not be UTF-8."""
+        data = self.path(name).read_bytes()
+        return data.decode(errors="surrogateescape").rstrip("\n")
 
     def write(self, name: str, value: str) -> None:
         """Write a value; a dry run only logs it."""
