@@ -107,6 +107,11 @@ class Offload:
                 found.setdefault(name, {})[kind] = histogram.parse(text, max_ns)
         return found
 
+    def held_folios(self) -> int:
+        """Read the number of folios that wait for a device which did not stop."""
+        text = self.files.read_or(f"{DIRECTORY}/held_folios", "0")
+        return int(text) if text.isdecimal() else 0
+
     def set_engine(
         self, engine: str, *, only_for: str | None = None, coming: Sequence[str] = ()
     ) -> State:

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The growth of all counters in an interval."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.histogram import Histogram
+from pageferry.watch import sources, tracing
+from pageferry.watch.events import Moves, Totals
+from pageferry.watch.sources import Counters, Snapshot, grown
+
+Key = TypeVar("Key")
+
+NO_TRACE = "reasons, callers and failures of each"
+NO_OFFLOAD = "engines, unmapped times, waits and DMA channels"
+NO_CGROUPS = "cgroups"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The growth between two snapshots."""
+
+    elapsed_ns: int
+    moved_pages: int
+    failed_pages: int
+    reasons: dict[str, Moves]
+    callers: dict[tuple[int, str, str], Moves]
+    lost_events: int
+    nodes: dict[int, Counters]
+    cgroups: dict[str, Counters]
+    # By reason and by engine, with the names of the kernel's files.
+    offered: dict[str, Counters]
+    engines: dict[str, Counters]
+    times: dict[str, dict[str, Histogram]]
+    channels: dict[str, Counters]
+    busy_channels: int
+    held_folios: int
+    engine: str | None
+    # Figures that this kernel or this user cannot see, with the reason.
+    unseen: tuple[tuple[str, str], ...]
+
+
+class Watcher:
+    """Takes snapshots, and collects the lines of the trace."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.totals = Totals()
+        self.no_trace = tracing.obstacle(files)
+        self._trace = None if self.no_trace else tracing.Trace(files)
+        self._before = sources.take(files)
+        self._then = copy.deepcopy(self.totals)
+
+    def close(self) -> None:
+        """Stop the trace."""
+        if self._trace is not None:
+            self._trace.close()
+
+    def collect(self) -> None:
+        """Empty the buffer of the trace."""
+        if self._trace is not None:
+            self.totals.add(self._trace.lines(), self._direction)
+
+    def _direction(self, pid: int, number: int) -> str | None:
+        return sources.scheme_direction(self.files, pid, number)
+
+    def interval(self) -> Interval:
+        """Return the time since the last call."""
+        self.collect()
+        before, after = self._before, sources.take(self.files)
+        then, now = self._then, copy.deepcopy(self.totals)
+        self._before, self._then = after, now
+        vmstat = grown(before.vmstat, after.vmstat)
+        success, fail = sources.VMSTAT
+        return Interval(
+            elapsed_ns=after.at_ns - before.at_ns,
+            moved_pages=vmstat.get(success, 0),
+            failed_pages=vmstat.get(fail, 0),
+            reasons=_moves_grown(then.reasons, now.reasons),
+            callers=_moves_grown(then.callers, now.callers),
+            lost_events=now.lost_events - then.lost_events,
+            nodes=_each_grown(before.nodes, after.nodes),
+            cgroups=_each_grown(before.cgroups, after.cgroups),
+            offered=_each_grown(before.reasons, after.reasons),
+            engines=_each_grown(before.engines, after.engines),
+            times=_times_grown(before, after),
+            channels=_each_grown(before.channels, after.channels),
+            busy_channels=after.busy_channels,
+            held_folios=after.held_folios,
+            engine=after.state.engine if after.state is not None else None,
+            unseen=self._unseen(after),
+        )
+
+    def _unseen(self, now: Snapshot) -> tuple[tuple[str, str], ...]:
+        found = [] if self.no_trace is None else [(NO_TRACE, self.no_trace)]
+        if now.state is None:
+            found.append((NO_OFFLOAD, "only pageferry's kernel counts them"))
+        if not now.cgroups:
+            why = "memory.stat has no counters of migration, or cgroups are version 1"
+            found.append((NO_CGROUPS, why))
+        return tuple(found)
+
+
+def _moves_grown(before: dict[Key, Moves], after: dict[Key, Moves]) -> dict[Key, Moves]:
+    found: dict[Key, Moves] = {}
+    for key, moves in after.items():
+        old = before.get(key, Moves())
+        if moves.calls > old.calls:
+            found[key] = Moves(
+                moves.calls - old.calls,
+                moves.moved_pages - old.moved_pages,
+                moves.failed_pages - old.failed_pages,
+            )
+    return found
+
+
+def _each_grown(
+    before: dict[Key, Counters], after: dict[Key, Counters]
+) -> dict[Key, Counters]:
+    each = {key: grown(before.get(key, {}), now) for key, now in after.items()}
+    return {key: counters for key, counters in each.items() if counters}
+
+
+def _times_grown(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Histogram]]:
+    found: dict[str, dict[str, Histogram]] = {}
+    for reason, kinds in after.times.items():
+        for kind, now in kinds.items():
+            old = before.times.get(reason, {}).get(kind)
+            times = sources.histogram_grown(old, now)
+            if times.count:
+                found.setdefault(reason, {})[kind] = times
+    return found
