@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # ("kernel", ...).
 COMMANDS: tuple[tuple[str | None, str], ...] = (
     (None, "status"),
+    (None, "top"),
     (None, "move"),
     (None, "demo"),
     ("engine", "engine"),

@@ -122,7 +122,7 @@ def test_help_loads_no_command(tool: Tool) -> None:
     assert "pageferry.cli" in loaded
     assert not [name for name in loaded if name.startswith("pageferry.commands.")]
     shown = re.findall(r"^    (\S+)", done.stdout, re.MULTILINE)
-    assert shown[:3] == ["status", "move", "demo"]
+    assert shown[:3] == ["status", "top", "move"]
 
 
 def test_each_first_word_has_a_line() -> None:

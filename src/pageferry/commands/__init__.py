@@ -7,6 +7,7 @@ loads no module.
 
 ABOUT = {
     "status": "show the active engine, the limit and the counters",
+    "top": "watch what migrates, why, how fast, and what fails",
     "move": "move a process's memory to other nodes, and explain what stays",
     "demo": "build, boot, move memory with every engine, print one table",
     "engine": "see and choose what copies pages",

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry top` on fake kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import fake_watch as fake
+from pageferry.cli import main
+from pageferry.sysfs.files import Files
+from pageferry.watch import interval, screen, tracing, view
+from pageferry.watch.events import Moves, Totals
+from pageferry.watch.interval import Watcher
+
+
+@pytest.fixture
+def watcher(tmp_path: Path) -> Iterator[Watcher]:
+    """A watcher of a stock kernel."""
+    fake.stock(tmp_path)
+    found = Watcher(Files(tmp_path))
+    yield found
+    found.close()
+
+
+def test_lines_of_the_trace_are_understood() -> None:
+    totals = Totals()
+    lines = [
+        fake.migrated("my prog-x-77", "syscall_or_cpuset", 512),
+        fake.migrated("my prog-x-77", "syscall_or_cpuset", 100, 12),
+        fake.migrated("kswapd0-50", "demotion", 32),
+        "CPU:1 [LOST 42 EVENTS]",
+        "  bash-1 [000] ..... 1.0: sys_enter: NR 1",
+        "",
+    ]
+    totals.add(lines, lambda pid, number: None)
+    assert totals.reasons == {
+        "syscall_or_cpuset": Moves(2, 612, 12),
+        "demotion": Moves(1, 32, 0),
+    }
+    key = (77, "my prog-x", "syscall_or_cpuset")
+    assert totals.callers[key] == Moves(2, 612, 12)
+    assert totals.lost_events == 42
+
+
+def test_damon_promotes_or_demotes(tmp_path: Path) -> None:
+    top = "sys/kernel/mm/damon/admin/kdamonds/3"
+    schemes = f"{top}/contexts/0/schemes"
+    fake.write(tmp_path, {f"{top}/pid": "9", f"{schemes}/0/action": "migrate_hot"})
+    fake.write(tmp_path, {f"{schemes}/1/action": "migrate_cold"})
+    fake.stock(tmp_path)
+    watcher = Watcher(Files(tmp_path))
+
+    def before(number: int) -> str:
+        head = "kdamond.0-9 [000] ..... 1.0: damos_before_apply: ctx_idx=0"
+        return f"{head} scheme_idx={number} target_idx=0 nr_regions=9 1-2: 3 4"
+
+    fake.say(
+        tmp_path,
+        before(0),
+        fake.migrated("kdamond.0-9", "damon", 5),
+        before(1),
+        fake.migrated("kdamond.0-9", "damon", 6),
+        fake.migrated("kdamond.0-9", "damon", 1),
+        fake.migrated("kdamond.8-10", "damon", 3),
+    )
+    moved = {k: v.moved_pages for k, v in watcher.interval().reasons.items()}
+    assert moved == {"damon promotion": 5, "damon demotion": 7, "damon": 3}
+
+
+def test_an_interval_has_what_grew(tmp_path: Path, watcher: Watcher) -> None:
+    fake.say(tmp_path, fake.migrated("a-1", "compaction", 40, 2))
+    vmstat = "pgmigrate_success 140\npgmigrate_fail 3\n"
+    fake.write(tmp_path, {"proc/vmstat": vmstat})
+    node = "sys/devices/system/node/node2/vmstat"
+    fake.write(tmp_path, {node: "pgdemote_kswapd 30\npgdemote_direct 2"})
+    first = watcher.interval()
+    assert (first.moved_pages, first.failed_pages) == (40, 2)
+    assert first.reasons == {"compaction": Moves(1, 40, 2)}
+    assert first.nodes == {2: {"pgdemote_kswapd": 30, "pgdemote_direct": 2}}
+    said = view.document(first)
+    assert said["moved_bytes"] == 40 * 4096
+    assert said["nodes"] == [
+        {"node": 2, "promoted_bytes": 0, "demoted_bytes": 32 * 4096}
+    ]
+    shown = view.text(first)
+    assert "160 KiB migrated" in shown
+    assert "2 pages failed" in shown
+    assert f"not shown: {interval.NO_OFFLOAD}" in shown
+    # Nothing happened since.
+    second = watcher.interval()
+    assert second.moved_pages == 0
+    assert (second.reasons, second.callers, second.nodes) == ({}, {}, {})
+
+
+def test_a_line_may_come_in_two_parts(tmp_path: Path, watcher: Watcher) -> None:
+    line = fake.migrated("a-1", "compaction", 40)
+    pipe = tmp_path / fake.INSTANCE / "trace_pipe"
+    with pipe.open("a") as stream:
+        stream.write(line[:60])
+    watcher.collect()
+    fake.say(tmp_path, line[60:])
+    assert watcher.interval().reasons == {"compaction": Moves(1, 40, 0)}
+
+
+def test_our_kernel_shows_engines_and_times(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    fake.ours(tmp_path)
+    watcher = Watcher(Files(tmp_path))
+    stats = f"{fake.OFFLOAD}/stats"
+    fake.write(
+        tmp_path,
+        {
+            f"{stats}/reasons/demotion/engine_bytes": str(4096 + (8 << 20)),
+            f"{stats}/reasons/demotion/declined_folios": "3",
+            f"{stats}/reasons/demotion/unmapped_hist": "1024 10\n2048 100",
+            f"{stats}/engines/mtcopy/engine_bytes": str(4096 + (8 << 20)),
+            "sys/module/dcbm/channels/dma0chan0/bytes": "65536",
+            "sys/fs/cgroup/web/memory.stat": "migrate_bytes 8192",
+        },
+    )
+    found = watcher.interval()
+    assert found.engine == "mtcopy"
+    assert found.offered["demotion"]["engine_bytes"] == 8 << 20
+    times = found.times["demotion"]["unmapped_hist"]
+    assert times.buckets == ((2048, 100),)
+    assert found.cgroups == {"/web": {"migrate_bytes": 8192}}
+    assert found.busy_channels == 1
+    assert found.unseen == ()
+    shown = view.text(found)
+    for words in ("declined 3", "dma0chan0", "/web", "folios unmapped"):
+        assert words in shown
+    said: Any = view.document(found)
+    assert said["times"][0]["p99_ns"] in range(2048, 2304)
+
+
+def test_without_root_the_trace_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.write(tmp_path, fake.STOCK)
+    files = Files(tmp_path)
+    assert "mount -t tracefs" in (tracing.obstacle(files) or "")
+    (tmp_path / "sys/kernel/tracing/events").mkdir(parents=True)
+    assert "mm_migrate_pages" in (tracing.obstacle(files) or "")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert tracing.obstacle(files) == "only root may trace the kernel"
+    fake.stock(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert tracing.obstacle(files) == "only root may trace the kernel"
+    watcher = Watcher(files)
+    fake.write(tmp_path, {"proc/vmstat": "pgmigrate_success 300"})
+    found = watcher.interval()
+    assert found.moved_pages == 200
+    assert interval.NO_TRACE in view.text(found)
+
+
+def test_an_instance_of_a_dead_command_goes(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    instances = tmp_path / "sys/kernel/tracing/instances"
+    (instances / "pageferry-4194304").mkdir()
+    (instances / "perf-4194304").mkdir()
+    trace = tracing.Trace(Files(tmp_path))
+    left = {path.name for path in instances.iterdir()}
+    assert left == {f"pageferry-{os.getpid()}", "perf-4194304"}
+    enable = tmp_path / fake.INSTANCE / "events/migrate/mm_migrate_pages/enable"
+    assert enable.read_text() == "1\n"
+    trace.close()
+
+
+def test_json_is_one_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.stock(tmp_path)
+    fake.say(tmp_path, fake.migrated("a-1", "compaction", 40, 2))
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    assert main(["top", "--json", "--every", "100ms"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == "pageferry/top"
+    assert said["callers"] == [
+        {
+            "pid": 1,
+            "name": "a",
+            "reason": "compaction",
+            "calls": 1,
+            "moved_bytes": 163840,
+            "failed_pages": 2,
+        }
+    ]
+    assert main(["top", "--once", "--every", "100ms"]) == 0
+    assert "0 B migrated" in capsys.readouterr().out
+    assert main(["top", "--every", "1ms"]) == 2
+
+
+class Window:
+    """A terminal of 3 lines with 10 columns."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, str] = {}
+
+    def getmaxyx(self) -> tuple[int, int]:
+        return 3, 10
+
+    def erase(self) -> None:
+        self.lines.clear()
+
+    def refresh(self) -> None:
+        pass
+
+    def addnstr(self, row: int, _: int, text: str, most: int) -> None:
+        self.lines[row] = text[:most]
+
+
+def test_a_small_terminal_shows_the_beginning() -> None:
+    window = Window()
+    screen.draw(window, "0123456789ab\nb\nc\nd")  # type: ignore[arg-type]
+    assert window.lines == {0: "012345678", 1: "b", 2: "c"}
+
+
+def test_many_callers_are_cut_to_the_largest(tmp_path: Path, watcher: Watcher) -> None:
+    names = [fake.migrated(f"task{n}-{n + 1}", "compaction", n) for n in range(13)]
+    fake.say(tmp_path, *names)
+    shown = view.text(watcher.interval())
+    assert "task12" in shown and "task2 " not in shown
+    assert "and 3 more: see --json" in shown
