@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs in a virtual machine: migrates a known amount while `top` watches."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pageferry import output
+from pageferry.interleave.moving import MovePages
+from pageferry.sysfs.files import Files
+
+INSTANCES = Path("/sys/kernel/tracing/instances")
+TOTAL_BYTES = 32 << 20
+PAGE = mmap.PAGESIZE
+EVERY = "60s"
+
+
+def load() -> int:
+    """Move memory to node 1, back, and there again; returns the pages that moved."""
+    memory = mmap.mmap(-1, TOTAL_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    for at in range(0, TOTAL_BYTES, PAGE):
+        memory[at] = 1
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    pages = range(first, first + TOTAL_BYTES, PAGE)
+    mover = MovePages(Files())
+    moved = 0
+    for node in (1, 0, 1):
+        was = mover.query(os.getpid(), pages)
+        mover.move(os.getpid(), pages, node)
+        now = mover.query(os.getpid(), pages)
+        moved += sum(a != b for a, b in zip(was, now, strict=True))
+    return moved
+
+
+def main() -> int:
+    """Print the load, the document of top, and what is left of its trace."""
+    argv = [sys.executable, "-m", "pageferry", "top", "--json", "--every", EVERY]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as top:
+        while not list(INSTANCES.glob(f"pageferry-{top.pid}/events/migrate")):
+            time.sleep(0.1)
+        # The first snapshot follows the instance.
+        time.sleep(5)
+        moved = load()
+        said, _ = top.communicate()
+    left = [path.name for path in INSTANCES.iterdir()]
+    found = {"moved": moved, "pid": os.getpid(), "left": left, "top": json.loads(said)}
+    output.answer_json(found)
+    return top.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
