@@ -32,6 +32,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("engine", "engine_check"),
     ("interleave", "interleave"),
     (None, "balance"),
+    (None, "exporter"),
     (None, "off"),
     (None, "doctor"),
     ("bench", "bench"),

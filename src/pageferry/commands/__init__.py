@@ -13,6 +13,7 @@ ABOUT = {
     "engine": "see and choose what copies pages",
     "interleave": "spread a process's memory over nodes by weight",
     "balance": "keep interleave weights right as bandwidth changes",
+    "exporter": "give the counters of migration to Prometheus",
     "off": "turn every copy engine off",
     "doctor": "list what this machine and this kernel can do, and what is missing",
     "bench": "measure page migration",

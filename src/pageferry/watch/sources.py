@@ -48,8 +48,8 @@ class Snapshot:
     busy_channels: int = 0
 
 
-def take(files: Files) -> Snapshot:
-    """Read all counters."""
+def take(files: Files, *, cgroups: bool = True) -> Snapshot:
+    """Read all counters; those of cgroups take longest."""
     offload = Offload(files)
     ours = offload.is_present()
     channels = files.names(_CHANNELS)
@@ -63,7 +63,7 @@ def take(files: Files) -> Snapshot:
             )
             for node in read_nodes(files)
         },
-        cgroups=_cgroups(files),
+        cgroups=_cgroups(files) if cgroups else {},
         state=offload.read() if ours else None,
         held_folios=offload.held_folios() if ours else 0,
         reasons=offload.counters("reasons") if ours else {},
