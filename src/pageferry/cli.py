@@ -36,6 +36,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     (None, "off"),
     (None, "doctor"),
     ("bench", "bench"),
+    (None, "report"),
     (None, "model"),
     ("kernel", "kernel_build"),
     ("kernel", "kernel_bases"),

@@ -17,6 +17,7 @@ ABOUT = {
     "off": "turn every copy engine off",
     "doctor": "list what this machine and this kernel can do, and what is missing",
     "bench": "measure page migration",
+    "report": "print results of benchmarks as one HTML page, or compare two",
     "model": "predict throughput and unmapped time from a machine's constants",
     "kernel": "build Linux with pageferry's changes",
     "vm": "run commands in a virtual machine",

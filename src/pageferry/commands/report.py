@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry report`."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pageferry import output
+from pageferry.bench import spec
+from pageferry.commands import ABOUT
+from pageferry.errors import ExitCode, from_os_error, usage_error
+from pageferry.report import page
+from pageferry.report.page import Shown
+from pageferry.report.tables import render
+from pageferry.results import schema
+
+if TYPE_CHECKING:
+    from pageferry.cli import Subparsers
+
+DESCRIPTION = """\
+Print one or several results of `bench` as one HTML page: the verdict, charts, the
+machine, warnings and the data. The page refers to no other file, needs no script,
+and can be printed. --compare says which differences exceed their spread."""
+
+EPILOG = """\
+examples:
+  pageferry report result.json > report.html
+  pageferry report --compare before.json after.json > difference.html
+"""
+
+
+def add_parser(sub: Subparsers) -> None:
+    """Add the parser."""
+    parser = sub.add_parser(
+        "report",
+        help=ABOUT["report"],
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("results", metavar="RESULT", nargs="*", type=Path)
+    parser.add_argument(
+        "--compare", metavar=("A", "B"), nargs=2, type=Path, help="compare two results"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the page."""
+    if bool(args.results) == (args.compare is not None):
+        raise usage_error(
+            "a report needs results, or --compare with two", None, "pageferry report -h"
+        )
+    if args.compare is not None:
+        before, after = map(_read, args.compare)
+        output.answer(page.render([], (before, after)).rstrip("\n"))
+        return 0
+    shown = [_read(path) for path in args.results]
+    output.answer(page.render(shown).rstrip("\n"))
+    return 0
+
+
+def _read(path: Path) -> Shown:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise from_os_error(error, "cannot read a result", ExitCode.USAGE) from error
+    result = schema.decode(data, path)
+    return Shown(path.name, result, _tables(result))
+
+
+def _tables(result: schema.Result) -> str:
+    """Lay out the result as its benchmark does; a new one may be unknown here."""
+    name = result.rows[0].bench.replace("-", "_") if result.rows else ""
+    if not name.isidentifier() or find_spec(f"pageferry.bench.{name}") is None:
+        return "This version of pageferry has no tables for this benchmark."
+    return render(result, spec.load(name).show(result))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Two results side by side: which differences exceed their spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pageferry.report.tables import engine
+from pageferry.results.schema import Result, Row, Spread
+from pageferry.units import format_size
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of rows: its name, its unit, and a number that divides it."""
+
+    name: str
+    unit: str
+    scale: float
+    read: Callable[[Row], Spread | None]
+    more_is_better: bool
+
+
+def _single(value: int | None) -> Spread | None:
+    return None if value is None else Spread(median=value, min=value, max=value)
+
+
+def _instructions(row: Row) -> Spread | None:
+    """Layouts of memory change the count, so the range is that of layouts."""
+    middle = row.instructions_per_folio
+    if middle is None:
+        return None
+    least = row.cost.instructions_per_folio_min
+    most = row.cost.instructions_per_folio_max
+    return Spread(
+        median=middle,
+        min=middle if least is None else least,
+        max=middle if most is None else most,
+    )
+
+
+def _unmapped(row: Row) -> Spread | None:
+    """Rounds have a range, where the benchmark keeps it."""
+    if row.unmapped_ns is None:
+        return None
+    found = _single(row.unmapped_ns.p99)
+    least, most = row.latency.unmapped_ns_min, row.latency.unmapped_ns_max
+    if found is None or least is None or most is None:
+        return found
+    return Spread(median=found.median, min=least.p99, max=most.p99)
+
+
+FIGURES = (
+    Figure("throughput", "GB/s", 1e9, lambda row: row.bytes_per_s, True),
+    Figure("unmapped time, p99", "us", 1e3, _unmapped, False),
+    Figure("instructions for each folio", "", 1, _instructions, False),
+)
+
+
+def label(row: Row) -> str:
+    """Name a row by all that sets it apart from others of its result."""
+    own = row.latency
+    method = row.demotion.method or row.promotion.method or row.compaction.method
+    parts = [
+        format_size(row.folio_bytes),
+        "plain memcpy" if row.engine == "limit" else engine(row),
+        f"{row.threads} threads" if row.engine == "limit" else "",
+        row.pages or "",
+        row.path or "",
+        method or "",
+        "CPUs busy" if row.busy else "",
+        "" if own.batch_cap_pages is None else f"cap {own.batch_cap_pages}",
+        "" if own.max_windows is None else f"{own.max_windows} windows",
+        "streaming" if own.streaming else "",
+        f"limit {own.max_unmapped_us} us" if own.max_unmapped_us else "",
+        f"{own.role}" if own.role else "",
+        f"touched: {row.touch.mode}" if row.touch else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure of the same row in two results."""
+
+    row: str
+    figure: Figure
+    before: Spread
+    after: Spread
+
+    @property
+    def change(self) -> float | None:
+        """Return the change of the median, 0.1 for a tenth more."""
+        if not self.before.median:
+            return None
+        return self.after.median / self.before.median - 1
+
+    @property
+    def verdict(self) -> str:
+        """Say which result is better, or that the difference may be chance."""
+        if self.before == self.after:
+            return "equal"
+        if self.after.min <= self.before.max and self.before.min <= self.after.max:
+            return "noise: the ranges overlap"
+        more = self.after.median > self.before.median
+        return "better" if more == self.figure.more_is_better else "worse"
+
+
+def compare(before: Result, after: Result) -> list[Difference]:
+    """Compare all figures of rows that both results have."""
+    old = {(row.bench, label(row)): row for row in before.rows}
+    found: list[Difference] = []
+    for row in after.rows:
+        other = old.get((row.bench, label(row)))
+        if other is None:
+            continue
+        for figure in FIGURES:
+            first, second = figure.read(other), figure.read(row)
+            if first is not None and second is not None:
+                found.append(Difference(label(row), figure, first, second))
+    return found
