@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import threading
@@ -18,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from helpers import fake_watch as fake
 from pageferry.cli import main
 from pageferry.sysfs.files import Files
+from pageferry.watch.events import Moves
 from pageferry.watch.metrics import Migrations
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "packaging/examples/prometheus"
@@ -80,6 +82,18 @@ def test_our_kernel(tmp_path: Path) -> None:
     assert found["pageferry_unmapped_seconds_sum", "demotion"] == 10500 / 1e9
     # A maximum is no counter, and the trace is missing.
     assert not any("max_seconds" in key[0] or "reason_calls" in key[0] for key in found)
+
+
+def test_tasks_that_came_and_went_cost_no_memory(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    metrics = Migrations(Files(tmp_path))
+    for first in range(0, 2000, 500):
+        tasks = range(first, first + 500)
+        fake.say(tmp_path, *(fake.migrated(f"a-{n}", "demotion", 1) for n in tasks))
+        metrics.empty_trace()
+    kept = sum(isinstance(one, Moves) for one in gc.get_objects())
+    metrics.close()
+    assert kept < 100
 
 
 def everything(root: Path) -> set[str]:

@@ -34,10 +34,16 @@ class Moves:
         self.moved_pages += moved
         self.failed_pages += failed
 
+    def merge(self, more: Moves) -> None:
+        """Add other calls."""
+        self.calls += more.calls
+        self.moved_pages += more.moved_pages
+        self.failed_pages += more.failed_pages
+
 
 @dataclass
 class Totals:
-    """Totals of all lines so far, by reason, and by task and reason."""
+    """Totals of lines, by reason, and by task and reason."""
 
     reasons: dict[str, Moves] = field(default_factory=dict)
     callers: dict[tuple[int, str, str], Moves] = field(default_factory=dict)
@@ -54,6 +60,15 @@ class Totals:
             if found is not None:
                 pid = int(found[2])
                 self._event(found[1], pid, found[3], found[4], direction)
+
+    def take(self) -> Totals:
+        """Return the totals, and begin again.
+
+        A machine starts tasks for ever, so the callers must not stay.
+        """
+        found = Totals(self.reasons, self.callers, self.lost_events)
+        self.reasons, self.callers, self.lost_events = {}, {}, 0
+        return found
 
     def _event(
         self, task: str, pid: int, event: str, text: str, direction: Direction

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
-from pageferry.watch import sources, tracing
-from pageferry.watch.events import Moves, Totals
+from pageferry.watch import sources
+from pageferry.watch.events import Moves
+from pageferry.watch.follower import Follower
 from pageferry.watch.sources import Counters, Snapshot, grown
 
 Key = TypeVar("Key")
@@ -49,40 +49,32 @@ class Watcher:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.totals = Totals()
-        self.no_trace = tracing.obstacle(files)
-        self._trace = None if self.no_trace else tracing.Trace(files)
+        self._follower = Follower(files)
         self._before = sources.take(files)
-        self._then = copy.deepcopy(self.totals)
 
     def close(self) -> None:
         """Stop the trace."""
-        if self._trace is not None:
-            self._trace.close()
+        self._follower.close()
 
     def collect(self) -> None:
         """Empty the buffer of the trace."""
-        if self._trace is not None:
-            self.totals.add(self._trace.lines(), self._direction)
-
-    def _direction(self, pid: int, number: int) -> str | None:
-        return sources.scheme_direction(self.files, pid, number)
+        self._follower.collect()
 
     def interval(self) -> Interval:
         """Return the time since the last call."""
         self.collect()
         before, after = self._before, sources.take(self.files)
-        then, now = self._then, copy.deepcopy(self.totals)
-        self._before, self._then = after, now
+        self._before = after
+        totals = self._follower.take()
         vmstat = grown(before.vmstat, after.vmstat)
         success, fail = sources.VMSTAT
         return Interval(
             elapsed_ns=after.at_ns - before.at_ns,
             moved_pages=vmstat.get(success, 0),
             failed_pages=vmstat.get(fail, 0),
-            reasons=_moves_grown(then.reasons, now.reasons),
-            callers=_moves_grown(then.callers, now.callers),
-            lost_events=now.lost_events - then.lost_events,
+            reasons=totals.reasons,
+            callers=totals.callers,
+            lost_events=totals.lost_events,
             nodes=_each_grown(before.nodes, after.nodes),
             cgroups=_each_grown(before.cgroups, after.cgroups),
             offered=_each_grown(before.reasons, after.reasons),
@@ -96,26 +88,14 @@ class Watcher:
         )
 
     def _unseen(self, now: Snapshot) -> tuple[tuple[str, str], ...]:
-        found = [] if self.no_trace is None else [(NO_TRACE, self.no_trace)]
+        why = self._follower.no_trace
+        found = [] if why is None else [(NO_TRACE, why)]
         if now.state is None:
             found.append((NO_OFFLOAD, "only pageferry's kernel counts them"))
         if not now.cgroups:
             why = "memory.stat has no counters of migration, or cgroups are version 1"
             found.append((NO_CGROUPS, why))
         return tuple(found)
-
-
-def _moves_grown(before: dict[Key, Moves], after: dict[Key, Moves]) -> dict[Key, Moves]:
-    found: dict[Key, Moves] = {}
-    for key, moves in after.items():
-        old = before.get(key, Moves())
-        if moves.calls > old.calls:
-            found[key] = Moves(
-                moves.calls - old.calls,
-                moves.moved_pages - old.moved_pages,
-                moves.failed_pages - old.failed_pages,
-            )
-    return found
 
 
 def _each_grown(

@@ -18,8 +18,9 @@ from prometheus_client.registry import Collector
 
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram, bucket_end
-from pageferry.watch import sources, tracing
-from pageferry.watch.events import Totals
+from pageferry.watch import sources
+from pageferry.watch.events import Moves
+from pageferry.watch.follower import Follower
 from pageferry.watch.sources import Counters, Snapshot
 
 Key = TypeVar("Key", str, int)
@@ -39,27 +40,26 @@ class Migrations(Collector):
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._totals = Totals()
+        self._reasons: dict[str, Moves] = {}
+        self._lost_events = 0
         # The HTTP server asks from threads of its own.
         self._lock = threading.Lock()
-        self.no_trace = tracing.obstacle(files)
-        self._trace = None if self.no_trace else tracing.Trace(files)
+        self._follower = Follower(files)
+        self.no_trace = self._follower.no_trace
 
     def close(self) -> None:
         """Stop the trace."""
         with self._lock:
-            if self._trace is not None:
-                self._trace.close()
-            self._trace = None
+            self._follower.close()
 
     def empty_trace(self) -> None:
         """Empty the buffer of the trace before it is full."""
         with self._lock:
-            if self._trace is not None:
-                self._totals.add(self._trace.lines(), self._direction)
-
-    def _direction(self, pid: int, number: int) -> str | None:
-        return sources.scheme_direction(self._files, pid, number)
+            self._follower.collect()
+            found = self._follower.take()
+            for reason, moves in found.reasons.items():
+                self._reasons.setdefault(reason, Moves()).merge(moves)
+            self._lost_events += found.lost_events
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
@@ -68,7 +68,7 @@ class Migrations(Collector):
         yield from _of_system(now)
         if self.no_trace is None:
             with self._lock:
-                found = list(_of_trace(self._totals))
+                found = list(_of_trace(self._reasons, self._lost_events))
             yield from found
         if now.state is not None:
             yield from _of_offload(now)
@@ -114,11 +114,11 @@ def _of_system(now: Snapshot) -> Iterator[Metric]:
     yield _counter("node_demoted_bytes", about, "node", demoted)
 
 
-def _of_trace(totals: Totals) -> Iterator[Metric]:
+def _of_trace(reasons: Mapping[str, Moves], lost_events: int) -> Iterator[Metric]:
     """Yield totals since the exporter began."""
-    moved = {k: v.moved_pages * PAGE_BYTES for k, v in totals.reasons.items()}
-    failed = {k: v.failed_pages for k, v in totals.reasons.items()}
-    calls = {k: v.calls for k, v in totals.reasons.items()}
+    moved = {k: v.moved_pages * PAGE_BYTES for k, v in reasons.items()}
+    failed = {k: v.failed_pages for k, v in reasons.items()}
+    calls = {k: v.calls for k, v in reasons.items()}
     about = "Bytes that migrated since the exporter began, by reason."
     yield _counter("reason_migrated_bytes", about, "reason", moved)
     about = "Pages that did not migrate since the exporter began, by reason."
@@ -128,7 +128,7 @@ def _of_trace(totals: Totals) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "pageferry_lost_events",
         "Calls that are missing in the figures by reason.",
-        value=totals.lost_events,
+        value=lost_events,
     )
 
 
