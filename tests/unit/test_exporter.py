@@ -90,7 +90,7 @@ def test_tasks_that_came_and_went_cost_no_memory(tmp_path: Path) -> None:
     for first in range(0, 2000, 500):
         tasks = range(first, first + 500)
         fake.say(tmp_path, *(fake.migrated(f"a-{n}", "demotion", 1) for n in tasks))
-        metrics.empty_trace()
+        metrics.read_trace()
     kept = sum(isinstance(one, Moves) for one in gc.get_objects())
     metrics.close()
     assert kept < 100
@@ -155,7 +155,7 @@ def test_over_http(tmp_path: Path) -> None:
     try:
         for moved in (40, 100):
             fake.say(tmp_path, fake.migrated("a-1", "compaction", moved))
-            metrics.empty_trace()
+            metrics.read_trace()
         with urllib.request.urlopen(url) as answer:
             found = samples(answer.read().decode())
     finally:
@@ -182,6 +182,17 @@ def test_a_textfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert samples(path.read_text())["pageferry_migrated_bytes_total",] == 409600
     left = [name.name for name in tmp_path.iterdir() if "prom" in name.name]
     assert left == ["pageferry.prom"]
+
+
+def test_without_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.stock(tmp_path)
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    enable = tmp_path / fake.INSTANCE / "events/migrate/mm_migrate_pages/enable"
+    assert main(["exporter", "--once", "--no-trace"]) == 0
+    assert enable.read_text() == "0\n"
+    assert "pageferry_reason" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

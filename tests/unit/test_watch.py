@@ -159,6 +159,22 @@ def test_without_root_the_trace_is_missing(
     assert interval.NO_TRACE in view.text(found)
 
 
+def test_a_fast_kernel_does_not_keep_the_reader(
+    tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"{fake.migrated('a-1', 'compaction', 40)}\n".encode()
+    reads = 0
+
+    def endless(_handle: int, size: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        assert reads < 1000
+        return line * (size // len(line))
+
+    monkeypatch.setattr(os, "read", endless)
+    assert watcher.interval().reasons["compaction"].calls
+
+
 def test_an_instance_of_a_dead_command_goes(tmp_path: Path) -> None:
     fake.stock(tmp_path)
     instances = tmp_path / "sys/kernel/tracing/instances"

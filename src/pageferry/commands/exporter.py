@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from pageferry.commands import ABOUT
 from pageferry.errors import unsupported, usage_error
 from pageferry.sysfs.files import Files
 from pageferry.units import parse_seconds
+from pageferry.watch.follower import wait
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
@@ -32,8 +32,7 @@ examples:
   pageferry exporter --once
 """
 _ADDRESS = "127.0.0.1:9478"
-# The buffer of the trace holds at least this long.
-_COLLECT_S = 0.5
+_SERVING_S = 60.0
 
 
 def add_parser(sub: Subparsers) -> None:
@@ -59,6 +58,11 @@ def add_parser(sub: Subparsers) -> None:
     parser.add_argument(
         "--every", metavar="TIME", default="15s", help="of --textfile (default: 15s)"
     )
+    parser.add_argument(
+        "--no-trace",
+        action="store_true",
+        help="no metrics by reason, and no cost of the kernel's trace",
+    )
     parser.set_defaults(run=run)
 
 
@@ -75,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             "the library prometheus_client is not installed",
             hint="apt-get install python3-prometheus-client",
         ) from error
-    metrics = Migrations(Files())
+    metrics = Migrations(Files(), trace=not args.no_trace)
     try:
         if args.once:
             _print(metrics)
@@ -112,10 +116,7 @@ def _write(metrics: Migrations, path: Path, every_s: float) -> None:
     _talk(metrics, str(path))
     while True:
         write_to_textfile(str(path), registry)
-        end = time.monotonic() + every_s
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _COLLECT_S))
-            metrics.empty_trace()
+        wait(every_s, metrics.read_trace)
 
 
 def _serve(metrics: Migrations, host: str, port: int) -> None:
@@ -131,8 +132,7 @@ def _serve(metrics: Migrations, host: str, port: int) -> None:
         ) from error
     _talk(metrics, f"http://{host}:{port}/metrics")
     while True:
-        time.sleep(_COLLECT_S)
-        metrics.empty_trace()
+        wait(_SERVING_S, metrics.read_trace)
 
 
 def _talk(metrics: Migrations, place: str) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from pageferry.errors import usage_error
 from pageferry.sysfs.files import Files
 from pageferry.units import parse_seconds
 from pageferry.watch import view
+from pageferry.watch.follower import wait
 from pageferry.watch.interval import Interval, Watcher
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ examples:
   pageferry top --once --every 10s
   pageferry top --json | jq .reasons
 """
-# The buffer of the trace holds at least this long.
-_COLLECT_S = 0.5
+_LEAST_S = 0.1
 
 
 def add_parser(sub: Subparsers) -> None:
@@ -59,7 +58,7 @@ def add_parser(sub: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch until the user ends it."""
     every_s = parse_seconds(args.every)
-    if every_s < _COLLECT_S / 5:
+    if every_s < _LEAST_S:
         raise usage_error("--every is too short", args.every, "at least 100ms")
     with _watcher(Files()) as watcher:
         if args.once or args.json:
@@ -90,8 +89,5 @@ def _watcher(files: Files) -> Iterator[Watcher]:
 
 def _after(watcher: Watcher, every_s: float) -> Interval:
     """Wait for the end of an interval, and empty the trace meanwhile."""
-    end = time.monotonic() + every_s
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, _COLLECT_S))
-        watcher.collect()
+    wait(every_s, watcher.collect)
     return watcher.interval()

@@ -3,18 +3,42 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from pageferry.sysfs.files import Files
 from pageferry.watch import sources, tracing
 from pageferry.watch.events import Totals
+
+# A buffer of the kernel holds the lines of this time.
+_COLLECT_S = 0.5
+# Further lines wait, so that a view and a scrape do not.
+_PASSES = 8
+
+
+def empty(collect: Callable[[], bool]) -> None:
+    """Read all lines, unless the kernel writes faster than this reads."""
+    for _ in range(_PASSES):
+        if not collect():
+            break
+
+
+def wait(seconds: float, collect: Callable[[], bool]) -> None:
+    """Wait, and empty the buffer of the trace meanwhile."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, _COLLECT_S))
+        empty(collect)
 
 
 class Follower:
     """The trace of all migrations, or the reason why there is none."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, *, trace: bool = True) -> None:
+        """Start the trace, if the user wants one."""
         self._files = files
         self._totals = Totals()
-        self.no_trace = tracing.obstacle(files)
+        self.no_trace = tracing.obstacle(files) if trace else "not asked for"
         self._trace = None if self.no_trace else tracing.Trace(files)
 
     def close(self) -> None:
@@ -23,10 +47,11 @@ class Follower:
             self._trace.close()
         self._trace = None
 
-    def collect(self) -> None:
-        """Empty the buffer of the trace before it is full."""
-        if self._trace is not None:
-            self._totals.add(self._trace.lines(), self._direction)
+    def collect(self) -> bool:
+        """Read a part of the buffer; say whether it had any lines."""
+        lines = self._trace.lines() if self._trace is not None else []
+        self._totals.add(lines, self._direction)
+        return bool(lines)
 
     def take(self) -> Totals:
         """Return the totals since the last call."""

@@ -10,7 +10,7 @@ from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
 from pageferry.watch import sources
 from pageferry.watch.events import Moves
-from pageferry.watch.follower import Follower
+from pageferry.watch.follower import Follower, empty
 from pageferry.watch.sources import Counters, Snapshot, grown
 
 Key = TypeVar("Key")
@@ -56,13 +56,13 @@ class Watcher:
         """Stop the trace."""
         self._follower.close()
 
-    def collect(self) -> None:
-        """Empty the buffer of the trace."""
-        self._follower.collect()
+    def collect(self) -> bool:
+        """Read a part of the trace; say whether it had any lines."""
+        return self._follower.collect()
 
     def interval(self) -> Interval:
         """Return the time since the last call."""
-        self.collect()
+        empty(self.collect)
         before, after = self._before, sources.take(self.files)
         self._before = after
         totals = self._follower.take()

@@ -38,13 +38,14 @@ _TIMES = {
 class Migrations(Collector):
     """Reads the counters when Prometheus asks."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, *, trace: bool = True) -> None:
+        """Start the trace, if the user wants one."""
         self._files = files
         self._reasons: dict[str, Moves] = {}
         self._lost_events = 0
         # The HTTP server asks from threads of its own.
         self._lock = threading.Lock()
-        self._follower = Follower(files)
+        self._follower = Follower(files, trace=trace)
         self.no_trace = self._follower.no_trace
 
     def close(self) -> None:
@@ -52,18 +53,22 @@ class Migrations(Collector):
         with self._lock:
             self._follower.close()
 
-    def empty_trace(self) -> None:
-        """Empty the buffer of the trace before it is full."""
+    def read_trace(self) -> bool:
+        """Read a part of the trace; say whether it had any lines.
+
+        A scrape waits for the lock, so each call reads a part only.
+        """
         with self._lock:
-            self._follower.collect()
+            any_lines = self._follower.collect()
             found = self._follower.take()
             for reason, moves in found.reasons.items():
                 self._reasons.setdefault(reason, Moves()).merge(moves)
             self._lost_events += found.lost_events
+        return any_lines
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        self.empty_trace()
+        self.read_trace()
         now = sources.take(self._files, cgroups=False)
         yield from _of_system(now)
         if self.no_trace is None:

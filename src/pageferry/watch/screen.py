@@ -8,6 +8,7 @@ import time
 
 from pageferry.errors import unsupported
 from pageferry.watch import view
+from pageferry.watch.follower import empty
 from pageferry.watch.interval import Watcher
 
 _COLLECT_MS = 200
@@ -34,7 +35,7 @@ def _run(window: curses.window, watcher: Watcher, every_s: float) -> None:
     draw(window, text)
     end = time.monotonic() + every_s
     while (key := window.getch()) not in (ord("q"), ord("Q")):
-        watcher.collect()
+        empty(watcher.collect)
         if time.monotonic() >= end:
             text = f"{view.text(watcher.interval())}\n\n{_FOOT}"
             end = time.monotonic() + every_s

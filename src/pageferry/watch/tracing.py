@@ -15,9 +15,10 @@ from pageferry.watch.events import MIGRATION, SCHEME
 # tracefs, and its old place.
 _PLACES = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _EVENTS = (f"migrate/{MIGRATION}", f"damon/{SCHEME}")
-# For each CPU: some thousand lines, which suffice for a second.
-_BUFFER_KB = "1024"
+# For each CPU: about 3,000 lines.
+_BUFFER_KB = "256"
 _CHUNK_BYTES = 1 << 16
+_PASS_BYTES = 1 << 20
 
 
 def obstacle(files: Files) -> str | None:
@@ -66,17 +67,23 @@ class Trace:
                     self._files.path(f"{instances}/{name}").rmdir()
 
     def lines(self) -> list[str]:
-        """Read the lines since the last call."""
-        data = self._rest
-        while True:
+        """Read about 1 MiB of the lines since the last call.
+
+        The kernel may write as fast as this reads, so the end may never come. It counts
+        the lines that it loses.
+        """
+        chunks = [self._rest]
+        size = 0
+        while size < _PASS_BYTES:
             try:
                 chunk = os.read(self._pipe, _CHUNK_BYTES)
             except BlockingIOError:
                 break
             if not chunk:
                 break
-            data += chunk
-        *whole, self._rest = data.split(b"\n")
+            chunks.append(chunk)
+            size += len(chunk)
+        *whole, self._rest = b"".join(chunks).split(b"\n")
         return [line.decode(errors="replace") for line in whole]
 
     def close(self) -> None:
