@@ -13,8 +13,9 @@ import pytest
 
 from helpers import fake_watch as fake
 from pageferry.cli import main
+from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
-from pageferry.watch import interval, screen, tracing, view
+from pageferry.watch import interval, screen, sources, tracing, view
 from pageferry.watch.events import Moves, Totals
 from pageferry.watch.interval import Watcher
 
@@ -173,6 +174,25 @@ def test_a_fast_kernel_does_not_keep_the_reader(
 
     monkeypatch.setattr(os, "read", endless)
     assert watcher.interval().reasons["compaction"].calls
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, PageferryError("no counters")])
+def test_a_failed_start_leaves_no_trace(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException] | BaseException,
+) -> None:
+    fake.stock(tmp_path)
+    closed: list[tracing.Trace] = []
+    monkeypatch.setattr(tracing.Trace, "close", lambda trace: closed.append(trace))
+
+    def fail(_files: Files) -> sources.Snapshot:
+        raise error
+
+    monkeypatch.setattr(sources, "take", fail)
+    with pytest.raises((KeyboardInterrupt, PageferryError)):
+        Watcher(Files(tmp_path))
+    assert len(closed) == 1
 
 
 def test_an_instance_of_a_dead_command_goes(tmp_path: Path) -> None:

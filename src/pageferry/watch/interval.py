@@ -50,7 +50,12 @@ class Watcher:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._follower = Follower(files)
-        self._before = sources.take(files)
+        try:
+            self._before = sources.take(files)
+        except BaseException:
+            # The caller has nothing to close yet, and the trace would stay on.
+            self.close()
+            raise
 
     def close(self) -> None:
         """Stop the trace."""
