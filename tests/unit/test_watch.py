@@ -49,11 +49,19 @@ def test_lines_of_the_trace_are_understood() -> None:
     assert totals.lost_events == 42
 
 
+KDAMONDS = "sys/kernel/mm/damon/admin/kdamonds"
+
+
+def kdamond(root: Path, pid: int) -> None:
+    """Fake kdamond 3 with two schemes."""
+    schemes = f"{KDAMONDS}/3/contexts/0/schemes"
+    fake.write(root, {f"{KDAMONDS}/nr_kdamonds": "4", f"{KDAMONDS}/3/pid": str(pid)})
+    fake.write(root, {f"{schemes}/0/action": "migrate_hot"})
+    fake.write(root, {f"{schemes}/1/action": "migrate_cold"})
+
+
 def test_damon_promotes_or_demotes(tmp_path: Path) -> None:
-    top = "sys/kernel/mm/damon/admin/kdamonds/3"
-    schemes = f"{top}/contexts/0/schemes"
-    fake.write(tmp_path, {f"{top}/pid": "9", f"{schemes}/0/action": "migrate_hot"})
-    fake.write(tmp_path, {f"{schemes}/1/action": "migrate_cold"})
+    kdamond(tmp_path, 9)
     fake.stock(tmp_path)
     watcher = Watcher(Files(tmp_path))
 
@@ -72,6 +80,29 @@ def test_damon_promotes_or_demotes(tmp_path: Path) -> None:
     )
     moved = {k: v.moved_pages for k, v in watcher.interval().reasons.items()}
     assert moved == {"damon promotion": 5, "damon demotion": 7, "damon": 3}
+
+
+def test_the_lock_of_damon_is_taken_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kdamond(tmp_path, 9)
+    fake.stock(tmp_path)
+    watcher = Watcher(Files(tmp_path))
+    reads: list[str] = []
+    read_or = Files.read_or
+
+    def counted(files: Files, name: str, default: str) -> str:
+        reads.append(name)
+        return read_or(files, name, default)
+
+    monkeypatch.setattr(Files, "read_or", counted)
+    for _ in range(8):
+        for pid in (9, 10):
+            fake.say(tmp_path, *[fake.migrated(f"kdamond-{pid}", "damon", 5)] * 10)
+        moved = {k: v.moved_pages for k, v in watcher.interval().reasons.items()}
+        assert moved == {"damon promotion": 50, "damon": 50}
+    # Once for the kdamond, and three times for a PID that no file names.
+    assert reads.count(f"/{KDAMONDS}/3/pid") == 4
 
 
 def test_an_interval_has_what_grew(tmp_path: Path, watcher: Watcher) -> None:

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 
 from pageferry.sysfs.files import Files
-from pageferry.watch import sources, tracing
+from pageferry.watch import tracing
 from pageferry.watch.events import Totals
+from pageferry.watch.schemes import Schemes
 
 # A buffer of the kernel holds the lines of this time.
 _COLLECT_S = 0.5
@@ -36,7 +37,7 @@ class Follower:
 
     def __init__(self, files: Files, *, trace: bool = True) -> None:
         """Start the trace, if the user wants one."""
-        self._files = files
+        self._schemes = Schemes(files)
         self._totals = Totals()
         self.no_trace = tracing.obstacle(files) if trace else "not asked for"
         self._trace = None if self.no_trace else tracing.Trace(files)
@@ -50,12 +51,10 @@ class Follower:
     def collect(self) -> bool:
         """Read a part of the buffer; say whether it had any lines."""
         lines = self._trace.lines() if self._trace is not None else []
-        self._totals.add(lines, self._direction)
+        self._schemes.refresh()
+        self._totals.add(lines, self._schemes.direction)
         return bool(lines)
 
     def take(self) -> Totals:
         """Return the totals since the last call."""
         return self._totals.take()
-
-    def _direction(self, pid: int, number: int) -> str | None:
-        return sources.scheme_direction(self._files, pid, number)

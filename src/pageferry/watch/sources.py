@@ -18,7 +18,6 @@ Counters = dict[str, int]
 
 _CGROUPS = "/sys/fs/cgroup"
 _CHANNELS = "/sys/module/dcbm/channels"
-_KDAMONDS = "/sys/kernel/mm/damon/admin/kdamonds"
 # Deeper cgroups count in those above.
 _DEPTH = 3
 VMSTAT = ("pgmigrate_success", "pgmigrate_fail")
@@ -27,7 +26,6 @@ DEMOTED = "pgdemote_"
 # Of cgroups; only pageferry's kernel has these.
 MIGRATED_BYTES = "migrate_bytes"
 ENGINE_BYTES = "migrate_engine_bytes"
-_TOWARDS = {"migrate_hot": "promotion", "migrate_cold": "demotion"}
 
 
 @dataclass(frozen=True)
@@ -107,15 +105,6 @@ def _cgroups(files: Files) -> dict[str, Counters]:
             if counters:
                 found[f"/{path}" if path.parts else "/"] = counters
     return found
-
-
-def scheme_direction(files: Files, pid: int, number: int) -> str | None:
-    """Say whether a scheme of DAMON promotes or demotes; None if it is unknown."""
-    for name in files.names(_KDAMONDS):
-        if files.read_or(f"{_KDAMONDS}/{name}/pid", "") == str(pid):
-            scheme = f"{_KDAMONDS}/{name}/contexts/0/schemes/{number}"
-            return _TOWARDS.get(files.read_or(f"{scheme}/action", "").strip())
-    return None
 
 
 def grown(before: Mapping[str, int], after: Mapping[str, int]) -> Counters:
