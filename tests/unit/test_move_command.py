@@ -172,7 +172,7 @@ def test_a_cgroup_moves_with_all_its_processes(
     ("words", "what"),
     [
         (["--pid", str(PID)], "--from"),
-        (["--pid", str(PID), "--from", "0", "--to", "0"], "names no node"),
+        (["--pid", str(PID), "--from", "0", "--to", "0"], "let no memory move"),
         (["--pid", str(PID), "--from", "0", "--to", "7"], "no such node"),
         (["--pid", str(PID), "--from", "x", "--to", "1"], "not a node list"),
         (["--pid", "77", *WAY], "no such process"),
@@ -195,6 +195,19 @@ def test_usage_errors(
     code, found, _ = run(capsys, *words)
     assert code == 2
     assert what in found["error"]["what"]
+
+
+def test_shared_pages_move_once(
+    files: Files, fake: FakeMover, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_node(files, 2)
+    way = ("--from", "0,1", "--to", "1,2")
+    code, found, _ = run(capsys, "--pid", str(PID), *way, "--all")
+    assert code == 2
+    assert "twice, by node 1" in found["error"]["what"]
+    code, found, _ = run(capsys, "--pid", str(PID), *way)
+    assert code == 0
+    assert found["from"] == [0, 1]
 
 
 @pytest.mark.parametrize("who", ["self", str(PID)])

@@ -255,13 +255,34 @@ def test_a_full_node_is_followed_by_the_next(files: Files) -> None:
     assert found.reasons() == {Reason.NO_ROOM: 1}
 
 
-def test_nodes_go_to_the_destination_of_their_position() -> None:
-    request = Request((0, 2, 3), (5, 6), 0.02)
-    assert [request.order_of_targets(node) for node in (0, 2, 3)] == [
-        [5, 6],
-        [6, 5],
-        [5, 6],
-    ]
+@pytest.mark.parametrize(
+    ("sources", "targets", "routes"),
+    [
+        ((0, 2, 3), (5, 6), {0: 5, 2: 6, 3: 5}),
+        ((0, 1), (0, 2), {1: 2}),
+        ((0, 1), (0,), {1: 0}),
+        # These two are in a comment of do_migrate_pages().
+        ((2, 3, 4), (3, 4, 5), {2: 3, 3: 4, 4: 5}),
+        (tuple(range(8)), (3, 4, 5), {0: 3, 1: 4, 2: 5, 6: 3, 7: 4}),
+    ],
+)
+def test_nodes_go_where_migrate_pages_sends_them(
+    sources: tuple[int, ...], targets: tuple[int, ...], routes: dict[int, int]
+) -> None:
+    request = Request(sources, targets, 0.02)
+    assert request.routes == routes
+    for node, target in routes.items():
+        order = request.order_of_targets(node)
+        assert order[0] == target
+        assert set(order) == set(targets) - {node}
+
+
+def test_a_node_of_both_lists_moves_on(files: Files) -> None:
+    add_pages(files, [ANON] * 3)
+    fake = FakeMover(where={at(1): 1, at(2): 2})
+    found = move(files, fake, Request((0, 1), (1, 2), 0.02))
+    assert sorted(fake.moves) == [(at(0), 1), (at(1), 2)]
+    assert found.reasons() == {Reason.THERE: 1}
 
 
 def test_memory_in_pieces_has_no_room_for_a_large_page(files: Files) -> None:

@@ -113,7 +113,7 @@ def _request(files: Files, args: argparse.Namespace) -> Request:
     if args.range is not None and args.pid is None:
         raise usage_error("--range needs --pid", args.range)
     sources, to = targets.choose_nodes(files, args.sources, args.targets)
-    return Request(
+    request = Request(
         sources=sources,
         targets=to,
         limit_s=whole("--stall-limit", args.stall_limit, 1, 60_000) / 1000,
@@ -121,6 +121,15 @@ def _request(files: Files, args: argparse.Namespace) -> Request:
         dry_run=args.dry_run,
         span=None if args.range is None else targets.parse_span(args.range),
     )
+    both = sorted(set(request.routes) & set(request.routes.values()))
+    if request.shared and both:
+        # The scan meets a shared page at each of its addresses.
+        raise usage_error(
+            f"--all would move shared pages twice, by node {format_nodes(both)}",
+            f"--from {args.sources} --to {args.targets}",
+            "move one node after the other, the last one first",
+        )
+    return request
 
 
 def _processes(files: Files, args: argparse.Namespace) -> list[Process]:

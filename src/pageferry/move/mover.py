@@ -7,6 +7,7 @@ import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pageferry.errors import PageferryError
 from pageferry.interleave.moving import UNTRIED, PageMover
@@ -16,6 +17,7 @@ from pageferry.move.holders import Holders, read_holders
 from pageferry.move.rooms import Rooms
 from pageferry.move.scan import Part, Scanner, Units
 from pageferry.move.steps import Sizer
+from pageferry.move.targets import routes
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.processes import Process
@@ -43,14 +45,19 @@ class Request:
     dry_run: bool = False
     span: tuple[int, int] | None = None
 
+    @cached_property
+    def routes(self) -> dict[int, int]:
+        """Map each node whose memory moves to its destination."""
+        return routes(self.sources, self.targets)
+
     def order_of_targets(self, node: int) -> list[int]:
         """List the destinations for pages of a node, the best one first.
 
-        Node number i of --from goes to number i of --to, as with migrate_pages(2). The
-        others follow for the case that it is full.
+        The others follow for the case that it is full.
         """
-        first = self.sources.index(node) % len(self.targets)
-        return [*self.targets[first:], *self.targets[:first]]
+        first = self.targets.index(self.routes[node])
+        order = (*self.targets[first:], *self.targets[:first])
+        return [target for target in order if target != node]
 
 
 @dataclass(slots=True)
@@ -139,17 +146,15 @@ class Mover:
         where = self.mover.query(process.pid, units.addresses)
         ready: list[_Unit] = []
         written: list[_Unit] = []
-        sources, targets = set(self.request.sources), set(self.request.targets)
+        moving, targets = self.request.routes, self.request.targets
         rows = zip(units.addresses, units.pages, units.marks, where, strict=True)
         for address, pages, mark, node in rows:
             unit = _Unit(address, pages, node)
             reason = None
             if node < 0:
                 reason = self._why_no_node(unit)
-            elif node in targets:
-                reason = Reason.THERE
-            elif node not in sources:
-                reason = Reason.ELSEWHERE
+            elif node not in moving:
+                reason = Reason.THERE if node in targets else Reason.ELSEWHERE
             elif mark & scan.IS_SECRET:
                 reason = Reason.UNEVICTABLE
             elif self._is_shared(pages, mark):
@@ -176,7 +181,7 @@ class Mover:
     def _settle(self, process: Process, kind: str, units: list[_Unit]) -> None:
         """Find a destination for each page, and move the pages there in steps."""
         groups: dict[int, list[_Unit]] = {}
-        orders = {n: self.request.order_of_targets(n) for n in self.request.sources}
+        orders = {n: self.request.order_of_targets(n) for n in self.request.routes}
         for unit in units:
             reason = None
             for target in orders[unit.node]:

@@ -73,7 +73,7 @@ def document(
         stayed.append(row)
     result: dict[str, object] = {
         "processes": [{"pid": p.pid, "name": printable(p.name)} for p in found],
-        "from": list(request.sources),
+        "from": list(request.routes),
         "to": list(request.targets),
         "shared": request.shared,
         "dry_run": request.dry_run,
@@ -139,7 +139,7 @@ def text(account: Account, request: Request, found: Sequence[Process]) -> str:
         if (asked := account.asked(kind))
     ]
     if rows:
-        header = ("kind", f"on node {format_nodes(request.sources)}", column, "stayed")
+        header = ("kind", f"on node {format_nodes(request.routes)}", column, "stayed")
         lines += ["", output.table(header, rows)]
     reasons = by_reason(account)
     kept = [item for item in reasons.items() if item[0] not in NOT_ASKED]
@@ -156,9 +156,7 @@ def _headline(account: Account, request: Request, found: Sequence[Process]) -> s
     who = f"{len(found)} processes"
     if len(found) == 1:
         who = f"{found[0].pid} ({printable(found[0].name)})"
-    way = (
-        f"from node {format_nodes(request.sources)} to {format_nodes(request.targets)}"
-    )
+    way = f"from node {format_nodes(request.routes)} to {format_nodes(request.targets)}"
     if request.dry_run:
         size = format_size(account.movable.total() * PAGE)
         return f"{who}: {size} would move {way}"

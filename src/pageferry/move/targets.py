@@ -34,14 +34,29 @@ def choose_nodes(
             "run it outside the container",
         )
     to = tuple(parse_nodes(targets, known))
-    left = tuple(node for node in parse_nodes(sources, known) if node not in to)
-    if not left:
+    left = tuple(parse_nodes(sources, known))
+    if not routes(left, to):
         raise usage_error(
-            "--from names no node that --to leaves out",
-            sources,
+            "these nodes let no memory move",
+            f"--from {sources} --to {targets}",
             f"nodes with memory here: {format_nodes(known)}",
         )
     return left, to
+
+
+def routes(sources: Sequence[int], targets: Sequence[int]) -> dict[int, int]:
+    """Map each node whose memory moves to its destination, as migrate_pages(2) does.
+
+    Node number i of --from goes to number i of --to. If the lists differ in length,
+    memory on a node of both lists stays: do_migrate_pages() in mm/mempolicy.c.
+    """
+    found: dict[int, int] = {}
+    for at, node in enumerate(sources):
+        target = targets[at % len(targets)]
+        stays = len(sources) != len(targets) and node in targets
+        if node != target and not stays:
+            found[node] = target
+    return found
 
 
 def parse_span(text: str) -> tuple[int, int]:
