@@ -27,6 +27,7 @@ from pageferry.interleave.moving import UNTRIED
 from pageferry.move import mover as module
 from pageferry.move import scan
 from pageferry.move.account import Account, Reason
+from pageferry.move.holders import parse_buffers
 from pageferry.move.mover import Mover, Request
 from pageferry.move.scan import EXCLUSIVE
 from pageferry.sysfs import processes
@@ -201,6 +202,13 @@ def test_registered_buffers_name_their_ring(files: Files) -> None:
     assert found.reasons() == {Reason.PINNED: 3}
     assert found.pinned_by == {"io_uring, registered buffers of file descriptor 9": 2}
     assert any("direct read" in name for name in found.suspects)
+
+
+def test_empty_slots_hide_no_buffer() -> None:
+    text = (
+        "UserBufs:\t3\n    0: <none>\n    1: 0x10000/4096\n    2: <none>\nPollList:\n"
+    )
+    assert parse_buffers(text) == [(0x10000, 0x11000)]
 
 
 def add_ring(files: Files, number: int, start: int, size: int) -> None:

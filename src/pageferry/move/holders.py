@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pageferry.interleave.memory import PAGE
 from pageferry.sysfs.files import Files
 
-_BUFFER = re.compile(r"\s*\d+: 0x([0-9a-f]+)/(\d+)\s*", re.ASCII)
+# Linux 7.3 shows a slot without a buffer.
+_BUFFER = re.compile(r"\s*\d+: (?:<none>|0x([0-9a-f]+)/(\d+))\s*", re.ASCII)
 # The beginning of a link in /proc/PID/fd, and the reason for a pin.
 _SUSPECTS = (
     ("/dev/infiniband/uverbs", "RDMA: its memory regions pin pages"),
@@ -55,7 +56,7 @@ def parse_buffers(text: str) -> list[tuple[int, int]]:
         match = _BUFFER.fullmatch(line)
         if match is None:
             break
-        start, size = int(match[1], 16), int(match[2])
+        start, size = int(match[1] or "0", 16), int(match[2] or "0")
         if start and size:
             # A pin holds whole pages.
             found.append((start // PAGE * PAGE, -(-(start + size) // PAGE) * PAGE))
