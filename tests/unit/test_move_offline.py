@@ -124,13 +124,38 @@ def test_other_nodes_need_room(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files.path("/sys/devices/system/node/node0/meminfo").write_text(
-        "Node 0 MemFree: 40 kB\nNode 0 Inactive(file): 8 kB\n"
+        "Node 0 MemTotal: 80 kB\nNode 0 MemFree: 40 kB\nNode 0 Inactive(file): 8 kB\n"
     )
     set_flags(files, 2 * PAGES, [ANON] * 12)
     set_flags(files, 10 * PAGES, [ANON])
     _, found = check(capsys, "1")
     assert blockers(found) == {}
     assert list(blockers(found, 1).values()) == [1]
+
+
+def test_a_node_without_memory_is_no_other_node(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meminfo = files.path("/sys/devices/system/node/node0/meminfo")
+    meminfo.write_text("Node 0 MemTotal: 0 kB\nNode 0 MemFree: 0 kB\n")
+    set_flags(files, 2 * PAGES, [ANON] * 12)
+    code, found = check(capsys, "memory2")
+    # The pages go to other blocks of their own node.
+    assert (code, blockers(found)) == (0, {})
+
+
+def test_the_head_of_a_folio_tells_its_kind(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Linux 6.1 sets LRU and slab on the first page only."""
+    tail = scan.TAIL | scan.ANON
+    huge = [scan.HEAD | ANON, *[tail] * 511]
+    slab = [scan.HEAD | scan.SLAB, *[scan.TAIL] * 3]
+    set_flags(files, 2 * PAGES, [*huge, *slab, scan.FREE, scan.PAGE_TABLE])
+    _, found = check(capsys, "memory2")
+    assert found["blocks"][0]["movable_pages"] == 512
+    assert sorted(blockers(found).values()) == [1, 4]
+    assert any("slab" in text for text in blockers(found))
 
 
 def test_offline_blocks_are_left_out(

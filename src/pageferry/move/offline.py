@@ -21,6 +21,7 @@ from pageferry.move.holders import read_holders
 from pageferry.move.targets import printable
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
 from pageferry.units import format_size
 
 _MEMORY = "/sys/devices/system/memory"
@@ -104,7 +105,7 @@ def check(files: Files, names: Sequence[str]) -> list[Verdict]:
                 continue
             first = int(files.read(f"{_MEMORY}/{name}/phys_index"), 16) * pages
             starts[first // pages] = verdict
-            _sort(verdict, Counter(read_values(handle, first, pages)))
+            _sort(verdict, _by_head(read_values(handle, first, pages)))
     finally:
         os.close(handle)
     _name_holders(files, starts, pages)
@@ -125,6 +126,21 @@ def _empty(files: Files, name: str, pages: int) -> Verdict:
     if verdict.zone == "none" and verdict.state == "online":
         verdict.blockers[_ZONES] += 0
     return verdict
+
+
+def _by_head(values: Sequence[int]) -> Counter[int]:
+    """Count flags, with those of the head for each page of a large folio.
+
+    On old kernels, such as 6.1, the other pages lack flags of the folio, LRU among them.
+    A folio that begins in the block before keeps the flags of its pages.
+    """
+    found: Counter[int] = Counter()
+    head = 0
+    for flag in values:
+        if not flag & scan.TAIL:
+            head = flag
+        found[head if head & scan.HEAD else flag] += 1
+    return found
 
 
 def _sort(verdict: Verdict, flags: Counter[int]) -> None:
@@ -199,13 +215,13 @@ def _check_room(files: Files, found: Sequence[Verdict]) -> None:
     """Compare the pages that have to move with the memory of other nodes."""
     nodes = {node for verdict in found for node in verdict.node.split(",") if node}
     others = [
-        name
-        for name in files.names(_NODES)
-        if re.fullmatch(r"node\d+", name) and name[4:] not in nodes
+        node.number
+        for node in read_nodes(files)
+        if node.total_bytes and str(node.number) not in nodes
     ]
     room = 0
-    for name in others:
-        memory = files.read_or(f"{_NODES}/{name}/meminfo", "")
+    for number in others:
+        memory = files.read_or(f"{_NODES}/node{number}/meminfo", "")
         for key in ("MemFree", "Active(file)", "Inactive(file)"):
             match = re.search(rf"{re.escape(key)}:\s*(\d+) kB", memory)
             room += int(match[1]) * 1024 // PAGE if match else 0
