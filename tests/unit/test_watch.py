@@ -60,6 +60,32 @@ def kdamond(root: Path, pid: int) -> None:
     fake.write(root, {f"{schemes}/1/action": "migrate_cold"})
 
 
+@pytest.mark.parametrize(
+    "middle", ["(     77) [001] .....", "(-------) [001] d..1.", "[001]"]
+)
+def test_options_of_the_trace_change_no_figure(middle: str) -> None:
+    line = fake.migrated("my prog-x-77", "demotion", 5)
+    assert "[001] ....." in line
+    totals = Totals()
+    totals.add([line.replace("[001] .....", middle)], lambda pid, number: None)
+    assert list(totals.callers) == [(77, "my prog-x", "demotion")]
+
+
+def test_an_unknown_number_of_lost_events_counts() -> None:
+    totals = Totals()
+    totals.add(["CPU:3 [LOST EVENTS]"], lambda pid, number: None)
+    assert totals.lost_events == 1
+
+
+def test_the_instance_sets_its_options(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    options = f"{fake.INSTANCE}/options"
+    fake.write(tmp_path, {f"{options}/context-info": "0", f"{options}/hex": "1"})
+    tracing.Trace(Files(tmp_path)).close()
+    assert (tmp_path / options / "context-info").read_text() == "1\n"
+    assert (tmp_path / options / "hex").read_text() == "0\n"
+
+
 def test_damon_promotes_or_demotes(tmp_path: Path) -> None:
     kdamond(tmp_path, 9)
     fake.stock(tmp_path)

@@ -7,9 +7,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-# TASK-PID [CPU] FLAGS TIME: EVENT: FIELDS. A name may contain spaces and hyphens.
-_LINE = re.compile(r"\s*(.+)-(\d+)\s+\[\d+\]\s+\S+\s+[\d.]+:\s+(\w+):\s+(.*)")
-_LOST = re.compile(r"CPU:\d+ \[LOST (\d+) EVENTS\]")
+# TASK-PID (PROCESS) [CPU] FLAGS TIME: EVENT: FIELDS. A name may contain spaces and
+# hyphens. The options record-tgid and irq-info decide about the process and the flags.
+_LINE = re.compile(
+    r"\s*(.+)-(\d+)\s+(?:\(\s*[\d-]+\)\s+)?\[\d+\]\s+(?:\S+\s+)?[\d.]+:\s+(\w+):\s+(.*)"
+)
+_LOST = re.compile(r"CPU:\d+ \[LOST (?:(\d+) )?EVENTS\]")
 _FIELD = re.compile(r"(\w+)=(\S+)")
 
 MIGRATION = "mm_migrate_pages"
@@ -55,7 +58,8 @@ class Totals:
         for line in lines:
             lost = _LOST.match(line)
             if lost is not None:
-                self.lost_events += int(lost[1])
+                # The kernel does not always know the number; it is at least 1.
+                self.lost_events += int(lost[1] or 1)
             found = _LINE.match(line)
             if found is not None:
                 pid = int(found[2])

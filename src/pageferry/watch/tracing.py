@@ -17,6 +17,11 @@ _PLACES = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _EVENTS = (f"migrate/{MIGRATION}", f"damon/{SCHEME}")
 # For each CPU: about 3,000 lines.
 _BUFFER_KB = "256"
+# A new instance has the options of the system's trace, and these change its lines.
+_OPTIONS = {
+    "context-info": "1",
+    **dict.fromkeys(("latency-format", "raw", "hex", "bin", "fields"), "0"),
+}
 _CHUNK_BYTES = 1 << 16
 _PASS_BYTES = 1 << 20
 
@@ -49,6 +54,9 @@ class Trace:
         try:
             files.path(self._top).mkdir(exist_ok=True)
             files.write(f"{self._top}/buffer_size_kb", _BUFFER_KB)
+            for option, value in _OPTIONS.items():
+                if files.exists(f"{self._top}/options/{option}"):
+                    files.write(f"{self._top}/options/{option}", value)
             for event in _EVENTS:
                 if files.exists(f"{self._top}/events/{event}"):
                     files.write(f"{self._top}/events/{event}/enable", "1")

@@ -123,7 +123,7 @@ def text(found: Interval) -> str:
     ]
     if found.lost_events:
         parts.append(
-            f"{found.lost_events:,} events were lost, so reasons and callers had more"
+            f"at least {found.lost_events:,} events were lost, so reasons and callers had more"
         )
     return "\n\n".join(part for part in parts if part)
 
