@@ -77,6 +77,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def printable(name: str) -> str:
+    """Replace control characters in a name that other people have chosen."""
+    return "".join(char if char.isprintable() else "?" for char in name)
+
+
 def duration(seconds: float) -> str:
     """Write a time as people read it: 7 s, 3 min 05 s, 1 h 02 min."""
     whole = int(seconds)

@@ -86,6 +86,18 @@ def test_the_instance_sets_its_options(tmp_path: Path) -> None:
     assert (tmp_path / options / "hex").read_text() == "0\n"
 
 
+def test_names_send_no_commands_to_the_terminal(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    fake.ours(tmp_path)
+    group = tmp_path / "sys/fs/cgroup/e\x1b[2J"
+    fake.write(group, {"memory.stat": "migrate_bytes 0"})
+    watcher = Watcher(Files(tmp_path))
+    fake.write(group, {"memory.stat": "migrate_bytes 4096"})
+    fake.say(tmp_path, fake.migrated("a\x1b[2J-1", "demotion", 5))
+    shown = view.text(watcher.interval())
+    assert "a?[2J" in shown and "e?[2J" in shown and "\x1b" not in shown
+
+
 def test_damon_promotes_or_demotes(tmp_path: Path) -> None:
     kdamond(tmp_path, 9)
     fake.stock(tmp_path)

@@ -18,7 +18,6 @@ from pageferry.errors import PageferryError, unsupported, usage_error
 from pageferry.interleave.memory import PAGE, open_pages, read_values
 from pageferry.move import scan
 from pageferry.move.holders import read_holders
-from pageferry.move.targets import printable
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
@@ -172,7 +171,7 @@ def _name_holders(files: Files, starts: dict[int, Verdict], pages: int) -> None:
     for process in processes.everybody(files):
         if process.ended or process.kernel_thread or not starts:
             continue
-        who = f"process {process.pid} ({printable(process.name)})"
+        who = f"process {process.pid} ({output.printable(process.name)})"
         ranges = [
             (start, end, f"pinned by io_uring of {who}")
             for start, end, _ in read_holders(files, process.pid).ranges

@@ -10,7 +10,6 @@ from pageferry import output
 from pageferry.interleave.memory import PAGE
 from pageferry.move.account import MOVED, NOT_ASKED, TEXTS, Account, Reason
 from pageferry.move.mover import Request
-from pageferry.move.targets import printable
 from pageferry.sysfs.processes import Process
 from pageferry.units import format_nodes, format_rate, format_size
 
@@ -72,7 +71,7 @@ def document(
             row["example"] = {"pid": pid, "address": hex(address)}
         stayed.append(row)
     result: dict[str, object] = {
-        "processes": [{"pid": p.pid, "name": printable(p.name)} for p in found],
+        "processes": [{"pid": p.pid, "name": output.printable(p.name)} for p in found],
         "from": list(request.routes),
         "to": list(request.targets),
         "shared": request.shared,
@@ -155,7 +154,7 @@ def text(account: Account, request: Request, found: Sequence[Process]) -> str:
 def _headline(account: Account, request: Request, found: Sequence[Process]) -> str:
     who = f"{len(found)} processes"
     if len(found) == 1:
-        who = f"{found[0].pid} ({printable(found[0].name)})"
+        who = f"{found[0].pid} ({output.printable(found[0].name)})"
     way = f"from node {format_nodes(request.routes)} to {format_nodes(request.targets)}"
     if request.dry_run:
         size = format_size(account.movable.total() * PAGE)

@@ -202,8 +202,3 @@ def resident_pages(files: Files, found: Iterable[Process]) -> int:
         if match is not None:
             total += int(match[1]) * 1024 // PAGE
     return total
-
-
-def printable(name: str) -> str:
-    """Replace control characters in the name of a process."""
-    return "".join(char if char.isprintable() else "?" for char in name)

@@ -155,7 +155,7 @@ def _reasons(found: Interval, seconds: float) -> str:
 def _callers(found: Interval, seconds: float) -> str:
     rows = [
         [
-            name,
+            output.printable(name),
             str(pid),
             reason,
             _rate(moves.moved_pages, seconds),
@@ -204,7 +204,7 @@ def _cgroups(found: Interval, seconds: float) -> str:
     by_size = sorted(found.cgroups.items(), key=lambda item: -moved(item[1]))
     rows = [
         [
-            name,
+            output.printable(name),
             format_rate(moved(counters) / seconds),
             format_rate(counters.get(sources.ENGINE_BYTES, 0) / seconds),
         ]
