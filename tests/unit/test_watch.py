@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,14 @@ def test_an_interval_has_what_grew(tmp_path: Path, watcher: Watcher) -> None:
     assert (second.reasons, second.callers, second.nodes) == ({}, {}, {})
 
 
+def test_the_first_interval_begins_with_its_snapshot(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    fake.say(tmp_path, fake.migrated("a-1", "compaction", 1000))
+    watcher = Watcher(Files(tmp_path))
+    fake.say(tmp_path, fake.migrated("a-1", "compaction", 40))
+    assert watcher.interval().reasons == {"compaction": Moves(1, 40, 0)}
+
+
 def test_a_line_may_come_in_two_parts(tmp_path: Path, watcher: Watcher) -> None:
     line = fake.migrated("a-1", "compaction", 40)
     pipe = tmp_path / fake.INSTANCE / "trace_pipe"
@@ -281,8 +290,14 @@ def test_json_is_one_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.stock(tmp_path)
-    fake.say(tmp_path, fake.migrated("a-1", "compaction", 40, 2))
     monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    lines = [fake.migrated("a-1", "compaction", 40, 2)]
+
+    def sleep(_: float) -> None:
+        fake.say(tmp_path, *lines)
+        lines.clear()
+
+    monkeypatch.setattr(time, "sleep", sleep)
     assert main(["top", "--json", "--every", "100ms"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["schema"] == "pageferry/top"

@@ -51,6 +51,9 @@ class Watcher:
         self.files = files
         self._follower = Follower(files)
         try:
+            # An interval begins with a snapshot, so forget the lines before it.
+            empty(self.collect)
+            self._follower.take()
             self._before = sources.take(files)
         except BaseException:
             # The caller has nothing to close yet, and the trace would stay on.
