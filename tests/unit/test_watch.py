@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -271,6 +272,26 @@ def test_a_failed_start_leaves_no_trace(
     with pytest.raises((KeyboardInterrupt, PageferryError)):
         Watcher(Files(tmp_path))
     assert len(closed) == 1
+
+
+def test_a_refused_trace_leaves_the_counters(tmp_path: Path) -> None:
+    fake.stock(tmp_path)
+    (tmp_path / fake.INSTANCE / "buffer_size_kb").unlink()
+    watcher = Watcher(Files(tmp_path))
+    fake.write(tmp_path, {"proc/vmstat": "pgmigrate_success 300"})
+    found = watcher.interval()
+    assert found.moved_pages == 200
+    assert "the kernel refused the trace" in view.text(found)
+
+
+def test_a_trace_that_ends_leaves_the_counters(
+    tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_handle: int, _size: int) -> bytes:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(os, "read", gone)
+    assert "the trace ended: No such device" in view.text(watcher.interval())
 
 
 def test_an_instance_of_a_dead_command_goes(tmp_path: Path) -> None:

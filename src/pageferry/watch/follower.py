@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
 from pageferry.watch import tracing
 from pageferry.watch.events import Totals
@@ -40,7 +41,13 @@ class Follower:
         self._schemes = Schemes(files)
         self._totals = Totals()
         self.no_trace = tracing.obstacle(files) if trace else "not asked for"
-        self._trace = None if self.no_trace else tracing.Trace(files)
+        self._trace: tracing.Trace | None = None
+        if self.no_trace is None:
+            try:
+                self._trace = tracing.Trace(files)
+            except (OSError, PageferryError) as error:
+                # A kernel in lockdown refuses root, too.
+                self.no_trace = f"the kernel refused the trace: {error}"
 
     def close(self) -> None:
         """Stop the trace."""
@@ -50,7 +57,14 @@ class Follower:
 
     def collect(self) -> bool:
         """Read a part of the buffer; say whether it had any lines."""
-        lines = self._trace.lines() if self._trace is not None else []
+        lines: list[str] = []
+        if self._trace is not None:
+            try:
+                lines = self._trace.lines()
+            except OSError as error:
+                # Another program may have removed the instance.
+                self.no_trace = f"the trace ended: {error.strerror}"
+                self.close()
         self._schemes.refresh()
         self._totals.add(lines, self._schemes.direction)
         return bool(lines)

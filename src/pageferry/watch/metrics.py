@@ -46,7 +46,11 @@ class Migrations(Collector):
         # The HTTP server asks from threads of its own.
         self._lock = threading.Lock()
         self._follower = Follower(files, trace=trace)
-        self.no_trace = self._follower.no_trace
+
+    @property
+    def no_trace(self) -> str | None:
+        """Return the reason why there are no metrics by reason."""
+        return self._follower.no_trace
 
     def close(self) -> None:
         """Stop the trace."""
