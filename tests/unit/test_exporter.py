@@ -184,13 +184,17 @@ def test_a_textfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert left == ["pageferry.prom"]
 
 
+@pytest.mark.parametrize("option", ["--once", "--no-trace"])
 def test_without_a_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
 ) -> None:
     fake.stock(tmp_path)
     monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
     enable = tmp_path / fake.INSTANCE / "events/migrate/mm_migrate_pages/enable"
-    assert main(["exporter", "--once", "--no-trace"]) == 0
+    assert main(["exporter", "--once", option]) == 0
     assert enable.read_text() == "0\n"
     assert "pageferry_reason" not in capsys.readouterr().out
 

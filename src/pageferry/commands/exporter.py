@@ -12,7 +12,7 @@ from pageferry.commands import ABOUT
 from pageferry.errors import unsupported, usage_error
 from pageferry.sysfs.files import Files
 from pageferry.units import parse_seconds
-from pageferry.watch.follower import wait
+from pageferry.watch.follower import NOT_ASKED, wait
 
 if TYPE_CHECKING:
     from pageferry.cli import Subparsers
@@ -54,7 +54,9 @@ def add_parser(sub: Subparsers) -> None:
     where.add_argument(
         "--textfile", metavar="FILE", type=Path, help="write a file instead"
     )
-    where.add_argument("--once", action="store_true", help="print the metrics, and end")
+    where.add_argument(
+        "--once", action="store_true", help="print the metrics, except those by reason"
+    )
     parser.add_argument(
         "--every", metavar="TIME", default="15s", help="of --textfile (default: 15s)"
     )
@@ -79,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
             "the library prometheus_client is not installed",
             hint="apt-get install python3-prometheus-client",
         ) from error
-    metrics = Migrations(Files(), trace=not args.no_trace)
+    # With --once there is no time in which the trace could see anything.
+    metrics = Migrations(Files(), trace=not (args.no_trace or args.once))
     try:
         if args.once:
             _print(metrics)
@@ -137,5 +140,5 @@ def _serve(metrics: Migrations, host: str, port: int) -> None:
 
 def _talk(metrics: Migrations, place: str) -> None:
     output.talk(f"metrics: {place}")
-    if metrics.no_trace is not None:
+    if metrics.no_trace not in (None, NOT_ASKED):
         output.warn(f"no metrics by reason: {metrics.no_trace}")

@@ -12,6 +12,7 @@ from pageferry.watch import tracing
 from pageferry.watch.events import Totals
 from pageferry.watch.schemes import Schemes
 
+NOT_ASKED = "not asked for"
 # A buffer of the kernel holds the lines of this time.
 _COLLECT_S = 0.5
 # Further lines wait, so that a view and a scrape do not.
@@ -40,7 +41,7 @@ class Follower:
         """Start the trace, if the user wants one."""
         self._schemes = Schemes(files)
         self._totals = Totals()
-        self.no_trace = tracing.obstacle(files) if trace else "not asked for"
+        self.no_trace = tracing.obstacle(files) if trace else NOT_ASKED
         self._trace: tracing.Trace | None = None
         if self.no_trace is None:
             try:
