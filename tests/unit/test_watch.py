@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -335,6 +337,31 @@ def test_json_is_one_document(
     assert main(["top", "--once", "--every", "100ms"]) == 0
     assert "0 B migrated" in capsys.readouterr().out
     assert main(["top", "--every", "1ms"]) == 2
+
+
+@pytest.mark.parametrize("terminals", [(True, True), (False, True), (True, False)])
+def test_the_live_view_needs_a_keyboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminals: tuple[bool, bool]
+) -> None:
+    """Without a keyboard no key could end the view, and curses would not wait for one."""
+    fake.stock(tmp_path)
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    for name, is_terminal in zip(("stdin", "stdout"), terminals, strict=True):
+        stream = io.StringIO()
+        monkeypatch.setattr(
+            stream, "isatty", lambda is_terminal=is_terminal: is_terminal
+        )
+        monkeypatch.setattr(sys, name, stream)
+    shown: list[str] = []
+    monkeypatch.setattr(screen, "show", lambda *_: shown.append("live"))
+
+    def text(_: object) -> str:
+        shown.append("text")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(view, "text", text)
+    main(["top", "--every", "100ms"])
+    assert shown == ["live" if all(terminals) else "text"]
 
 
 class Window:

@@ -7,7 +7,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from pageferry import output
 from pageferry.commands import ABOUT
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
                 output.answer_json(view.document(found))
             else:
                 output.answer(view.text(found))
-        elif sys.stdout is not None and sys.stdout.isatty():
+        elif _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
             # Only a live view needs a terminal's library.
             from pageferry.watch.screen import show
 
@@ -76,6 +76,11 @@ def run(args: argparse.Namespace) -> int:
             while True:
                 output.answer(view.text(_after(watcher, every_s)) + "\n")
     return 0
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    """Say whether a user sits there; a closed stream is None."""
+    return stream is not None and stream.isatty()
 
 
 @contextlib.contextmanager
