@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pageferry.interleave.memory import PAGE
+from pageferry.move.mover import NOWHERE
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
@@ -105,6 +106,8 @@ class FakeMover:
         """Move the pages that can move."""
         if self.ends_after is not None and len(self.steps) >= self.ends_after:
             raise processes.ended(pid, "in the test")
+        if list(addresses) == [NOWHERE]:
+            return [-errno.EFAULT]
         self.steps.append(len(addresses))
         return [self._one(address, node) for address in addresses]
 

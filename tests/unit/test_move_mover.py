@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -250,6 +251,30 @@ def test_a_dry_run_moves_nothing(files: Files) -> None:
     assert not fake.moves and not found.steps.count
 
 
+def test_the_fixed_part_of_a_call_shrinks_no_step(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the fixed part alone takes longer than the limit."""
+    add_pages(files, [ANON] * 4096)
+    fake = FakeMover()
+    now_s = 0.0
+    step = fake.move
+
+    def slow(pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        nonlocal now_s
+        now_s += 0.1
+        if list(addresses) != [module.NOWHERE]:
+            now_s += len(addresses) * 1e-5
+        return step(pid, addresses, node)
+
+    fake.move = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    found = move(files, fake)
+    assert found.steps.largest_pages == 1000
+    assert found.steps.over_limit == 0
+    assert found.steps.fixed_s == pytest.approx(0.1)
+
+
 def test_a_full_node_is_followed_by_the_next(files: Files) -> None:
     add_node(files, 2)
     add_pages(files, [ANON] * 6)
@@ -338,8 +363,9 @@ def test_a_number_that_is_used_again_stops_the_move(files: Files) -> None:
     step = fake.move
 
     def reuse(pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
-        stat = files.path(f"/proc/{PID}/stat")
-        stat.write_text(stat.read_text().replace(f" {PID * 10} ", " 7777 "))
+        if list(addresses) != [module.NOWHERE]:
+            stat = files.path(f"/proc/{PID}/stat")
+            stat.write_text(stat.read_text().replace(f" {PID * 10} ", " 7777 "))
         return step(pid, addresses, node)
 
     fake.move = reuse  # type: ignore[method-assign]

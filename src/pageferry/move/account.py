@@ -73,7 +73,10 @@ MOVED = "moved"
 
 @dataclass
 class Steps:
-    """The calls that moved pages; their times bound the stalls of threads."""
+    """The calls that moved pages; their times bound the stalls of threads.
+
+    The times are those without the fixed part of each call.
+    """
 
     count: int = 0
     longest_s: float = 0.0
@@ -81,6 +84,7 @@ class Steps:
     over_limit: int = 0
     smallest_pages: int = 0
     largest_pages: int = 0
+    fixed_s: float = 0.0
 
     def add(self, pages: int, took_s: float, limit_s: float) -> None:
         """Count a call."""

@@ -107,6 +107,7 @@ def document(
             "count": steps.count,
             "longest_ns": round(steps.longest_s * 1e9),
             "total_ns": round(steps.total_s * 1e9),
+            "fixed_ns": round(steps.fixed_s * 1e9),
             "limit_ns": round(request.limit_s * 1e9),
             "over_limit": steps.over_limit,
             "smallest_pages": steps.smallest_pages,
@@ -127,7 +128,8 @@ def text(account: Account, request: Request, found: Sequence[Process]) -> str:
         lines.append(
             f"calls     {steps.count:,} of {steps.smallest_pages:,} to"
             f" {steps.largest_pages:,} pages, the longest {steps.longest_s * 1e3:.1f} ms;"
-            f" {steps.over_limit:,} over the limit of {request.limit_s * 1e3:g} ms"
+            f" {steps.over_limit:,} over the limit of {request.limit_s * 1e3:g} ms;"
+            f" each {steps.fixed_s * 1e3:.1f} ms longer, without a stall"
         )
     done, column = account.moved, MOVED
     if request.dry_run:
