@@ -23,6 +23,7 @@ from helpers.fake_process import (
 )
 from pageferry.cli import main
 from pageferry.commands import move as command
+from pageferry.errors import PageferryError
 from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import UNTRIED
 from pageferry.move import scan
@@ -168,6 +169,31 @@ def test_a_cgroup_moves_with_all_its_processes(
     assert code == 0
     assert [process["pid"] for process in found["processes"]] == [PID, 50]
     assert found["moved_pages"] == 529
+
+
+def test_a_refused_process_does_not_keep_its_cgroup(
+    files: Files,
+    fake: FakeMover,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add_process(files, 50)
+    add_area(files, 50, BASE + 4096 * PAGE, [100 | EXCLUSIVE])
+    set_flags(files, 100, [ANON])
+    files.path(GROUP).mkdir(parents=True)
+    files.path(f"{GROUP}/cgroup.procs").write_text(f"{PID}\n50\n")
+    step = fake.move
+
+    def refuse(pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        if pid == PID:
+            raise PageferryError("may not move pages of this process", value=str(pid))
+        return step(pid, addresses, node)
+
+    monkeypatch.setattr(fake, "move", refuse)
+    code, found, told = run(capsys, "--cgroup", GROUP, *WAY)
+    assert code == 1
+    assert found["moved_pages"] == 1
+    assert f"may not move pages of this process: {PID}" in told
 
 
 @pytest.mark.parametrize(

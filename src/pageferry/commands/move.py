@@ -202,7 +202,11 @@ def _move(
             for process in new:
                 if keep_on():
                     done.add((process.pid, process.start_time))
-                    mover.run(process)
+                    try:
+                        mover.run(process)
+                    except PageferryError as error:
+                        # The others of a cgroup may still move.
+                        mover.account.failures.append(error)
             if not new or args.cgroup is None or not keep_on():
                 break
             with contextlib.suppress(PageferryError):
@@ -212,8 +216,6 @@ def _move(
                     for p in targets.of_cgroup(files, args.cgroup)
                     if (p.pid, p.start_time) not in known
                 ]
-    except PageferryError as error:
-        mover.account.failure = error
     finally:
         progress.finish()
     mover.account.elapsed_s = time.monotonic() - begin
@@ -223,9 +225,10 @@ def _move(
 
 def _verdict(files: Files, account: Account, request: Request) -> int:
     """Say on stderr why not all of it moved, and return the exit code."""
-    if account.failure is not None:
-        output.report_error(account.failure, as_json=False)
-        return int(account.failure.code)
+    for failure in account.failures:
+        output.report_error(failure, as_json=False)
+    if account.failures:
+        return int(account.failures[0].code)
     if account.interrupted:
         return int(ExitCode.INTERRUPTED)
     ended = account.ended_processes

@@ -117,7 +117,8 @@ class Account:
     elapsed_s: float = 0.0
     interrupted: bool = False
     sees_frames: bool = True
-    failure: PageferryError | None = None
+    # One for each process whose move was refused.
+    failures: list[PageferryError] = field(default_factory=list)
 
     def stay(
         self, kind: str, reason: Reason, pages: int, where: tuple[int, int] | None

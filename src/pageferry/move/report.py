@@ -115,8 +115,8 @@ def document(
         },
         "unseen": unseen(account),
     }
-    if account.failure is not None:
-        result.update(account.failure.as_json())
+    if account.failures:
+        result.update(account.failures[0].as_json())
     return result
 
 
