@@ -195,6 +195,14 @@ def test_pages_without_a_node(
     assert move(files, fake).reasons() == {reason: 1}
 
 
+def test_memory_of_a_device_is_not_the_zero_page(files: Files) -> None:
+    """Without root no flag tells that these are registers of a device."""
+    files.path("/proc/kpageflags").unlink()
+    add_area(files, PID, BASE, [5], "rw-p 00000000 00:05 9   /dev/mem")
+    found = move(files, FakeMover(where={BASE: -errno.EFAULT}))
+    assert found.reasons() == {Reason.KERNEL: 1}
+
+
 def test_registered_buffers_name_their_ring(files: Files) -> None:
     add_pages(files, [ANON] * 4)
     add_ring(files, 9, at(1) + 100, 2 * PAGE - 200)

@@ -69,6 +69,7 @@ class _Unit:
     address: int
     pages: int
     node: int
+    mark: int
 
 
 class Mover:
@@ -154,7 +155,7 @@ class Mover:
         moving, targets = self.request.routes, self.request.targets
         rows = zip(units.addresses, units.pages, units.marks, where, strict=True)
         for address, pages, mark, node in rows:
-            unit = _Unit(address, pages, node)
+            unit = _Unit(address, pages, node, mark)
             reason = None
             if node < 0:
                 reason = self._why_no_node(unit)
@@ -177,11 +178,16 @@ class Mover:
         return pages == 1 and not mark & scan.MAPPED_ONCE and not self.request.shared
 
     def _why_no_node(self, unit: _Unit) -> Reason:
-        """Tell a freed page from the zero page and from memory of a driver."""
+        """Tell a freed page from the zero page and from memory of a driver.
+
+        Memory of a device has -EFAULT, too, on some kernels. Without root no flag tells
+        the two, but a mapping of a file, such as /dev/mem, has no zero page.
+        """
         entry = self._scanner.entries([unit.address])[0]
         if not entry & scan.PRESENT:
             return Reason.NOT_PRESENT if entry & scan.SWAPPED else Reason.GONE
-        return Reason.ZERO_PAGE if unit.node == -errno.EFAULT else Reason.KERNEL
+        is_zero = unit.node == -errno.EFAULT and not unit.mark & scan.IN_FILE
+        return Reason.ZERO_PAGE if is_zero else Reason.KERNEL
 
     def _settle(self, process: Process, kind: str, units: list[_Unit]) -> None:
         """Find a destination for each page, and move the pages there in steps."""

@@ -63,7 +63,7 @@ _NEVER = (
 )
 _NEVER_ANY = ZERO_PAGE | POISONED | NO_PAGE | RESERVED
 # Marks of a page.
-MAPPED_ONCE, IS_WRITTEN, IS_SECRET = 1, 2, 4
+MAPPED_ONCE, IS_WRITTEN, IS_SECRET, IN_FILE = 1, 2, 4, 8
 
 _LINE = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+)\s*(.*)")
 # Pages of the kernel, which the process did not ask for.
@@ -323,6 +323,8 @@ def _mark(entry: int, flag: int, area: Area) -> int:
         mark |= IS_WRITTEN
     if area.secret:
         mark |= IS_SECRET
+    if area.content == "file":
+        mark |= IN_FILE
     return mark
 
 
