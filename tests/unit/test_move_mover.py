@@ -70,7 +70,7 @@ def move(
 ) -> Account:
     work = Mover(files, fake, request, keep_on=keep_on)
     work.run(processes.require(files, PID))
-    assert not +work.account.rest()
+    assert not any(work.account.rest().values())
     return work.account
 
 

@@ -101,7 +101,9 @@ class Mover:
         """Move the memory of one process; raises after the account is complete."""
         begin = time.monotonic()
         self.account.processes += 1
-        rest = Reason.NOT_TRIED
+        # After a complete run each page has an outcome, and a page without one is an
+        # error of ours that the figures must show.
+        rest: Reason | None = None
         try:
             with Scanner(self.files, process.pid, self.request.span) as scanner:
                 self._scanner = scanner
@@ -119,7 +121,10 @@ class Mover:
             rest = Reason.GONE
             self.account.ended_processes += 1
         finally:
-            self.account.close(rest)
+            if not self.keep_on():
+                rest = rest or Reason.NOT_TRIED
+            if rest is not None:
+                self.account.close(rest)
             self.account.interrupted = not self.keep_on()
             self.account.elapsed_s += time.monotonic() - begin
 
