@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pageferry.report.tables import engine
 from pageferry.results.schema import Result, Row, Spread
@@ -76,6 +77,8 @@ def label(row: Row) -> str:
         f"limit {own.max_unmapped_us} us" if own.max_unmapped_us else "",
         f"{own.role}" if own.role else "",
         f"touched: {row.touch.mode}" if row.touch else "",
+        f"channels of {row.channel_mbps} MB/s" if row.channel_mbps else "",
+        "slowed" if own.slowed else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -107,16 +110,39 @@ class Difference:
         return "better" if more == self.figure.more_is_better else "worse"
 
 
-def compare(before: Result, after: Result) -> list[Difference]:
+@dataclass
+class Comparison:
+    """All differences, and the rows that only one of the results has."""
+
+    found: list[Difference] = field(default_factory=list)
+    only_before: list[str] = field(default_factory=list)
+    only_after: list[str] = field(default_factory=list)
+
+
+def _by_name(result: Result) -> dict[tuple[str, str, int], Row]:
+    """Name rows by their labels; equal labels count from 0."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found = {}
+    for row in result.rows:
+        name = (row.bench, label(row))
+        found[*name, seen[name]] = row
+        seen[name] += 1
+    return found
+
+
+def compare(before: Result, after: Result) -> Comparison:
     """Compare all figures of rows that both results have."""
-    old = {(row.bench, label(row)): row for row in before.rows}
-    found: list[Difference] = []
-    for row in after.rows:
-        other = old.get((row.bench, label(row)))
+    old, new = _by_name(before), _by_name(after)
+    made = Comparison(
+        only_before=[label(row) for name, row in old.items() if name not in new],
+        only_after=[label(row) for name, row in new.items() if name not in old],
+    )
+    for name, row in new.items():
+        other = old.get(name)
         if other is None:
             continue
         for figure in FIGURES:
             first, second = figure.read(other), figure.read(row)
             if first is not None and second is not None:
-                found.append(Difference(label(row), figure, first, second))
-    return found
+                made.found.append(Difference(label(row), figure, first, second))
+    return made

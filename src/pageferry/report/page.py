@@ -182,7 +182,8 @@ def _data(section: ET.Element, one: Shown) -> None:
 
 
 def _compared(main: ET.Element, before: Shown, after: Shown) -> None:
-    found = difference.compare(before.result, after.result)
+    compared = difference.compare(before.result, after.result)
+    found = compared.found
     section = _add(main, "section")
     _add(section, "h2", f"From {before.name} to {after.name}")
     _add(section, "p", summary(found)).set("class", "verdict")
@@ -191,21 +192,27 @@ def _compared(main: ET.Element, before: Shown, after: Shown) -> None:
         line.set("class", "warning")
         text = "the machines differ, so rates do not compare."
         _add(line, "strong", "Warning: ").tail = text
+    for one, rows in (
+        (before, compared.only_before),
+        (after, compared.only_after),
+    ):
+        if rows:
+            _add(section, "p", f"Only {one.name} has: {'; '.join(rows)}.")
     if not found:
         return
     head = ["row", "figure", "before", "after", "change", "verdict"]
     body = _table(section, "Medians and ranges", head, "plain")
-    for one in found:
+    for shown in found:
         line = _add(body, "tr")
-        _add(line, "th", one.row, scope="row")
-        unit = f", {one.figure.unit}" if one.figure.unit else ""
-        change = "" if one.change is None else f"{one.change * 100:+.1f}%"
+        _add(line, "th", shown.row, scope="row")
+        unit = f", {shown.figure.unit}" if shown.figure.unit else ""
+        change = "" if shown.change is None else f"{shown.change * 100:+.1f}%"
         cells = (
-            f"{one.figure.name}{unit}",
-            _with_range(one.before, one.figure),
-            _with_range(one.after, one.figure),
+            f"{shown.figure.name}{unit}",
+            _with_range(shown.before, shown.figure),
+            _with_range(shown.after, shown.figure),
             change,
-            one.verdict,
+            shown.verdict,
         )
         for text in cells:
             _add(line, "td", text)
