@@ -8,14 +8,11 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pageferry.interleave.memory import PAGE
 from pageferry.move.mover import NOWHERE
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import HEAD, PAGE, PRESENT, TAIL
 
-PRESENT = 1 << 63
-HEAD = 1 << 15
-TAIL = 1 << 16
 BASE = 0x7F0000000000
 
 

@@ -18,13 +18,13 @@ from pageferry.errors import ExitCode, PageferryError
 from pageferry.interleave.gaps import Gap, before_heap
 from pageferry.interleave.memory import (
     CHUNK_PAGES,
-    PAGE,
     Folios,
     Memory,
     cut,
     parse_areas,
 )
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 
 PID = 42
 FIRST = BASE // PAGE

@@ -22,11 +22,11 @@ from helpers.fake_process import (
     set_flags,
 )
 from pageferry.errors import PageferryError
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import Room, read_room
 from pageferry.interleave.user_space import STEP_BYTES, Pass, Quota, Report
 from pageferry.interleave.weights import Weights, parse_weights
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 
 PID = 42
 HUGE = 512 * PAGE

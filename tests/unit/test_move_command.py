@@ -24,16 +24,15 @@ from helpers.fake_process import (
 from pageferry.cli import main
 from pageferry.commands import move as command
 from pageferry.errors import PageferryError
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import UNTRIED
-from pageferry.move import scan
 from pageferry.move.account import Account
 from pageferry.move.mover import NOWHERE
-from pageferry.move.scan import EXCLUSIVE
+from pageferry.sysfs import pagebits
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
 
 PID = 42
-ANON = scan.ANON | scan.SWAP_BACKED | scan.LRU
+ANON = pagebits.ANON | pagebits.SWAP_BACKED | pagebits.LRU
 WAY = ("--from", "0", "--to", "1")
 GROUP = "/sys/fs/cgroup/system.slice/caf\u00e9.service"
 

@@ -23,19 +23,17 @@ from helpers.fake_process import (
     set_flags,
 )
 from pageferry.errors import PageferryError
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import UNTRIED
 from pageferry.move import mover as module
-from pageferry.move import scan
 from pageferry.move.account import Account, Reason
 from pageferry.move.holders import parse_buffers
 from pageferry.move.mover import Mover, Request
-from pageferry.move.scan import EXCLUSIVE
-from pageferry.sysfs import processes
+from pageferry.sysfs import pagebits, processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
 
 PID = 42
-ANON = scan.ANON | scan.SWAP_BACKED | scan.LRU
+ANON = pagebits.ANON | pagebits.SWAP_BACKED | pagebits.LRU
 ONE_WAY = Request(sources=(0,), targets=(1,), limit_s=0.02)
 PINNED = -UNTRIED
 
@@ -110,12 +108,12 @@ def test_pages_elsewhere_are_left_alone(files: Files) -> None:
         (ANON, errno.EACCES, Reason.SHARED),
         (ANON, errno.ENOMEM, Reason.NO_ROOM),
         (ANON, errno.EFAULT, Reason.KERNEL),
-        (ANON | scan.WRITING, PINNED, Reason.WRITEBACK),
-        (ANON | scan.UNEVICTABLE, PINNED, Reason.UNEVICTABLE),
-        (ANON | scan.UNEVICTABLE | scan.MLOCKED, PINNED, Reason.PINNED),
-        (scan.SWAP_BACKED, PINNED, Reason.KERNEL),
+        (ANON | pagebits.WRITING, PINNED, Reason.WRITEBACK),
+        (ANON | pagebits.UNEVICTABLE, PINNED, Reason.UNEVICTABLE),
+        (ANON | pagebits.UNEVICTABLE | pagebits.MLOCKED, PINNED, Reason.PINNED),
+        (pagebits.SWAP_BACKED, PINNED, Reason.KERNEL),
         # Another mover has taken this page from its list for a moment.
-        (scan.ANON, PINNED, Reason.PINNED),
+        (pagebits.ANON, PINNED, Reason.PINNED),
     ],
 )
 def test_a_page_that_stays_has_a_reason(
@@ -146,7 +144,7 @@ def test_shared_pages_need_all(files: Files, shared: bool, moved: int) -> None:
 
 
 def test_pages_under_writeback_get_some_time(files: Files) -> None:
-    add_pages(files, [ANON | scan.WRITING, ANON])
+    add_pages(files, [ANON | pagebits.WRITING, ANON])
     fake = FakeMover()
     found = move(files, fake)
     assert found.reasons() == {Reason.WRITEBACK: 1}
@@ -155,7 +153,7 @@ def test_pages_under_writeback_get_some_time(files: Files) -> None:
 
 
 def test_written_pages_move_in_the_end(files: Files) -> None:
-    add_pages(files, [ANON | scan.WRITING] * 2)
+    add_pages(files, [ANON | pagebits.WRITING] * 2)
     fake = FakeMover()
     # The first part of the answer is read while the scan still sees the flag.
     query = fake.query
@@ -337,7 +335,7 @@ def test_memory_in_pieces_has_no_room_for_a_large_page(files: Files) -> None:
 def test_hugetlb_pages_use_the_pool_first(files: Files) -> None:
     frames = [frame | EXCLUSIVE for frame in range(512, 1536)]
     add_area(files, PID, BASE, frames)
-    set_flags(files, 512, large(9, scan.HUGETLB) * 2)
+    set_flags(files, 512, large(9, pagebits.HUGETLB) * 2)
     files.path("/proc/buddyinfo").write_text("Node 1, zone Normal 700 0 0 0\n")
     pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB"
     files.path(pool).mkdir(parents=True)
@@ -430,7 +428,7 @@ FATES = st.sampled_from(
 @settings(max_examples=50, deadline=None)
 @given(fates=st.lists(FATES, max_size=60), stop=st.none() | st.integers(0, 5))
 def test_the_account_has_each_page_once(fates: list[str], stop: int | None) -> None:
-    flag = {"zero": scan.ZERO_PAGE, "driver": scan.RESERVED}
+    flag = {"zero": pagebits.ZERO_PAGE, "driver": pagebits.RESERVED}
     error = {"pinned": PINNED, "full": errno.ENOMEM, "shared": errno.EACCES}
     place = {"there": 1, "elsewhere": 2}
     reason = {
@@ -453,7 +451,7 @@ def test_the_account_has_each_page_once(fates: list[str], stop: int | None) -> N
             for i, fate in enumerate(fates)
         ]
         flags = [
-            flag.get(fate, ANON | (scan.WRITING if fate == "written" else 0))
+            flag.get(fate, ANON | (pagebits.WRITING if fate == "written" else 0))
             for fate in fates
         ]
         if fates:
@@ -463,7 +461,7 @@ def test_the_account_has_each_page_once(fates: list[str], stop: int | None) -> N
             for i, fate in enumerate(fates):
                 if fate == "swapped":
                     stream.seek(at(i) // PAGE * 8)
-                    stream.write(scan.SWAPPED.to_bytes(8, "little"))
+                    stream.write(pagebits.SWAPPED.to_bytes(8, "little"))
         fake = FakeMover(
             where={at(i): place[f] for i, f in enumerate(fates) if f in place},
             stuck={at(i): error[f] for i, f in enumerate(fates) if f in error},

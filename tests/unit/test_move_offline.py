@@ -18,12 +18,12 @@ from helpers.fake_process import (
     set_flags,
 )
 from pageferry.cli import main
-from pageferry.interleave.memory import PAGE
-from pageferry.move import scan
+from pageferry.sysfs import pagebits
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 
 PID = 42
-ANON = scan.ANON | scan.SWAP_BACKED | scan.LRU
+ANON = pagebits.ANON | pagebits.SWAP_BACKED | pagebits.LRU
 PAGES = 1024
 MEMORY = "/sys/devices/system/memory"
 
@@ -43,7 +43,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
         (block / "state").write_text("online\n")
         (block / "valid_zones").write_text("Normal Movable\n")
         (block / "phys_index").write_text(f"{number:08x}\n")
-        set_flags(files, number * PAGES, [scan.FREE] * PAGES)
+        set_flags(files, number * PAGES, [pagebits.FREE] * PAGES)
         files.path(f"/sys/devices/system/node/node1/memory{number}").mkdir()
     monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
     return files
@@ -61,7 +61,7 @@ def blockers(document: dict[str, Any], at: int = 0) -> dict[str, int]:
 def test_nothing_keeps_free_and_movable_pages(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    set_flags(files, 2 * PAGES, [ANON, *large(9, scan.HUGETLB), scan.OFFLINE])
+    set_flags(files, 2 * PAGES, [ANON, *large(9, pagebits.HUGETLB), pagebits.OFFLINE])
     code, found = check(capsys, "1")
     assert code == 0
     assert [block["name"] for block in found["blocks"]] == ["memory2", "memory10"]
@@ -75,7 +75,7 @@ def test_nothing_keeps_free_and_movable_pages(
 def test_memory_of_the_kernel_is_named(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = [scan.SLAB, scan.PAGE_TABLE, 0, scan.RESERVED, scan.NO_PAGE]
+    flags = [pagebits.SLAB, pagebits.PAGE_TABLE, 0, pagebits.RESERVED, pagebits.NO_PAGE]
     set_flags(files, 10 * PAGES, flags)
     code, found = check(capsys, "memory10")
     assert code == 1
@@ -93,7 +93,7 @@ def test_a_movable_zone_has_no_memory_of_the_kernel(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files.path(f"{MEMORY}/memory2/valid_zones").write_text("Movable\n")
-    set_flags(files, 2 * PAGES, [0, scan.RESERVED])
+    set_flags(files, 2 * PAGES, [0, pagebits.RESERVED])
     _, found = check(capsys, "memory2")
     assert list(blockers(found).values()) == [1]
 
@@ -148,10 +148,10 @@ def test_the_head_of_a_folio_tells_its_kind(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Linux 6.1 sets LRU and slab on the first page only."""
-    tail = scan.TAIL | scan.ANON
-    huge = [scan.HEAD | ANON, *[tail] * 511]
-    slab = [scan.HEAD | scan.SLAB, *[scan.TAIL] * 3]
-    set_flags(files, 2 * PAGES, [*huge, *slab, scan.FREE, scan.PAGE_TABLE])
+    tail = pagebits.TAIL | pagebits.ANON
+    huge = [pagebits.HEAD | ANON, *[tail] * 511]
+    slab = [pagebits.HEAD | pagebits.SLAB, *[pagebits.TAIL] * 3]
+    set_flags(files, 2 * PAGES, [*huge, *slab, pagebits.FREE, pagebits.PAGE_TABLE])
     _, found = check(capsys, "memory2")
     assert found["blocks"][0]["movable_pages"] == 512
     assert sorted(blockers(found).values()) == [1, 4]

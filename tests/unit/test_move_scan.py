@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from helpers.fake_process import BASE, add_area, add_process, large, set_flags
-from pageferry.interleave.memory import CHUNK_PAGES, PAGE
+from pageferry.interleave.memory import CHUNK_PAGES
 from pageferry.move import scan
 from pageferry.move.account import Reason
 from pageferry.move.scan import Part, Scanner, parse_areas
+from pageferry.sysfs import pagebits
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 
 PID = 42
-LRU = scan.LRU
-ANON = scan.ANON | scan.SWAP_BACKED | LRU
-SHMEM = scan.SWAP_BACKED | LRU
+LRU = pagebits.LRU
+ANON = pagebits.ANON | pagebits.SWAP_BACKED | LRU
+SHMEM = pagebits.SWAP_BACKED | LRU
 FILE_LINE = "r--p 00000000 fe:01 77    /srv/d\u00e4ten \u00fcber"
 
 
@@ -80,8 +82,8 @@ def test_a_huge_page_that_is_mapped_in_part_is_huge(files: Files) -> None:
 def test_hugetlb_pages_count_once_across_parts(files: Files) -> None:
     pages = CHUNK_PAGES * 4
     add_area(files, PID, BASE, range(pages, pages * 3))
-    set_flags(files, pages, large(16, scan.HUGETLB))
-    set_flags(files, pages * 2, large(16, scan.HUGETLB))
+    set_flags(files, pages, large(16, pagebits.HUGETLB))
+    set_flags(files, pages * 2, large(16, pagebits.HUGETLB))
     found = look(files)
     assert pages_of(found) == {"hugetlb": [pages, pages]}
     assert list(found.units["hugetlb"].addresses) == [BASE, BASE + pages * PAGE]
@@ -89,11 +91,13 @@ def test_hugetlb_pages_count_once_across_parts(files: Files) -> None:
 
 def test_pages_without_memory(files: Files) -> None:
     add_area(files, PID, BASE, [0, 0, 7, 8, 9])
-    set_flags(files, 7, [scan.ZERO_PAGE, scan.RESERVED, scan.POISONED | ANON])
+    set_flags(
+        files, 7, [pagebits.ZERO_PAGE, pagebits.RESERVED, pagebits.POISONED | ANON]
+    )
     add_area(files, PID, BASE + 8 * PAGE, [0] * 5, FILE_LINE)
     with files.path(f"/proc/{PID}/pagemap").open("r+b") as stream:
         stream.seek(BASE // PAGE * 8)
-        stream.write((scan.SWAPPED | 3).to_bytes(8, "little"))
+        stream.write((pagebits.SWAPPED | 3).to_bytes(8, "little"))
     assert look(files).stayed == {
         ("anonymous", Reason.NOT_PRESENT): 1,
         ("anonymous", Reason.NEVER_TOUCHED): 1,
@@ -105,11 +109,11 @@ def test_pages_without_memory(files: Files) -> None:
 
 
 def test_marks(files: Files) -> None:
-    add_area(files, PID, BASE, [5 | scan.EXCLUSIVE, 6, 7])
-    set_flags(files, 5, [ANON, ANON | scan.WRITING, ANON])
+    add_area(files, PID, BASE, [5 | pagebits.EXCLUSIVE, 6, 7])
+    set_flags(files, 5, [ANON, ANON | pagebits.WRITING, ANON])
     line = "rw-s 00000000 00:0e 12   /secretmem (deleted)"
     add_area(files, PID, BASE + 8 * PAGE, [8], line)
-    set_flags(files, 8, [scan.UNEVICTABLE | LRU])
+    set_flags(files, 8, [pagebits.UNEVICTABLE | LRU])
     found = look(files)
     assert list(found.units["anonymous"].marks) == [
         scan.MAPPED_ONCE,
@@ -121,8 +125,10 @@ def test_marks(files: Files) -> None:
 
 @pytest.mark.parametrize("hidden", ["flags", "frames"])
 def test_without_root_each_page_is_a_unit(files: Files, hidden: str) -> None:
-    frames = [0, scan.FILE, 0] if hidden == "frames" else [5, 6 | scan.FILE, 7]
-    add_area(files, PID, BASE, [frame | scan.EXCLUSIVE for frame in frames], FILE_LINE)
+    frames = [0, pagebits.FILE, 0] if hidden == "frames" else [5, 6 | pagebits.FILE, 7]
+    add_area(
+        files, PID, BASE, [frame | pagebits.EXCLUSIVE for frame in frames], FILE_LINE
+    )
     if hidden == "flags":
         files.path("/proc/kpageflags").unlink()
     found = look(files)

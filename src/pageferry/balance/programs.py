@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pageferry.balance.config import Program
-from pageferry.interleave.memory import PAGE
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process, everybody, family
 
 

@@ -14,9 +14,9 @@ from pageferry.balance.rule import home_weights
 from pageferry.balance.sources import UseSource
 from pageferry.errors import PageferryError
 from pageferry.interleave.control import KERNEL, USER, Control, Request
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import parse_seconds
 
 # Interval of the check whether DAMON has moved all memory home.

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pageferry import output
 from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, PageferryError, usage_error
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import MovePages
 from pageferry.move import offline, report, targets
 from pageferry.move.account import Account, Reason
 from pageferry.move.mover import Mover, Request
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process
 from pageferry.units import format_nodes, format_rate, format_size, whole
 

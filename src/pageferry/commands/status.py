@@ -11,7 +11,7 @@ from pageferry.commands import ABOUT
 from pageferry.commands.engine import for_reason
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
-from pageferry.sysfs.offload import Offload
+from pageferry.sysfs.offload import WHY, Offload
 from pageferry.units import format_size
 
 if TYPE_CHECKING:
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 _COLUMNS = ("offered_folios", "engine_folios", "engine_bytes", "cpu_folios")
 # The kernel keeps times without an engine, too; they have a table of their own.
 _TIMES = ("unmapped_", "waited_")
-_WHY = (
-    "not_eligible_folios",
-    "declined_folios",
-    "too_slow_folios",
-    "failed_folios",
-    "held_folios",
-    "retried_folios",
-    "mismatched_folios",
-    "over_limit_folios",
-)
 
 
 def add_parser(sub: Subparsers) -> None:
@@ -83,7 +73,7 @@ def _table(title: str, counters: dict[str, dict[str, int]]) -> str:
     for name, row in used.items():
         why = [
             f"{key.removesuffix('_folios').replace('_', ' ')} {row[key]}"
-            for key in _WHY
+            for key in WHY
             if row.get(key)
         ]
         shown = [row.get(key, 0) for key in _COLUMNS]

@@ -19,7 +19,7 @@ from pageferry.damon.scheme import (
 )
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
 from pageferry.interleave.gaps import Gap, before_heap
-from pageferry.interleave.memory import PAGE, Memory
+from pageferry.interleave.memory import Memory
 from pageferry.interleave.moving import PageMover
 from pageferry.interleave.sessions import Session, Store
 from pageferry.interleave.user_space import Pass, Quota, Report
@@ -27,6 +27,7 @@ from pageferry.interleave.weights import Weights, check_nodes
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.pagebits import PAGE
 
 By = Literal["kernel", "user"]
 KERNEL: By = "kernel"

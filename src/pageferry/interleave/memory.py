@@ -20,25 +20,29 @@ from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
 from pageferry.interleave.weights import folio_index
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import (
+    HEAD,
+    HUGETLB,
+    PAGE,
+    PFN,
+    POISONED,
+    PRESENT,
+    RESERVED,
+    TAIL,
+    ZERO_PAGE,
+)
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 # Pages that are read and moved at a time: 64 MiB of 4K pages. Areas are cut at
 # multiples of this size, so that no folio is cut.
 CHUNK_PAGES = 16384
 
-# Documentation/admin-guide/mm/pagemap.rst
-_PRESENT = 1 << 63
-_PFN = (1 << 55) - 1
-_HEAD = 1 << 15
-_TAIL = 1 << 16
 # Flags of pages that migration does not move, and the reason.
 _LEFT_ALONE = (
-    (1 << 17, "hugetlb pages"),
-    (1 << 19, "poisoned"),
-    (1 << 32, "memory of the kernel"),
+    (HUGETLB, "hugetlb pages"),
+    (POISONED, "poisoned"),
+    (RESERVED, "memory of the kernel"),
 )
-_ZERO_PAGE = 1 << 24
-_IGNORED = sum(bit for bit, _ in _LEFT_ALONE) | _ZERO_PAGE
+_IGNORED = sum(bit for bit, _ in _LEFT_ALONE) | ZERO_PAGE
 # Pages of the kernel, and the stack: the kernel does not show its offset.
 _LEFT_OUT = ("[vdso]", "[vsyscall]", "[uprobes]", "[vvar", "[stack]")
 _LINE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+)\s*(.*)")
@@ -147,14 +151,14 @@ class Memory:
         # A fast check: programs reserve terabytes of addresses that they do not use.
         if not entries.tobytes().strip(b"\0"):
             return Folios()
-        pfns = [entry & _PFN if entry & _PRESENT else 0 for entry in entries]
+        pfns = [entry & PFN if entry & PRESENT else 0 for entry in entries]
         first = area.page_offset + (start - area.start) // PAGE
         if not any(pfns):
-            if any(entry & _PRESENT for entry in entries):
+            if any(entry & PRESENT for entry in entries):
                 raise _not_allowed(self.files.path(f"/proc/{self.pid}/pagemap"))
             return Folios()
         flags = flags_of(self._flags, pfns)
-        if not any(flag & (_HEAD | _TAIL | _IGNORED) for flag in flags):
+        if not any(flag & (HEAD | TAIL | _IGNORED) for flag in flags):
             here = [i for i, pfn in enumerate(pfns) if pfn]
             ones = [1] * len(here)
             return Folios(
@@ -174,14 +178,14 @@ class Memory:
         while at < len(pfns):
             pfn, flag = pfns[at], flags[at]
             head, order, run = pfn, 0, 1
-            if pfn and flag & (_HEAD | _TAIL):
+            if pfn and flag & (HEAD | TAIL):
                 head, order = self._folio(pfns, flags, at)
                 whole = (1 << order) - (pfn - head)
                 run = _run(pfns, at, whole)
             why = next((why for bit, why in _LEFT_ALONE if flag & bit), None)
             if why is not None:
                 found.left_alone[why] += run
-            elif pfn and not flag & _ZERO_PAGE:
+            elif pfn and not flag & ZERO_PAGE:
                 # The offset of the folio's first page, which may not be mapped here.
                 offset = first + at - (pfn - head)
                 found.addresses.append(start + at * PAGE)
@@ -196,7 +200,7 @@ class Memory:
     ) -> tuple[int, int]:
         """Find the first physical page of a folio, and its order."""
         head = pfns[at]
-        while self._flag(head) & _TAIL:
+        while self._flag(head) & TAIL:
             head -= 1
         count = pfns[at] - head + 1
         if head == pfns[at]:
@@ -205,10 +209,10 @@ class Memory:
             while (
                 at + count < top
                 and pfns[at + count] == head + count
-                and flags[at + count] & _TAIL
+                and flags[at + count] & TAIL
             ):
                 count += 1
-        while self._flag(head + count) & _TAIL:
+        while self._flag(head + count) & TAIL:
             count += 1
         return head, count.bit_length() - 1
 

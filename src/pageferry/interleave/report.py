@@ -7,10 +7,10 @@ from typing import Any
 
 from pageferry import output
 from pageferry.interleave.control import KERNEL, Outcome, Status
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.sessions import Session
 from pageferry.interleave.user_space import Report
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import format_nodes, format_size
 
 

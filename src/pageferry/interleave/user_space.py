@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pageferry.errors import PageferryError, usage_error
-from pageferry.interleave.memory import PAGE, Folios, Memory
+from pageferry.interleave.memory import Folios, Memory
 from pageferry.interleave.moving import UNTRIED, PageMover, Room, read_room
 from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import MIB, parse_seconds, parse_size
 
 # move_pages(2) disables the LRU caches of all CPUs for the time of a call.

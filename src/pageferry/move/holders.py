@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from pageferry.interleave.memory import PAGE
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 
 # Linux 7.3 shows a slot without a buffer.
 _BUFFER = re.compile(r"\s*\d+: (?:<none>|0x([0-9a-f]+)/(\d+))\s*", re.ASCII)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pageferry.errors import PageferryError
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import UNTRIED, PageMover
 from pageferry.move import scan
 from pageferry.move.account import Account, Reason
@@ -19,8 +18,9 @@ from pageferry.move.rooms import Rooms
 from pageferry.move.scan import Part, Scanner, Units
 from pageferry.move.steps import Sizer
 from pageferry.move.targets import routes
-from pageferry.sysfs import processes
+from pageferry.sysfs import pagebits, processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process
 
 # A busy page may be free a moment later.
@@ -189,8 +189,8 @@ class Mover:
         the two, but a mapping of a file, such as /dev/mem, has no zero page.
         """
         entry = self._scanner.entries([unit.address])[0]
-        if not entry & scan.PRESENT:
-            return Reason.NOT_PRESENT if entry & scan.SWAPPED else Reason.GONE
+        if not entry & pagebits.PRESENT:
+            return Reason.NOT_PRESENT if entry & pagebits.SWAPPED else Reason.GONE
         is_zero = unit.node == -errno.EFAULT and not unit.mark & scan.IN_FILE
         return Reason.ZERO_PAGE if is_zero else Reason.KERNEL
 
@@ -250,7 +250,7 @@ class Mover:
     def _still_written(self, units: list[_Unit]) -> set[int]:
         flags = self._scanner.flags([unit.address for unit in units])
         return {
-            u.address for u, f in zip(units, flags, strict=True) if f & scan.WRITING
+            u.address for u, f in zip(units, flags, strict=True) if f & pagebits.WRITING
         }
 
     def _step(
@@ -329,17 +329,17 @@ class Mover:
         for unit, flag in zip(units, flags, strict=True):
             holder = holders.of(unit.address, unit.pages)
             reason = last
-            if flag & scan.POISONED:
+            if flag & pagebits.POISONED:
                 reason = Reason.POISONED
-            elif flag & scan.WRITING:
+            elif flag & pagebits.WRITING:
                 reason = Reason.WRITEBACK
             elif holder is not None:
                 self.account.pinned_by[holder] += unit.pages
                 reason = Reason.PINNED
-            elif flag and not flag & (scan.LRU | scan.HUGETLB):
+            elif flag and not flag & (pagebits.LRU | pagebits.HUGETLB):
                 # Pages of drivers are on no list of the kernel; others come back to it.
-                reason = Reason.PINNED if flag & scan.ANON else Reason.KERNEL
-            elif flag & scan.UNEVICTABLE and not flag & scan.MLOCKED:
+                reason = Reason.PINNED if flag & pagebits.ANON else Reason.KERNEL
+            elif flag & pagebits.UNEVICTABLE and not flag & pagebits.MLOCKED:
                 reason = Reason.UNEVICTABLE
             if reason is Reason.PINNED and holder is None:
                 self.account.suspects.update(holders.suspects)

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 from pageferry import output
 from pageferry.errors import PageferryError, unsupported, usage_error
-from pageferry.interleave.memory import PAGE, open_pages, read_values
+from pageferry.interleave.memory import open_pages, read_values
 from pageferry.move import scan
 from pageferry.move.holders import read_holders
-from pageferry.sysfs import processes
+from pageferry.sysfs import pagebits, processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import format_size
 
 _MEMORY = "/sys/devices/system/memory"
@@ -136,31 +137,31 @@ def _by_head(values: Sequence[int]) -> Counter[int]:
     found: Counter[int] = Counter()
     head = 0
     for flag in values:
-        if not flag & scan.TAIL:
+        if not flag & pagebits.TAIL:
             head = flag
-        found[head if head & scan.HEAD else flag] += 1
+        found[head if head & pagebits.HEAD else flag] += 1
     return found
 
 
 def _sort(verdict: Verdict, flags: Counter[int]) -> None:
     """Sort the pages of a block by their flags."""
     for flag, pages in flags.items():
-        if flag & scan.FREE:
+        if flag & pagebits.FREE:
             verdict.free_pages += pages
-        elif flag & scan.HUGETLB:
+        elif flag & pagebits.HUGETLB:
             verdict.hugetlb_pages += pages
-        elif flag & scan.RESERVED:
+        elif flag & pagebits.RESERVED:
             verdict.blockers[_RESERVED] += pages
-        elif flag & scan.NO_PAGE:
+        elif flag & pagebits.NO_PAGE:
             verdict.blockers[_HOLE] += pages
-        elif flag & (scan.LRU | scan.POISONED | scan.OFFLINE):
+        elif flag & (pagebits.LRU | pagebits.POISONED | pagebits.OFFLINE):
             verdict.movable_pages += pages
         elif verdict.zone == _MOVABLE_ZONE:
             # The zone has only pages that move, some of them of drivers.
             verdict.movable_pages += pages
-        elif flag & scan.SLAB:
+        elif flag & pagebits.SLAB:
             verdict.blockers[_SLAB] += pages
-        elif flag & scan.PAGE_TABLE:
+        elif flag & pagebits.PAGE_TABLE:
             verdict.blockers[_TABLES] += pages
         else:
             verdict.blockers[_OTHER] += pages
@@ -203,8 +204,8 @@ def _count(
     try:
         for start, end, text in ranges:
             for entry in read_values(handle, start // PAGE, (end - start) // PAGE):
-                pfn = entry & scan.PFN
-                if entry & scan.PRESENT and pfn and pfn // pages in starts:
+                pfn = entry & pagebits.PFN
+                if entry & pagebits.PRESENT and pfn and pfn // pages in starts:
                     starts[pfn // pages].blockers[text] += 1
     finally:
         os.close(handle)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pageferry import output
-from pageferry.interleave.memory import PAGE
 from pageferry.move.account import MOVED, NOT_ASKED, TEXTS, Account, Reason
 from pageferry.move.mover import Request
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process
 from pageferry.units import format_nodes, format_rate, format_size
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from pageferry.interleave.memory import PAGE
 from pageferry.interleave.moving import Room, read_room
 from pageferry.move.account import Reason
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
 
 _NODES = "/sys/devices/system/node"
 

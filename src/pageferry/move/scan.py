@@ -19,7 +19,6 @@ from types import TracebackType
 
 from pageferry.interleave.memory import (
     CHUNK_PAGES,
-    PAGE,
     cut,
     flags_of,
     open_pages,
@@ -27,32 +26,25 @@ from pageferry.interleave.memory import (
 )
 from pageferry.move.account import Reason
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import (
+    ANON,
+    EXCLUSIVE,
+    FILE,
+    HEAD,
+    HUGETLB,
+    NO_PAGE,
+    PAGE,
+    PFN,
+    POISONED,
+    PRESENT,
+    RESERVED,
+    SWAP_BACKED,
+    SWAPPED,
+    TAIL,
+    WRITING,
+    ZERO_PAGE,
+)
 from pageferry.units import PMD_BYTES
-
-# Documentation/admin-guide/mm/pagemap.rst
-PRESENT = 1 << 63
-SWAPPED = 1 << 62
-FILE = 1 << 61
-EXCLUSIVE = 1 << 56
-PFN = (1 << 55) - 1
-
-LRU = 1 << 5
-SLAB = 1 << 7
-WRITING = 1 << 8
-FREE = 1 << 10
-ANON = 1 << 12
-SWAP_BACKED = 1 << 14
-HEAD = 1 << 15
-TAIL = 1 << 16
-HUGETLB = 1 << 17
-UNEVICTABLE = 1 << 18
-POISONED = 1 << 19
-NO_PAGE = 1 << 20
-OFFLINE = 1 << 23
-ZERO_PAGE = 1 << 24
-PAGE_TABLE = 1 << 26
-RESERVED = 1 << 32
-MLOCKED = 1 << 33
 
 HUGE_PAGES = PMD_BYTES // PAGE
 # Pages that never move, by flag.

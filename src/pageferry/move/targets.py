@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pageferry.errors import PageferryError, unsupported, usage_error
-from pageferry.interleave.memory import PAGE
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process
 from pageferry.units import format_nodes, parse_nodes
 

@@ -18,6 +18,17 @@ DEFAULT = "default"
 
 
 # These files are no counters; histogram.parse() reads them.
+# Counters of folios whose copy is not that of an engine, by cause.
+WHY = (
+    "not_eligible_folios",
+    "declined_folios",
+    "too_slow_folios",
+    "failed_folios",
+    "held_folios",
+    "retried_folios",
+    "mismatched_folios",
+    "over_limit_folios",
+)
 HISTOGRAMS = ("unmapped_hist", "waited_hist")
 
 

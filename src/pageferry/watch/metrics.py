@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
@@ -18,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram, bucket_end
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.watch import sources
 from pageferry.watch.events import Moves
 from pageferry.watch.follower import Follower
@@ -25,7 +25,6 @@ from pageferry.watch.sources import Counters, Snapshot
 
 Key = TypeVar("Key", str, int)
 
-PAGE_BYTES = resource.getpagesize()
 _NS = "_ns"
 # The kernel's buckets are finer than a dashboard needs. Each bound is a power of two.
 _BOUNDS_NS = tuple(1 << shift for shift in range(10, 31, 2))
@@ -101,7 +100,7 @@ def _of_system(now: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "pageferry_migrated_bytes",
         "Bytes that migrated, for any reason.",
-        value=now.vmstat.get(success, 0) * PAGE_BYTES,
+        value=now.vmstat.get(success, 0) * PAGE,
     )
     yield CounterMetricFamily(
         "pageferry_failed_pages",
@@ -109,12 +108,11 @@ def _of_system(now: Snapshot) -> Iterator[Metric]:
         value=now.vmstat.get(fail, 0),
     )
     promoted = {
-        number: counters.get(sources.PROMOTED, 0) * PAGE_BYTES
+        number: counters.get(sources.PROMOTED, 0) * PAGE
         for number, counters in now.nodes.items()
     }
     demoted = {
-        number: PAGE_BYTES
-        * sum(n for name, n in counters.items() if name.startswith(sources.DEMOTED))
+        number: sources.demoted(counters) * PAGE
         for number, counters in now.nodes.items()
     }
     about = "Bytes that were promoted to a node."
@@ -125,7 +123,7 @@ def _of_system(now: Snapshot) -> Iterator[Metric]:
 
 def _of_trace(reasons: Mapping[str, Moves], lost_events: int) -> Iterator[Metric]:
     """Yield totals since the exporter began."""
-    moved = {k: v.moved_pages * PAGE_BYTES for k, v in reasons.items()}
+    moved = {k: v.moved_pages * PAGE for k, v in reasons.items()}
     failed = {k: v.failed_pages for k, v in reasons.items()}
     calls = {k: v.calls for k, v in reasons.items()}
     about = "Bytes that migrated since the exporter began, by reason."

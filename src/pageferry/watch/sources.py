@@ -107,6 +107,11 @@ def _cgroups(files: Files) -> dict[str, Counters]:
     return found
 
 
+def demoted(counters: Counters) -> int:
+    """Add up the pages that were demoted, for all causes."""
+    return sum(n for name, n in counters.items() if name.startswith(DEMOTED))
+
+
 def grown(before: Mapping[str, int], after: Mapping[str, int]) -> Counters:
     """Return the growth of each counter that grew."""
     return {

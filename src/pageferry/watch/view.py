@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Sequence
 from typing import TypeVar
 
 from pageferry import output
 from pageferry.sysfs.histogram import Histogram
+from pageferry.sysfs.offload import WHY
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import format_rate, format_size
 from pageferry.watch import sources
 from pageferry.watch.events import Moves
@@ -16,15 +17,9 @@ from pageferry.watch.interval import Interval
 
 Key = TypeVar("Key")
 
-PAGE_BYTES = resource.getpagesize()
 # Of callers and cgroups; --json has all.
 _ROWS = 10
-_WHY = (
-    *("not_eligible", "declined", "too_slow", "failed", "held", "mismatched"),
-    *("retried", "over_limit"),
-)
 _KINDS = {"unmapped_hist": "folios unmapped", "waited_hist": "threads waiting"}
-_UNIT = "_folios"
 
 
 def document(found: Interval) -> dict[str, object]:
@@ -32,7 +27,7 @@ def document(found: Interval) -> dict[str, object]:
     return {
         "schema": "pageferry/top",
         "interval_ns": found.elapsed_ns,
-        "moved_bytes": found.moved_pages * PAGE_BYTES,
+        "moved_bytes": found.moved_pages * PAGE,
         "failed_pages": found.failed_pages,
         "engine": found.engine,
         "held_folios": found.held_folios,
@@ -50,8 +45,8 @@ def document(found: Interval) -> dict[str, object]:
         "nodes": [
             {
                 "node": number,
-                "promoted_bytes": promoted * PAGE_BYTES,
-                "demoted_bytes": demoted * PAGE_BYTES,
+                "promoted_bytes": promoted * PAGE,
+                "demoted_bytes": demoted * PAGE,
             }
             for number, promoted, demoted in _nodes(found)
         ],
@@ -77,7 +72,7 @@ def document(found: Interval) -> dict[str, object]:
 def _moves(moves: Moves) -> dict[str, int]:
     return {
         "calls": moves.calls,
-        "moved_bytes": moves.moved_pages * PAGE_BYTES,
+        "moved_bytes": moves.moved_pages * PAGE,
         "failed_pages": moves.failed_pages,
     }
 
@@ -92,7 +87,7 @@ def _nodes(found: Interval) -> list[tuple[int, int, int]]:
         (
             number,
             counters.get(sources.PROMOTED, 0),
-            sum(n for name, n in counters.items() if name.startswith(sources.DEMOTED)),
+            sources.demoted(counters),
         )
         for number, counters in sorted(found.nodes.items())
     ]
@@ -101,7 +96,7 @@ def _nodes(found: Interval) -> list[tuple[int, int, int]]:
 def text(found: Interval) -> str:
     """Lay out an interval."""
     seconds = found.elapsed_ns / 1e9
-    moved = found.moved_pages * PAGE_BYTES
+    moved = found.moved_pages * PAGE
     head = (
         f"{seconds:.1f} s: {format_size(moved)} migrated, "
         f"{format_rate(moved / seconds)}, {found.failed_pages:,} pages failed"
@@ -129,7 +124,7 @@ def text(found: Interval) -> str:
 
 
 def _rate(pages: int, seconds: float) -> str:
-    return format_rate(pages * PAGE_BYTES / seconds)
+    return format_rate(pages * PAGE / seconds)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -142,7 +137,7 @@ def _reasons(found: Interval, seconds: float) -> str:
     rows = [
         [
             reason,
-            format_size(moves.moved_pages * PAGE_BYTES),
+            format_size(moves.moved_pages * PAGE),
             _rate(moves.moved_pages, seconds),
             str(moves.calls),
             str(moves.failed_pages),
@@ -171,9 +166,9 @@ def _engines(found: Interval, seconds: float) -> str:
     rows = []
     for reason, counters in found.offered.items():
         why = ", ".join(
-            f"{name.replace('_', ' ')} {counters[name + _UNIT]:,}"
-            for name in _WHY
-            if counters.get(name + _UNIT)
+            f"{name.removesuffix('_folios').replace('_', ' ')} {counters[name]:,}"
+            for name in WHY
+            if counters.get(name)
         )
         rates = [
             format_rate(counters.get(name, 0) / seconds)
@@ -194,12 +189,8 @@ def _of_nodes(found: Interval, seconds: float) -> str:
 
 def _cgroups(found: Interval, seconds: float) -> str:
     def moved(counters: sources.Counters) -> int:
-        by_tiers = sum(
-            pages
-            for name, pages in counters.items()
-            if name == sources.PROMOTED or name.startswith(sources.DEMOTED)
-        )
-        return counters.get(sources.MIGRATED_BYTES, by_tiers * PAGE_BYTES)
+        by_tiers = counters.get(sources.PROMOTED, 0) + sources.demoted(counters)
+        return counters.get(sources.MIGRATED_BYTES, by_tiers * PAGE)
 
     by_size = sorted(found.cgroups.items(), key=lambda item: -moved(item[1]))
     rows = [
