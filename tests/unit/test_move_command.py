@@ -237,6 +237,24 @@ def test_shared_pages_move_once(
     assert found["from"] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "way", [("--from", "0", "--to", "2"), ("--from", "0,2", "--to", "1")]
+)
+def test_a_node_without_memory_is_named(
+    files: Files,
+    fake: FakeMover,
+    capsys: pytest.CaptureFixture[str],
+    way: tuple[str, ...],
+) -> None:
+    add_node(files, 2, mib=0)
+    code, found, _ = run(capsys, "--pid", str(PID), *way)
+    assert code == 2
+    assert found["error"]["what"] == "node 2 has no memory"
+    assert "nodes with memory here: 0-1" in found["error"]["hint"]
+    code, found, _ = run(capsys, "--pid", str(PID), "--from", "!1", "--to", "1")
+    assert (code, found["from"]) == (0, [0])
+
+
 @pytest.mark.parametrize("who", ["self", str(PID)])
 def test_a_cpuset_is_named_before_anything_moves(
     files: Files, fake: FakeMover, capsys: pytest.CaptureFixture[str], who: str

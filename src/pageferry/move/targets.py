@@ -25,7 +25,8 @@ def choose_nodes(
     files: Files, sources: str, targets: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Parse --from and --to; both name nodes of this machine that have memory."""
-    known = [node.number for node in read_nodes(files) if node.total_bytes]
+    nodes = read_nodes(files)
+    known = [node.number for node in nodes if node.total_bytes]
     if not known:
         raise unsupported(
             "this machine shows no nodes",
@@ -33,6 +34,15 @@ def choose_nodes(
             "the kernel lacks CONFIG_NUMA, or this container has no /sys",
             "run it outside the container",
         )
+    empty = {node.number for node in nodes if not node.total_bytes}
+    for option, text in (("--from", sources), ("--to", targets)):
+        named = set() if _by_exclusion(text) else empty & set(parse_nodes(text))
+        if named:
+            raise usage_error(
+                f"node {format_nodes(named)} has no memory",
+                f"{option} {text}",
+                f"nodes with memory here: {format_nodes(known)}",
+            )
     to = tuple(parse_nodes(targets, known))
     left = tuple(parse_nodes(sources, known))
     if not routes(left, to):
@@ -42,6 +52,11 @@ def choose_nodes(
             f"nodes with memory here: {format_nodes(known)}",
         )
     return left, to
+
+
+def _by_exclusion(text: str) -> bool:
+    """Say whether a list of nodes names no node to use: all, !1."""
+    return text.strip() == "all" or text.strip().startswith("!")
 
 
 def routes(sources: Sequence[int], targets: Sequence[int]) -> dict[int, int]:
