@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from helpers import fake_watch as fake
@@ -50,11 +51,11 @@ def test_a_stock_kernel(tmp_path: Path) -> None:
     fake.say(tmp_path, fake.migrated("a-1", "compaction", 40, 2))
     found = exported(tmp_path)
     assert found["pageferry_migrated_bytes_total",] == 100 * 4096
-    assert found["pageferry_failed_pages_total",] == 1
+    assert found["pageferry_failed_bytes_total",] == 4096
     assert found["pageferry_node_promoted_bytes_total", "0"] == 5 * 4096
     assert found["pageferry_node_demoted_bytes_total", "2"] == 0
     assert found["pageferry_reason_migrated_bytes_total", "compaction"] == 40 * 4096
-    assert found["pageferry_reason_failed_pages_total", "compaction"] == 2
+    assert found["pageferry_reason_failed_bytes_total", "compaction"] == 2 * 4096
     assert not any("offload" in key[0] for key in found)
 
 
@@ -96,31 +97,84 @@ def test_tasks_that_came_and_went_cost_no_memory(tmp_path: Path) -> None:
     assert kept < 100
 
 
-def everything(root: Path) -> set[str]:
+def everything(root: Path) -> dict[str, Metric]:
+    """Return the families of a kernel that has all counters, by name of their samples."""
     fake.stock(root)
     fake.ours(root)
     waits = "stats/reasons/demotion/waited_"
     fake.write(root, {f"{fake.OFFLOAD}/{waits}hist": "1024 1"})
     fake.write(root, {f"{fake.OFFLOAD}/{waits}max_ns": "1100"})
     fake.say(root, fake.migrated("a-1", "compaction", 40, 2))
-    return {key[0] for key in exported(root)}
+    registry = CollectorRegistry()
+    metrics = Migrations(Files(root))
+    registry.register(metrics)
+    text = generate_latest(registry).decode()
+    metrics.close()
+    return {
+        sample.name: family
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def check_query(query: str, known: dict[str, Metric]) -> None:
+    """Check that metrics and labels exist, and that only counters have a rate."""
+    names = NAME.findall(query)
+    assert names and set(names) <= known.keys(), query
+    labels = {
+        label
+        for name in names
+        for sample in known[name].samples
+        for label in sample.labels
+    }
+    for group in re.findall(r"by \(([^)]*)\)", query):
+        # Prometheus adds the machine.
+        assert set(group.split(", ")) <= labels | {"instance"}, query
+    for name in re.findall(r"(?:rate|increase)\((\w+)", query):
+        kind = known[name].type
+        assert kind == "counter" or name.endswith("_bucket"), query
+    for name in set(names) - set(re.findall(r"(?:rate|increase)\((\w+)", query)):
+        assert known[name].type == "gauge", query
 
 
 def test_the_dashboard_asks_for_metrics_that_exist(tmp_path: Path) -> None:
     known = everything(tmp_path)
-    asked: set[str] = set()
+    listed = DASHBOARD["templating"]["list"]
+    variables = {one["name"] for one in listed} | {"__rate_interval"}
+    (machines,) = (one["query"] for one in listed if one["name"] == "instance")
+    assert set(NAME.findall(machines)) <= known.keys()
+    asked = set()
     for panel in DASHBOARD["panels"]:
+        assert panel["datasource"]["uid"] == "${datasource}"
         for target in panel["targets"]:
-            asked |= set(NAME.findall(target["expr"]))
-    asked |= set(NAME.findall(json.dumps(DASHBOARD["templating"])))
+            query = target["expr"]
+            check_query(query, known)
+            asked |= set(NAME.findall(query))
+            assert set(re.findall(r"\$(\w+)", query)) <= variables, query
+            labels = set().union(
+                *(
+                    sample.labels
+                    for n in NAME.findall(query)
+                    for sample in known[n].samples
+                )
+            )
+            legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            assert legend <= labels | {"instance"}, target
+        references = [target["refId"] for target in panel["targets"]]
+        assert len(set(references)) == len(references)
     assert len(asked) > 8
-    assert asked <= known
 
 
 def test_panels_do_not_overlap() -> None:
-    places = [tuple(panel["gridPos"].values()) for panel in DASHBOARD["panels"]]
-    assert len({(x, y) for _, _, x, y in places}) == len(places)
-    assert all(x + w <= 24 for _, w, x, _ in places)
+    cells: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        columns = range(place["x"], place["x"] + place["w"])
+        rows = range(place["y"], place["y"] + place["h"])
+        assert columns.stop <= 24 and place["w"] > 0 and place["h"] > 0
+        here = {(column, row) for column in columns for row in rows}
+        assert not here & cells, panel["title"]
+        cells |= here
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
 
@@ -130,8 +184,7 @@ def test_alerts_ask_for_metrics_that_exist(tmp_path: Path) -> None:
     text = (EXAMPLES / "alerts.yml").read_text()
     (group,) = yaml.safe_load(text)["groups"]
     for rule in group["rules"]:
-        asked = set(NAME.findall(rule["expr"]))
-        assert asked and asked <= known, rule["alert"]
+        check_query(rule["expr"], known)
         assert rule["annotations"].keys() == {"summary", "description"}
         assert rule["labels"]["severity"] in ("warning", "critical")
 

@@ -103,9 +103,9 @@ def _of_system(now: Snapshot) -> Iterator[Metric]:
         value=now.vmstat.get(success, 0) * PAGE,
     )
     yield CounterMetricFamily(
-        "pageferry_failed_pages",
-        "Pages that did not migrate, for any reason.",
-        value=now.vmstat.get(fail, 0),
+        "pageferry_failed_bytes",
+        "Bytes that did not migrate, for any reason.",
+        value=now.vmstat.get(fail, 0) * PAGE,
     )
     promoted = {
         number: counters.get(sources.PROMOTED, 0) * PAGE
@@ -124,12 +124,12 @@ def _of_system(now: Snapshot) -> Iterator[Metric]:
 def _of_trace(reasons: Mapping[str, Moves], lost_events: int) -> Iterator[Metric]:
     """Yield totals since the exporter began."""
     moved = {k: v.moved_pages * PAGE for k, v in reasons.items()}
-    failed = {k: v.failed_pages for k, v in reasons.items()}
+    failed = {k: v.failed_pages * PAGE for k, v in reasons.items()}
     calls = {k: v.calls for k, v in reasons.items()}
     about = "Bytes that migrated since the exporter began, by reason."
     yield _counter("reason_migrated_bytes", about, "reason", moved)
-    about = "Pages that did not migrate since the exporter began, by reason."
-    yield _counter("reason_failed_pages", about, "reason", failed)
+    about = "Bytes that did not migrate since the exporter began, by reason."
+    yield _counter("reason_failed_bytes", about, "reason", failed)
     about = "Calls that migrated pages since the exporter began, by reason."
     yield _counter("reason_calls", about, "reason", calls)
     yield CounterMetricFamily(
