@@ -20,7 +20,7 @@ def sentence(result: Result) -> str:
             return f"{len(failed)} of {len(result.checks)} checks do not hold: " + (
                 ", ".join(failed)
             )
-        return f"No check fails, of {len(result.checks)}."
+        return f"All {len(result.checks)} checks hold."
     rows = [row for row in result.rows if row.engine not in ("stock", "limit")]
     compared = [row for row in rows if row.ratio_to_stock is not None]
     if not compared:

@@ -104,7 +104,7 @@ def text(found: Interval) -> str:
     if found.engine is not None:
         head += f"; engine {found.engine}, {found.busy_channels} DMA channels busy"
     if found.held_folios:
-        head += f"; {found.held_folios} folios held for a device that did not stop"
+        head += f"; {found.held_folios} folios held: a device did not stop"
     parts = [
         head,
         _reasons(found, seconds),
@@ -118,7 +118,8 @@ def text(found: Interval) -> str:
     ]
     if found.lost_events:
         parts.append(
-            f"at least {found.lost_events:,} events were lost, so reasons and callers had more"
+            f"at least {found.lost_events:,} events were lost: the figures by reason and "
+            "by task are too small"
         )
     return "\n\n".join(part for part in parts if part)
 
