@@ -15,12 +15,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import ClassVar
+from unittest import mock
 
 from helpers.interleave_guest import fill
 from helpers.interleave_hold import Document, tool
 from helpers.move_hold import PAGE, REGIONS, checked, libc
 from pageferry.cli import main as pageferry
+from pageferry.commands import move as command
 from pageferry.interleave.moving import MovePages
+from pageferry.move.mover import NOWHERE
 from pageferry.sysfs.files import Files
 
 WAY = ("--from", "0", "--to", "1")
@@ -77,15 +81,15 @@ class Process:
 def prepare() -> None:
     """Make a disk, a swap area and a hugetlb pool available."""
     DISK.mkdir()
-    commands = (
+    steps = (
         ["mkfs.ext4", "-q", "-F", "-b", "4096", "/dev/ram0"],
         ["mount", "/dev/ram0", str(DISK)],
         ["mkswap", "/dev/zram0"],
         ["swapon", "/dev/zram0"],
     )
     Path("/sys/block/zram0/disksize").write_text("64M")
-    for command in commands:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    for step in steps:
+        subprocess.run(step, check=True, stdout=subprocess.DEVNULL)
     for node in (0, 1):
         pool = f"/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB"
         Path(pool, "nr_hugepages").write_text("4")
@@ -120,17 +124,29 @@ def whole() -> Document:
     return {"done": done}
 
 
+class Noting(MovePages):
+    """The system call, with the begin and the end of each call that moves pages."""
+
+    calls: ClassVar[list[tuple[int, int]]] = []
+
+    def move(self, pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        """Move pages."""
+        begin = time.monotonic_ns()
+        statuses = super().move(pid, addresses, node)
+        if list(addresses) != [NOWHERE]:
+            self.calls.append((begin, time.monotonic_ns()))
+        return statuses
+
+
 def stall() -> Document:
     """Move memory while a thread maps and unmaps."""
     process = Process("big")
     process.ask("map")
-    time.sleep(2)
-    quiet = process.ask("stop")
-    process.ask("map")
-    done = process.move("big", "--stall-limit", "50")
-    busy = process.ask("stop")
+    with mock.patch.object(command, "MovePages", Noting):
+        done = process.move("big", "--stall-limit", "50")
+    waits = process.ask("stop")["waits"]
     process.end()
-    return {"quiet": quiet, "busy": busy, "done": done}
+    return {"waits": waits, "calls": Noting.calls, "done": done}
 
 
 def full() -> Document:

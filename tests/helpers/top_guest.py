@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs in a virtual machine: migrates a known amount while `top` watches."""
+"""Runs in a virtual machine: migrates a known amount between two snapshots of `top`."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 from pageferry import output
+from pageferry.cli import main as pageferry
 from pageferry.interleave.moving import MovePages
 from pageferry.sysfs.files import Files
+from pageferry.watch import view
+from pageferry.watch.interval import Watcher
 
 INSTANCES = Path("/sys/kernel/tracing/instances")
 TOTAL_BYTES = 32 << 20
 PAGE = mmap.PAGESIZE
-EVERY = "60s"
 
 
 def load() -> int:
@@ -42,18 +41,15 @@ def load() -> int:
 
 def main() -> int:
     """Print the load, the document of top, and what is left of its trace."""
-    argv = [sys.executable, "-m", "pageferry", "top", "--json", "--every", EVERY]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as top:
-        while not list(INSTANCES.glob(f"pageferry-{top.pid}/events/migrate")):
-            time.sleep(0.1)
-        # The first snapshot follows the instance.
-        time.sleep(5)
-        moved = load()
-        said, _ = top.communicate()
+    watcher = Watcher(Files())
+    moved = load()
+    said = view.document(watcher.interval())
+    watcher.close()
     left = [path.name for path in INSTANCES.iterdir()]
-    found = {"moved": moved, "pid": os.getpid(), "left": left, "top": json.loads(said)}
+    found = {"moved": moved, "pid": os.getpid(), "left": left, "top": said}
     output.answer_json(found)
-    return top.returncode
+    sys.stdout = sys.stderr
+    return pageferry(["top", "--once", "--every", "1s"])
 
 
 if __name__ == "__main__":

@@ -161,15 +161,16 @@ def test_a_whole_process_adds_up(ours: Found) -> None:
     )
 
 
-def test_no_stall_is_longer_than_the_longest_call(seen: Found) -> None:
+def test_no_wait_outlasts_its_call(seen: Found) -> None:
+    """A thread that maps memory gets its turn between two calls."""
     found = seen["stall"]
-    done, busy = found["done"], found["busy"]
+    done, calls, waits = found["done"], found["calls"], found["waits"]
     assert done["code"] == 0 and done["moved_pages"] == done["pages"]
-    assert busy["count"] > 10
-    # An emulated CPU pauses without a migration, too.
-    quiet_ns = found["quiet"]["longest_ns"]
-    assert busy["longest_ns"] <= 2 * done["steps"]["longest_ns"] + 2 * quiet_ns
-    assert done["steps"]["over_limit"] <= done["steps"]["count"] / 20 + 1
+    assert len(calls) == done["steps"]["count"] >= 4
+    spans = [sum(begin < a and b < end for a, b in calls) for begin, end in waits]
+    # The host may stop the CPU of the thread, but not for a good part of the move.
+    assert max(spans) <= len(calls) / 4
+    assert sum(span > 1 for span in spans) <= len(calls) / 10
 
 
 def test_a_full_node_gets_what_fits(ours: Found) -> None:
