@@ -169,7 +169,7 @@ def test_an_interval_has_what_grew(tmp_path: Path, watcher: Watcher) -> None:
     # Nothing happened since.
     second = watcher.interval()
     assert second.moved_pages == 0
-    assert (second.reasons, second.callers, second.nodes) == ({}, {}, {})
+    assert (second.reasons, second.processes, second.nodes) == ({}, {}, {})
 
 
 def test_the_first_interval_begins_with_its_snapshot(tmp_path: Path) -> None:
@@ -178,6 +178,24 @@ def test_the_first_interval_begins_with_its_snapshot(tmp_path: Path) -> None:
     watcher = Watcher(Files(tmp_path))
     fake.say(tmp_path, fake.migrated("a-1", "compaction", 40))
     assert watcher.interval().reasons == {"compaction": Moves(1, 40, 0)}
+
+
+def test_threads_count_for_their_process(tmp_path: Path, watcher: Watcher) -> None:
+    fake.write(tmp_path, {"proc/71/status": "Name:\tio-1\nTgid:\t70\nNgid:\t0"})
+    fake.write(
+        tmp_path, {"proc/70/status": "Name:\tdb\nTgid:\t70", "proc/70/comm": "db"}
+    )
+    for name in ("db-70", "io-1-71", "gone-72"):
+        fake.say(tmp_path, fake.migrated(name, "numa_misplaced", 5))
+    watcher.collect()
+    # A thread that has ended since was looked up before.
+    (tmp_path / "proc/71/status").unlink()
+    fake.say(tmp_path, fake.migrated("io-1-71", "numa_misplaced", 5))
+    moved = {k: v.moved_pages for k, v in watcher.interval().processes.items()}
+    assert moved == {
+        (70, "db", "numa_misplaced"): 15,
+        (72, "gone", "numa_misplaced"): 5,
+    }
 
 
 def test_a_line_may_come_in_two_parts(tmp_path: Path, watcher: Watcher) -> None:
@@ -324,7 +342,7 @@ def test_json_is_one_document(
     assert main(["top", "--json", "--every", "100ms"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["schema"] == "pageferry/top"
-    assert said["callers"] == [
+    assert said["processes"] == [
         {
             "pid": 1,
             "name": "a",

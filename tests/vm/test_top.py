@@ -33,7 +33,7 @@ def test_top_shows_a_known_load(
     assert load_bytes > 2.9 * TOTAL_BYTES
     top = found["top"]
     near = pytest.approx(load_bytes, rel=TOLERANCE)
-    (mine,) = (row for row in top["callers"] if row["pid"] == found["pid"])
+    (mine,) = (row for row in top["processes"] if row["pid"] == found["pid"])
     assert (mine["reason"], mine["moved_bytes"]) == ("syscall_or_cpuset", near)
     reasons = {row["reason"]: row["moved_bytes"] for row in top["reasons"]}
     assert reasons["syscall_or_cpuset"] == near

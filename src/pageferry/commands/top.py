@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 DESCRIPTION = """\
-Show what migrates: rates by reason, task, node and cgroup, failures, how long
+Show what migrates: rates by reason, process, node and cgroup, failures, how long
 folios are unmapped, and the work of engines and DMA channels. Any Linux has the
 first part, for root. Only pageferry's kernel has the second. The command says
 what it cannot see.

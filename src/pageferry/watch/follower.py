@@ -70,6 +70,10 @@ class Follower:
         self._totals.add(lines, self._schemes.direction)
         return bool(lines)
 
+    def tasks(self) -> set[tuple[int, str]]:
+        """Return the PIDs and names of tasks since the last call of take()."""
+        return {(pid, name) for pid, name, _ in self._totals.callers}
+
     def take(self) -> Totals:
         """Return the totals since the last call."""
         return self._totals.take()

@@ -14,8 +14,9 @@ from pageferry.watch.follower import Follower, empty
 from pageferry.watch.sources import Counters, Snapshot, grown
 
 Key = TypeVar("Key")
+Callers = dict[tuple[int, str, str], Moves]
 
-NO_TRACE = "reasons, callers and failures of each"
+NO_TRACE = "reasons, processes and failures of each"
 NO_OFFLOAD = "engines, unmapped times, waits and DMA channels"
 NO_CGROUPS = "cgroups"
 
@@ -28,7 +29,8 @@ class Interval:
     moved_pages: int
     failed_pages: int
     reasons: dict[str, Moves]
-    callers: dict[tuple[int, str, str], Moves]
+    # By PID, name and reason.
+    processes: Callers
     lost_events: int
     nodes: dict[int, Counters]
     cgroups: dict[str, Counters]
@@ -50,6 +52,8 @@ class Watcher:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._follower = Follower(files)
+        # The process of each thread that migrated pages in this interval.
+        self._owners: dict[int, tuple[int, str]] = {}
         try:
             # An interval begins with a snapshot, so forget the lines before it.
             empty(self.collect)
@@ -66,7 +70,12 @@ class Watcher:
 
     def collect(self) -> bool:
         """Read a part of the trace; say whether it had any lines."""
-        return self._follower.collect()
+        any_lines = self._follower.collect()
+        for pid, name in self._follower.tasks():
+            # A thread may end before the interval does, so ask now.
+            if pid not in self._owners:
+                self._owners[pid] = sources.process_of(self.files, pid, name)
+        return any_lines
 
     def interval(self) -> Interval:
         """Return the time since the last call."""
@@ -81,7 +90,7 @@ class Watcher:
             moved_pages=vmstat.get(success, 0),
             failed_pages=vmstat.get(fail, 0),
             reasons=totals.reasons,
-            callers=totals.callers,
+            processes=self._by_process(totals.callers),
             lost_events=totals.lost_events,
             nodes=_each_grown(before.nodes, after.nodes),
             cgroups=_each_grown(before.cgroups, after.cgroups),
@@ -94,6 +103,16 @@ class Watcher:
             engine=after.state.engine if after.state is not None else None,
             unseen=self._unseen(after),
         )
+
+    def _by_process(self, callers: Callers) -> Callers:
+        """Add up the threads of each process."""
+        found: Callers = {}
+        for (pid, name, reason), moves in callers.items():
+            owner = self._owners.get(pid, (pid, name))
+            found.setdefault((*owner, reason), Moves()).merge(moves)
+        # Another thread may get this number.
+        self._owners = {}
+        return found
 
     def _unseen(self, now: Snapshot) -> tuple[tuple[str, str], ...]:
         why = self._follower.no_trace

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,6 +106,16 @@ def _cgroups(files: Files) -> dict[str, Counters]:
             if counters:
                 found[f"/{path}" if path.parts else "/"] = counters
     return found
+
+
+def process_of(files: Files, pid: int, name: str) -> tuple[int, str]:
+    """Return PID and name of the process of a thread, or those of an ended thread."""
+    status = files.read_or(f"/proc/{pid}/status", "")
+    match = re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE)
+    if match is None or int(match[1]) == pid:
+        return pid, name
+    process = int(match[1])
+    return process, files.read_or(f"/proc/{process}/comm", name)
 
 
 def demoted(counters: Counters) -> int:

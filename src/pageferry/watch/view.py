@@ -17,7 +17,7 @@ from pageferry.watch.interval import Interval
 
 Key = TypeVar("Key")
 
-# Of callers and cgroups; --json has all.
+# Of processes and cgroups; --json has all.
 _ROWS = 10
 _KINDS = {"unmapped_hist": "folios unmapped", "waited_hist": "threads waiting"}
 
@@ -36,9 +36,9 @@ def document(found: Interval) -> dict[str, object]:
             {"reason": reason, **_moves(moves)}
             for reason, moves in _largest(found.reasons)
         ],
-        "callers": [
+        "processes": [
             {"pid": pid, "name": name, "reason": reason, **_moves(moves)}
-            for (pid, name, reason), moves in _largest(found.callers)
+            for (pid, name, reason), moves in _largest(found.processes)
         ],
         "engines": [{"engine": k, **v} for k, v in found.engines.items()],
         "offered": [{"reason": k, **v} for k, v in found.offered.items()],
@@ -108,7 +108,7 @@ def text(found: Interval) -> str:
     parts = [
         head,
         _reasons(found, seconds),
-        _callers(found, seconds),
+        _processes(found, seconds),
         _engines(found, seconds),
         _of_nodes(found, seconds),
         _cgroups(found, seconds),
@@ -119,7 +119,7 @@ def text(found: Interval) -> str:
     if found.lost_events:
         parts.append(
             f"at least {found.lost_events:,} events were lost: the figures by reason and "
-            "by task are too small"
+            "by process are too small"
         )
     return "\n\n".join(part for part in parts if part)
 
@@ -148,7 +148,7 @@ def _reasons(found: Interval, seconds: float) -> str:
     return _table(["reason", "moved", "rate", "calls", "failed pages"], rows)
 
 
-def _callers(found: Interval, seconds: float) -> str:
+def _processes(found: Interval, seconds: float) -> str:
     rows = [
         [
             output.printable(name),
@@ -157,9 +157,11 @@ def _callers(found: Interval, seconds: float) -> str:
             _rate(moves.moved_pages, seconds),
             str(moves.failed_pages),
         ]
-        for (pid, name, reason), moves in _largest(found.callers)
+        for (pid, name, reason), moves in _largest(found.processes)
     ]
-    return _table(["task that migrates", "pid", "reason", "rate", "failed pages"], rows)
+    return _table(
+        ["process that migrates", "pid", "reason", "rate", "failed pages"], rows
+    )
 
 
 def _engines(found: Interval, seconds: float) -> str:
