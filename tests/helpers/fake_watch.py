@@ -11,6 +11,8 @@ OFFLOAD = "sys/kernel/mm/migrate_offload"
 
 STOCK = {
     "proc/vmstat": "nr_free_pages 5\npgmigrate_success 100\npgmigrate_fail 1\n",
+    "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 4096 kB",
+    "sys/devices/system/node/node2/meminfo": "Node 2 MemTotal: 4096 kB",
     "sys/devices/system/node/node0/vmstat": "pgpromote_success 5\npgdemote_kswapd 7\n",
     "sys/devices/system/node/node2/vmstat": "pgpromote_success 0\npgdemote_kswapd 0\n",
 }

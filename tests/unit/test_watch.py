@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ from helpers import fake_watch as fake
 from pageferry.cli import main
 from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
-from pageferry.watch import interval, screen, sources, tracing, view
+from pageferry.watch import interval, pairs, screen, sources, tracing, view
 from pageferry.watch.events import Moves, Totals
 from pageferry.watch.interval import Watcher
+from pageferry.watch.pairs import Pair
 
 
 @pytest.fixture
@@ -156,11 +158,11 @@ def test_an_interval_has_what_grew(tmp_path: Path, watcher: Watcher) -> None:
     first = watcher.interval()
     assert (first.moved_pages, first.failed_pages) == (40, 2)
     assert first.reasons == {"compaction": Moves(1, 40, 2)}
-    assert first.nodes == {2: {"pgdemote_kswapd": 30, "pgdemote_direct": 2}}
+    assert first.pairs == (Pair("demotion", (2,), (0,), 32),)
     said = view.document(first)
     assert said["moved_bytes"] == 40 * 4096
-    assert said["nodes"] == [
-        {"node": 2, "promoted_bytes": 0, "demoted_bytes": 32 * 4096}
+    assert said["pairs"] == [
+        {"kind": "demotion", "from": [2], "to": [0], "bytes": 32 * 4096}
     ]
     shown = view.text(first)
     assert "160 KiB migrated" in shown
@@ -169,7 +171,7 @@ def test_an_interval_has_what_grew(tmp_path: Path, watcher: Watcher) -> None:
     # Nothing happened since.
     second = watcher.interval()
     assert second.moved_pages == 0
-    assert (second.reasons, second.processes, second.nodes) == ({}, {}, {})
+    assert (second.reasons, second.processes, second.pairs) == ({}, {}, ())
 
 
 def test_the_first_interval_begins_with_its_snapshot(tmp_path: Path) -> None:
@@ -178,6 +180,43 @@ def test_the_first_interval_begins_with_its_snapshot(tmp_path: Path) -> None:
     watcher = Watcher(Files(tmp_path))
     fake.say(tmp_path, fake.migrated("a-1", "compaction", 40))
     assert watcher.interval().reasons == {"compaction": Moves(1, 40, 0)}
+
+
+THREE_TIERS = {0: 4, 1: 4, 2: 22, 3: 61}
+
+
+@pytest.mark.parametrize(
+    ("tiers", "nodes", "expected"),
+    [
+        # Two nodes make a pair without any tier.
+        (
+            {0: None, 1: None},
+            {0: {"pgpromote_success": 5}},
+            [("promotion", (1,), (0,), 5)],
+        ),
+        (
+            THREE_TIERS,
+            {2: {"pgpromote_success": 7, "pgdemote_kswapd": 1, "pgdemote_direct": 2}},
+            [("promotion", (3,), (2,), 7), ("demotion", (2,), (3,), 3)],
+        ),
+        (THREE_TIERS, {1: {"pgdemote_kswapd": 4}}, [("demotion", (1,), (2, 3), 4)]),
+        ({0: 4}, {0: {"pgdemote_kswapd": 4}}, [("demotion", (0,), (), 4)]),
+    ],
+)
+def test_pairs_of_nodes_follow_from_tiers(
+    tiers: dict[int, int | None],
+    nodes: dict[int, dict[str, int]],
+    expected: list[tuple[str, tuple[int, ...], tuple[int, ...], int]],
+) -> None:
+    assert list(pairs.found(nodes, tiers)) == [Pair(*one) for one in expected]
+
+
+def test_a_pair_names_its_candidates(tmp_path: Path, watcher: Watcher) -> None:
+    top = "sys/devices/system/node/node3"
+    fake.write(tmp_path, {f"{top}/meminfo": "Node 3 MemTotal: 4 kB"})
+    node = "sys/devices/system/node/node2/vmstat"
+    fake.write(tmp_path, {node: "pgdemote_kswapd 30"})
+    assert re.search(r"demotion +2 +0 or 3 ", view.text(watcher.interval()))
 
 
 def test_threads_count_for_their_process(tmp_path: Path, watcher: Watcher) -> None:

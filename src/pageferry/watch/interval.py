@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
-from pageferry.watch import sources
+from pageferry.watch import pairs, sources
 from pageferry.watch.events import Moves
 from pageferry.watch.follower import Follower, empty
+from pageferry.watch.pairs import Pair
 from pageferry.watch.sources import Counters, Snapshot, grown
 
 Key = TypeVar("Key")
@@ -32,7 +33,7 @@ class Interval:
     # By PID, name and reason.
     processes: Callers
     lost_events: int
-    nodes: dict[int, Counters]
+    pairs: tuple[Pair, ...]
     cgroups: dict[str, Counters]
     # By reason and by engine, with the names of the kernel's files.
     offered: dict[str, Counters]
@@ -92,7 +93,7 @@ class Watcher:
             reasons=totals.reasons,
             processes=self._by_process(totals.callers),
             lost_events=totals.lost_events,
-            nodes=_each_grown(before.nodes, after.nodes),
+            pairs=pairs.found(_each_grown(before.nodes, after.nodes), after.tiers),
             cgroups=_each_grown(before.cgroups, after.cgroups),
             offered=_each_grown(before.reasons, after.reasons),
             engines=_each_grown(before.engines, after.engines),

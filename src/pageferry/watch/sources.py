@@ -36,6 +36,8 @@ class Snapshot:
     at_ns: int
     vmstat: Counters
     nodes: dict[int, Counters]
+    # Of each node that has memory; None if the kernel does not show it.
+    tiers: dict[int, int | None]
     cgroups: dict[str, Counters]
     # Of pageferry's kernel; None and empty on others.
     state: State | None = None
@@ -52,6 +54,7 @@ def take(files: Files, *, cgroups: bool = True) -> Snapshot:
     offload = Offload(files)
     ours = offload.is_present()
     channels = files.names(_CHANNELS)
+    nodes = read_nodes(files)
     states = [files.read_or(f"{_CHANNELS}/{name}/state", "") for name in channels]
     return Snapshot(
         at_ns=time.monotonic_ns(),
@@ -60,8 +63,9 @@ def take(files: Files, *, cgroups: bool = True) -> Snapshot:
             node.number: _pick(
                 files.read_or(f"/sys/devices/system/node/node{node.number}/vmstat", "")
             )
-            for node in read_nodes(files)
+            for node in nodes
         },
+        tiers={node.number: node.tier for node in nodes if node.total_bytes},
         cgroups=_cgroups(files) if cgroups else {},
         state=offload.read() if ours else None,
         held_folios=offload.held_folios() if ours else 0,

@@ -42,13 +42,14 @@ def document(found: Interval) -> dict[str, object]:
         ],
         "engines": [{"engine": k, **v} for k, v in found.engines.items()],
         "offered": [{"reason": k, **v} for k, v in found.offered.items()],
-        "nodes": [
+        "pairs": [
             {
-                "node": number,
-                "promoted_bytes": promoted * PAGE,
-                "demoted_bytes": demoted * PAGE,
+                "kind": pair.kind,
+                "from": list(pair.origins),
+                "to": list(pair.targets),
+                "bytes": pair.pages * PAGE,
             }
-            for number, promoted, demoted in _nodes(found)
+            for pair in found.pairs
         ],
         "cgroups": [{"cgroup": k, **v} for k, v in found.cgroups.items()],
         "times": [
@@ -81,18 +82,6 @@ def _largest(moves: dict[Key, Moves]) -> list[tuple[Key, Moves]]:
     return sorted(moves.items(), key=lambda item: -item[1].moved_pages)
 
 
-def _nodes(found: Interval) -> list[tuple[int, int, int]]:
-    """List each node with the pages that came by promotion, and left by demotion."""
-    return [
-        (
-            number,
-            counters.get(sources.PROMOTED, 0),
-            sources.demoted(counters),
-        )
-        for number, counters in sorted(found.nodes.items())
-    ]
-
-
 def text(found: Interval) -> str:
     """Lay out an interval."""
     seconds = found.elapsed_ns / 1e9
@@ -110,7 +99,7 @@ def text(found: Interval) -> str:
         _reasons(found, seconds),
         _processes(found, seconds),
         _engines(found, seconds),
-        _of_nodes(found, seconds),
+        _pairs(found, seconds),
         _cgroups(found, seconds),
         _times(found),
         _channels(found, seconds),
@@ -182,12 +171,22 @@ def _engines(found: Interval, seconds: float) -> str:
     return _table(["reason", "by engine", "by CPU", "folios by CPU, because"], rows)
 
 
-def _of_nodes(found: Interval, seconds: float) -> str:
+def _pairs(found: Interval, seconds: float) -> str:
     rows = [
-        [str(number), _rate(promoted, seconds), _rate(demoted, seconds)]
-        for number, promoted, demoted in _nodes(found)
+        [
+            pair.kind,
+            _nodes(pair.origins),
+            _nodes(pair.targets),
+            _rate(pair.pages, seconds),
+        ]
+        for pair in sorted(found.pairs, key=lambda pair: -pair.pages)
     ]
-    return _table(["node", "promoted to it", "demoted from it"], rows)
+    return _table(["direction", "from node", "to node", "rate"], rows)
+
+
+def _nodes(candidates: Sequence[int]) -> str:
+    """Name a node, or the nodes that it may be."""
+    return " or ".join(map(str, candidates)) or "unknown"
 
 
 def _cgroups(found: Interval, seconds: float) -> str:
