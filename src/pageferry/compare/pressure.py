@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Makes the memory of a program migrate, a part each second."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from pageferry.errors import PageferryError, unsupported
+from pageferry.interleave.moving import MovePages, PageMover
+from pageferry.move.mover import Mover, Request
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
+
+BALANCING = "/proc/sys/kernel/numa_balancing"
+DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
+COMPACT = "/proc/sys/vm/compact_memory"
+_EVERY_S = 1.0
+_STALL_LIMIT_S = 0.02
+# The part of the program's memory that is demoted each second.
+_DEMOTED_PART = 4
+
+
+@dataclass
+class Target:
+    """The program whose memory migrates."""
+
+    files: Files
+    pid: int
+    # Its cgroup below /sys/fs/cgroup; None if there is none.
+    group: str | None
+    nodes: tuple[int, ...]
+    mover: PageMover
+    turn: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def _move(target: Target) -> None:
+    """Move all memory of the program to one node, and back at the next turn."""
+    ends = target.nodes[:2] if target.turn % 2 == 0 else target.nodes[1::-1]
+    request = Request(ends[:1], ends[1:], _STALL_LIMIT_S)
+    everybody = processes.everybody(target.files)
+    for pid in processes.family(target.pid, everybody):
+        found = processes.find(target.files, pid)
+        if found is not None and not found.ended and not target.stop.is_set():
+            keep_on = lambda: not target.stop.is_set()  # noqa: E731
+            # A process may end meanwhile.
+            with contextlib.suppress(PageferryError):
+                Mover(target.files, target.mover, request, keep_on=keep_on).run(found)
+
+
+def _reclaim(target: Target, part: int) -> None:
+    """Demote a part of the program's memory."""
+    current = target.files.read_or(f"{target.group}/memory.current", "0")
+    size = int(current) // part
+    if size:
+        # EAGAIN: less memory than this could be demoted.
+        with contextlib.suppress(PageferryError):
+            target.files.write(f"{target.group}/memory.reclaim", str(size))
+
+
+def _demote(target: Target) -> None:
+    _reclaim(target, _DEMOTED_PART)
+
+
+def _promote(target: Target) -> None:
+    """Demote everything at the first turn; Linux promotes the hot part by itself."""
+    if target.turn == 0:
+        _reclaim(target, 1)
+
+
+def _compact(target: Target) -> None:
+    target.files.write(COMPACT, "1")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of pressure: settings of the kernel, and the work of each second."""
+
+    act: Callable[[Target], None]
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def needs_tiers(self) -> bool:
+        """Say whether memory goes between tiers, by way of a cgroup."""
+        return DEMOTION in self.settings
+
+
+# Promotion off, or on by the temperature of memory.
+_COLD, _HOT = {BALANCING: "0"}, {BALANCING: "2"}
+KINDS = {
+    "move": Kind(_move, _COLD),
+    "demote": Kind(_demote, {DEMOTION: "1", **_COLD}),
+    "promote": Kind(_promote, {DEMOTION: "1", **_HOT}),
+    "both": Kind(_demote, {DEMOTION: "1", **_HOT}),
+    "compaction": Kind(_compact, _COLD),
+}
+
+
+def require(files: Files, name: str) -> tuple[int, ...]:
+    """Check that this machine can make a kind of pressure; return its nodes."""
+    nodes = [node for node in read_nodes(files) if node.total_bytes]
+    kind = KINDS[name]
+    if len(nodes) < 2 and kind.act is not _compact:
+        raise unsupported(
+            f"this machine has one node with memory, so nothing can {name}",
+            hint="pageferry vm run --topology tiered -- pageferry compare ...",
+        )
+    if kind.needs_tiers and len({node.tier for node in nodes}) < 2:
+        raise unsupported(
+            "this machine shows one memory tier, and demotion needs two",
+            files.path("/sys/devices/virtual/memory_tiering"),
+            hint="--pressure move needs nodes only",
+        )
+    for setting in kind.settings:
+        # A kernel without NUMA balancing promotes nothing, so 0 is no wish.
+        if not files.exists(setting) and kind.settings[setting] != "0":
+            raise unsupported("this kernel lacks a setting", files.path(setting))
+    if not files.exists(COMPACT) and kind.act is _compact:
+        raise unsupported("this kernel cannot compact memory", files.path(COMPACT))
+    return tuple(node.number for node in nodes)
+
+
+@contextlib.contextmanager
+def settings(files: Files, name: str) -> Iterator[None]:
+    """Set the kernel for a kind of pressure, and set it back."""
+    with contextlib.ExitStack() as stack:
+        for setting, value in KINDS[name].settings.items():
+            before = files.read_or(setting, value).strip()
+            # The kernel shows true for 1.
+            before = {"true": "1", "false": "0"}.get(before, before)
+            if before != value:
+                stack.callback(files.write, setting, before)
+                files.write(setting, value)
+        yield
+
+
+@contextlib.contextmanager
+def running(target: Target, name: str) -> Iterator[None]:
+    """Keep up the pressure in a thread until the block ends."""
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            while not target.stop.wait(_EVERY_S):
+                KINDS[name].act(target)
+                target.turn += 1
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        target.stop.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def mover(files: Files) -> PageMover:
+    """Return the system call that moves pages."""
+    return MovePages(files, shared=False)
