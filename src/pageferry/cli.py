@@ -33,6 +33,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("interleave", "interleave"),
     (None, "balance"),
     (None, "exporter"),
+    (None, "compare"),
     (None, "off"),
     (None, "doctor"),
     ("bench", "bench"),

@@ -14,6 +14,7 @@ ABOUT = {
     "interleave": "spread a process's memory over nodes by weight",
     "balance": "keep interleave weights right as bandwidth changes",
     "exporter": "give the counters of migration to Prometheus",
+    "compare": "run your own program with each engine while its memory migrates",
     "off": "turn every copy engine off",
     "doctor": "list what this machine and this kernel can do, and what is missing",
     "bench": "measure page migration",

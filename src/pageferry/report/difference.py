@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pageferry.report.tables import engine
 from pageferry.results.schema import Result, Row, Spread
@@ -83,6 +84,32 @@ def label(row: Row) -> str:
     return ", ".join(part for part in parts if part)
 
 
+class Range(Protocol):
+    """A figure that was measured several times."""
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+
+    @property
+    def min(self) -> float:
+        """The least."""
+
+    @property
+    def max(self) -> float:
+        """The greatest."""
+
+
+def judge(before: Range, after: Range, *, more_is_better: bool) -> str:
+    """Say whether `after` is better, or that the difference may be chance."""
+    if before == after:
+        return "equal"
+    if after.min <= before.max and before.min <= after.max:
+        return "noise: the ranges overlap"
+    more = after.median > before.median
+    return "better" if more == more_is_better else "worse"
+
+
 @dataclass(frozen=True)
 class Difference:
     """A figure of the same row in two results."""
@@ -102,12 +129,8 @@ class Difference:
     @property
     def verdict(self) -> str:
         """Say which result is better, or that the difference may be chance."""
-        if self.before == self.after:
-            return "equal"
-        if self.after.min <= self.before.max and self.before.min <= self.after.max:
-            return "noise: the ranges overlap"
-        more = self.after.median > self.before.median
-        return "better" if more == self.figure.more_is_better else "worse"
+        better = self.figure.more_is_better
+        return judge(self.before, self.after, more_is_better=better)
 
 
 @dataclass

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry compare` runs real programs on a fake machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import fake_watch
+from helpers.fake_process import BASE, FakeMover, add_area, add_process, set_flags
+from pageferry.cli import main
+from pageferry.compare import cgroup, pressure, report, runs
+from pageferry.compare.figures import Figure
+from pageferry.compare.pressure import BALANCING, COMPACT, DEMOTION, Target
+from pageferry.compare.runs import Job
+from pageferry.sysfs import pagebits
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
+
+GROUP = "/sys/fs/cgroup/mine"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    """A machine with two nodes and the engines of our kernel."""
+    fake_watch.write(tmp_path, fake_watch.STOCK)
+    fake_watch.write(
+        tmp_path, {f"{fake_watch.OFFLOAD}/{k}": v for k, v in fake_watch.OURS.items()}
+    )
+    fake_watch.write(tmp_path, {BALANCING[1:]: "1", COMPACT[1:]: "0"})
+    fake_watch.write(tmp_path, {DEMOTION[1:]: "false"})
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    monkeypatch.setattr(pressure, "_EVERY_S", 0.001)
+    return Files(tmp_path)
+
+
+def tiers(root: Path) -> None:
+    top = "sys/devices/virtual/memory_tiering"
+    fake_watch.write(root, {f"{top}/memory_tier4/nodelist": "0"})
+    fake_watch.write(root, {f"{top}/memory_tier22/nodelist": "2"})
+
+
+def program(root: Path) -> list[str]:
+    """A program that notes the engine, and prints a number."""
+    engine = root / fake_watch.OFFLOAD / "engine"
+    notes = root / "notes"
+    return ["--", "sh", "-c", f"cat {engine} >> {notes}; sleep 0.05; echo rate: 5"]
+
+
+def test_each_engine_runs_in_each_round(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--engines", "none,mtcopy", "--rounds", "3", "--pressure", "compaction"]
+    words += ["--match", r"rate: (\d+)", "--json"]
+    assert main(["compare", *words, *program(files.root)]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["compared_with"] == "none"
+    rows = {row["name"]: row for row in found["figures"]}
+    for row in rows.values():
+        assert [len(one["values"]) for one in row["variants"]] == [3, 3, 3]
+    assert [one["median"] for one in rows["match"]["variants"]] == [5, 5, 5]
+    assert all(one["min"] > 0.05 for one in rows["wall time"]["variants"])
+    assert all(one["min"] > 0 for one in rows["copy rate of a neighbour"]["variants"])
+    # A quiet run keeps the engine of the run before it.
+    used = (files.root / "notes").read_text().split()
+    assert used == [
+        *("mtcopy", "mtcopy", "none", "mtcopy"),
+        *("none", "mtcopy", "mtcopy"),
+        *("mtcopy", "mtcopy", "none"),
+    ]
+    assert files.read(f"/{fake_watch.OFFLOAD}/engine") == "mtcopy"
+    # The pressure was there, and the settings are as before.
+    assert files.read(COMPACT) == "1"
+    assert files.read(BALANCING) == "1"
+
+
+def test_a_stock_kernel_has_one_engine(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.path(f"/{fake_watch.OFFLOAD}").rename(files.root / "away")
+    words = ["--rounds", "1", "--pressure", "compaction", "--", "true"]
+    assert main(["compare", *words]) == 0
+    told = capsys.readouterr().out
+    assert "stock" in told and "quiet" in told
+    assert "not visible: waits" in told
+
+
+def test_a_dry_run_writes_nothing(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiers(files.root)
+    words = ["--dry-run", "--pressure", "both", "--rounds", "2"]
+    assert main(["compare", *words, *program(files.root)]) == 0
+    told = capsys.readouterr().out
+    assert "round 2: none, cpu, mtcopy, quiet" in told
+    assert f"write 2 to {BALANCING}" in told
+    assert not (files.root / "notes").exists()
+    assert files.read(BALANCING) == "1"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ([], 2, "needs a program"),
+        (["--", "no-such-program"], 2, "no such program"),
+        (["--engines", "x", "--", "true"], 2, "no such engine"),
+        (["--match", "(", "--", "true"], 2, "not a regular expression"),
+        (["--rounds", "0", "--", "true"], 2, "--rounds"),
+        (["--pressure", "demote", "--", "true"], 3, "one memory tier"),
+        (["--", "sh", "-c", "echo broken; exit 3"], 1, "exit code 3"),
+        (["--match", "(9)", "--rounds", "1", "--", "true"], 1, "no number"),
+    ],
+)
+def test_errors(
+    files: Files,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    told: str,
+) -> None:
+    assert main(["compare", *words]) == code
+    assert told in capsys.readouterr().err
+    assert files.read(BALANCING) == "1"
+
+
+def test_demotion_needs_a_cgroup(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiers(files.root)
+    assert main(["compare", "--pressure", "demote", "--", "true"]) == 1
+    assert "cannot make a cgroup" in capsys.readouterr().err
+    assert files.read(DEMOTION) in ("false", "0")
+
+
+def test_one_node_is_too_few(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    files.path("/sys/devices/system/node/node2/meminfo").unlink()
+    assert main(["compare", "--", "true"]) == 3
+    assert "one node with memory" in capsys.readouterr().err
+
+
+def test_the_program_joins_its_cgroup(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A real cgroup takes its files with it.
+    monkeypatch.setattr(cgroup, "_WAIT_S", 0)
+    top = "sys/fs/cgroup"
+    fake_watch.write(files.root, {f"{top}/cgroup.controllers": "cpu memory"})
+    fake_watch.write(files.root, {f"{top}/cgroup.subtree_control": ""})
+    with cgroup.made(files) as group:
+        assert group is not None and files.exists(group)
+        assert files.read(f"/{top}/cgroup.subtree_control") == "+memory"
+    assert not files.exists(group)
+    job = Job(("sh", "-c", "true"), "compaction", (0, 2), None)
+    found = runs.run(files, job, quiet=True)
+    # The fake file of the cgroup keeps the PID that the shell wrote.
+    (procs,) = files.root.glob(f"{top}/pageferry-compare-*/cgroup.procs")
+    assert procs.read_text().strip().isdecimal()
+    assert found[runs.WALL] > 0
+
+
+def target(files: Files, mover: FakeMover) -> Target:
+    return Target(files, 42, GROUP, (0, 2), mover)
+
+
+def test_memory_moves_there_and_back(files: Files) -> None:
+    add_process(files, 42)
+    add_process(files, 43, parent=42)
+    add_process(files, 44)
+    for pid, frame in ((42, 100), (43, 101), (44, 102)):
+        add_area(files, pid, BASE + pid * PAGE, [frame | EXCLUSIVE])
+        set_flags(files, frame, [pagebits.ANON | pagebits.LRU])
+    mover = FakeMover()
+    made = target(files, mover)
+    for turn in range(2):
+        made.turn = turn
+        pressure.KINDS["move"].act(made)
+    ours = [BASE + pid * PAGE for pid in (42, 43)]
+    assert mover.moves == [*((a, 2) for a in ours), *((a, 0) for a in ours)]
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("demote", ["250", "250"]), ("promote", ["1000", ""])]
+)
+def test_a_part_of_the_memory_is_demoted(
+    files: Files, name: str, written: list[str]
+) -> None:
+    fake_watch.write(files.root, {f"{GROUP[1:]}/memory.current": "1000"})
+    made = target(files, FakeMover())
+    for turn, expected in enumerate(written):
+        fake_watch.write(files.root, {f"{GROUP[1:]}/memory.reclaim": ""})
+        made.turn = turn
+        pressure.KINDS[name].act(made)
+        assert files.read(f"{GROUP}/memory.reclaim") == expected
+
+
+def test_a_failure_of_the_pressure_ends_the_run(files: Files) -> None:
+    files.path(COMPACT).unlink()
+    made = target(files, FakeMover())
+    ended = threading.Event()
+    with pytest.raises(Exception, match="compact_memory"):  # noqa: SIM117
+        with pressure.running(made, "compaction"):
+            ended.wait(0.05)
+
+
+def test_verdicts() -> None:
+    rate, wall = Figure("match", ""), runs.WALL
+    found = {
+        "quiet": [{rate: 9.0, wall: 1.0, runs.MIGRATED: 0.0}] * 2,
+        "none": [{rate: 5.0, wall: 2.0, runs.MIGRATED: 10.0}] * 2,
+        "mtcopy": [
+            {rate: 6.0, wall: 1.5, runs.MIGRATED: 20.0},
+            {rate: 7.0, wall: 2.5, runs.MIGRATED: 20.0},
+        ],
+    }
+    job = Job(("work",), "move", (0, 2), None)
+    said: Any = report.document(job, found)
+    verdicts = {
+        row["name"]: {one["variant"]: one["verdict"] for one in row["variants"]}
+        for row in said["figures"]
+    }
+    assert verdicts["match"] == {"quiet": "better", "none": "equal", "mtcopy": "better"}
+    assert verdicts["wall time"]["mtcopy"].startswith("noise")
+    assert verdicts["migrated"]["mtcopy"] == ""
+    shown = report.text(job, found, stock=False)
+    assert "6.5 (6..7)" in shown and "not visible" not in shown
+    assert "warning: runs of less than 3 s" in shown
+    found["none"] = [{**one, wall: 5.0} for one in found["none"]]
+    assert "warning" not in report.text(job, found, stock=False)
+
+
+def test_the_neighbour_counts_its_copies() -> None:
+    with runs._neighbour() as process:
+        # It copies once at least, however early the signal comes.
+        assert runs._rate(process) > 0
