@@ -76,7 +76,7 @@ def test_a_decision_is_one_line_that_says_why() -> None:
 def test_weights_come_close_to_what_nodes_can_give(machine: dict[int, float]) -> None:
     weights = rule.best_weights(machine)
     assert 1 <= weights.total <= rule.MAX_TOTAL
-    found = rule.throughput(weights, machine)
+    found = rule.throughput(weights.shares, machine)
     assert found <= sum(machine.values()) * 1.000001
     # Never worse than the best node alone.
     assert found >= max(machine.values()) * 0.999999
@@ -107,7 +107,7 @@ def test_noise_is_not_chased(loads: list[float], seed: int, width: float) -> Non
         moment = trace.Moment(0.0, {}, loads[number // 60] * BANDWIDTH[0])
         seen = {
             node: rate * (1 + noise.uniform(-width, width))
-            for node, rate in moment.seen(balancer.weights, BANDWIDTH).items()
+            for node, rate in moment.seen(balancer.weights.shares, BANDWIDTH).items()
         }
         decision = balancer.step(float(number), seen, MEMORY)
         if decision.weights is not None:
@@ -117,11 +117,11 @@ def test_noise_is_not_chased(loads: list[float], seed: int, width: float) -> Non
 
 
 def test_what_others_use_is_theirs() -> None:
-    weights = parse_weights("0=3,1=1")
+    shares = parse_weights("0=3,1=1").shares
     use = {0: 60e9, 1: 25e9}
     # 60 is three quarters of 80, so 20 of node 1 are ours and 5 are not.
-    assert rule.own_traffic(weights, use) == 80e9
-    assert rule.available(weights, BANDWIDTH, use) == {0: 72e9, 1: 21e9}
+    assert rule.own_traffic(shares, use) == 80e9
+    assert rule.available(shares, BANDWIDTH, use) == {0: 72e9, 1: 21e9}
 
 
 def test_a_node_that_others_keep_busy_gets_less() -> None:

@@ -106,7 +106,7 @@ class Balancer:
         """Return the change that this sample alone asks for."""
         limits = self.settings
         if not self.is_home:
-            own = rule.own_traffic(self.weights, use)
+            own = rule.own_traffic(self.weights.shares, use)
             others = use.get(self.home, 0.0) - own * self.weights.share(self.home)
             at_home = max(others, 0.0) + own
             if at_home <= limits.home_below * self.bandwidth[self.home]:
@@ -122,7 +122,7 @@ class Balancer:
     def _act(self, now_s: float, wanted: Kind, memory_bytes: int) -> Decision:
         use = self._mean()
         load = self._load(use)
-        own = rule.own_traffic(self.weights, use)
+        own = rule.own_traffic(self.weights.shares, use)
         if wanted is Kind.HOME:
             target = rule.home_weights(list(self.bandwidth), self.home)
             gain = 0.0
@@ -131,10 +131,10 @@ class Balancer:
                 f"{format_rate(self.bandwidth[self.home])}"
             )
         else:
-            can_give = rule.available(self.weights, self.bandwidth, use)
+            can_give = rule.available(self.weights.shares, self.bandwidth, use)
             target = rule.best_weights(can_give)
-            before = rule.throughput(self.weights, can_give)
-            after = rule.throughput(target, can_give)
+            before = rule.throughput(self.weights.shares, can_give)
+            after = rule.throughput(target.shares, can_give)
             gain = after / before - 1 if before > 0 else 0.0
             if target == self.weights or gain < self.settings.min_gain:
                 text = f"{load}: {target} would give {gain:+.0%}, which is too little"

@@ -22,29 +22,35 @@ def home_weights(nodes: Sequence[int], home: int) -> Weights:
     return Weights(tuple((node, int(node == home)) for node in sorted(nodes)))
 
 
-def throughput(weights: Weights, available: Mapping[int, float]) -> float:
-    """Return the throughput that the limiting node allows with these weights."""
+def throughput(shares: Mapping[int, float], available: Mapping[int, float]) -> float:
+    """Return the throughput that the limiting node allows with these shares.
+
+    Traffic T puts T * s on a node with the share s, so T <= b / s for each node.
+    """
     return min(
-        max(available.get(node, 0.0), 0.0) / weights.share(node)
-        for node in weights.targets
+        max(available.get(node, 0.0), 0.0) / share
+        for node, share in shares.items()
+        if share
     )
 
 
-def own_traffic(weights: Weights, use: Mapping[int, float]) -> float:
-    """Return the largest traffic of memory with these weights that fits the use.
+def own_traffic(shares: Mapping[int, float], use: Mapping[int, float]) -> float:
+    """Return the largest traffic of memory with these shares that fits the use.
 
     The memory has its share on each of its nodes. Other programs cause the rest.
     """
-    return min(use.get(node, 0.0) / weights.share(node) for node in weights.targets)
+    return throughput(shares, use)
 
 
 def available(
-    weights: Weights, bandwidth: Mapping[int, float], use: Mapping[int, float]
+    shares: Mapping[int, float],
+    bandwidth: Mapping[int, float],
+    use: Mapping[int, float],
 ) -> dict[int, float]:
     """Return the bandwidth of each node that other programs leave."""
-    own = own_traffic(weights, use)
+    own = own_traffic(shares, use)
     return {
-        node: max(whole - (use.get(node, 0.0) - own * weights.share(node)), 0.0)
+        node: max(whole - (use.get(node, 0.0) - own * shares.get(node, 0.0)), 0.0)
         for node, whole in bandwidth.items()
     }
 
@@ -58,9 +64,9 @@ def best_weights(can_give: Mapping[int, float]) -> Weights:
     best = _rounded(can_give, nodes, 1)
     for total in range(1, MAX_TOTAL + 1):
         found = _rounded(can_give, nodes, total)
-        if throughput(found, can_give) > throughput(best, can_give):
+        if throughput(found.shares, can_give) > throughput(best.shares, can_give):
             best = found
-        if throughput(best, can_give) >= GOOD_ENOUGH * whole:
+        if throughput(best.shares, can_give) >= GOOD_ENOUGH * whole:
             break
     return best
 

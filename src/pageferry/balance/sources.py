@@ -51,7 +51,7 @@ class Recorded:
         """Return the use at the current time of the recording."""
         now_s = self.clock() - self._begin_s + self.moments[0].time_s
         moment = trace.at(self.moments, now_s)
-        return moment.seen(self.weights(), self.bandwidth)
+        return moment.seen(self.weights().shares, self.bandwidth)
 
 
 class Counting:

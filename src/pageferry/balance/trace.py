@@ -11,7 +11,6 @@ from pathlib import Path
 from pageferry.balance import rule
 from pageferry.balance.balancer import Balancer, Decision
 from pageferry.errors import PageferryError, usage_error
-from pageferry.interleave.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -21,17 +20,21 @@ class Moment:
     time_s: float
     # Recorded use by node, independent of the weights.
     use: Mapping[int, float]
-    # The use of programs without a limit; the weights divide it among the nodes.
+    # The use of programs without a limit; the placement divides it among the nodes.
     demand: float
 
+    def own(self, shares: Mapping[int, float], bandwidth: Mapping[int, float]) -> float:
+        """Return the traffic of programs whose memory has these shares."""
+        left = {n: b - self.use.get(n, 0.0) for n, b in bandwidth.items()}
+        return min(self.demand, rule.throughput(shares, left))
+
     def seen(
-        self, weights: Weights, bandwidth: Mapping[int, float]
+        self, shares: Mapping[int, float], bandwidth: Mapping[int, float]
     ) -> dict[int, float]:
         """Return the use that the nodes' counters would show."""
-        left = {n: max(b - self.use.get(n, 0.0), 0.0) for n, b in bandwidth.items()}
-        own = min(self.demand, rule.throughput(weights, left))
+        own = self.own(shares, bandwidth)
         return {
-            node: min(self.use.get(node, 0.0) + own * weights.share(node), whole)
+            node: min(self.use.get(node, 0.0) + own * shares.get(node, 0.0), whole)
             for node, whole in bandwidth.items()
         }
 
@@ -101,7 +104,7 @@ def replay(
     steps = int((end_s - moments[0].time_s) / interval_s) + 1
     for number in range(steps):
         now_s = moments[0].time_s + number * interval_s
-        seen = at(moments, now_s).seen(balancer.weights, balancer.bandwidth)
+        seen = at(moments, now_s).seen(balancer.weights.shares, balancer.bandwidth)
         decision = balancer.step(now_s, seen, memory_bytes)
         made.append((now_s, decision))
         if decision.weights is not None:

@@ -57,6 +57,11 @@ class Weights:
         """Return the wanted share of a node."""
         return dict(self.pairs).get(node, 0) / self.total
 
+    @property
+    def shares(self) -> dict[int, float]:
+        """Return the wanted share of each node with a weight above 0."""
+        return {node: weight / self.total for node, weight in self.pairs if weight}
+
     def __str__(self) -> str:
         return ",".join(f"{node}={weight}" for node, weight in self.pairs)
 
