@@ -8,6 +8,7 @@ all traffic to b / s. The node with the lowest limit counts. Rates are in bytes/
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from pageferry.interleave.weights import Weights
 
@@ -81,6 +82,7 @@ def _rounded(can_give: Mapping[int, float], nodes: list[int], total: int) -> Wei
     return Weights(tuple(weights.items()))
 
 
+@lru_cache(maxsize=4096)
 def share_that_moves(before: Weights, after: Weights) -> float:
     """Return the fraction of memory whose place differs between two weights."""
     first, second = before.round(), after.round()
