@@ -179,7 +179,8 @@ def run_status(args: argparse.Namespace) -> int:
         else:
             output.answer(report.status_text(status))
         return int(ExitCode.OK)
-    found = [control.status(session.pid) for session in control.store.all()]
+    known = [session.pid for session in control.store.all()]
+    found = [control.status(pid) for pid in known if control.store.find(pid)]
     if args.json:
         output.answer_json({"sessions": [report.status(status) for status in found]})
     elif not found:

@@ -37,8 +37,8 @@ class Kdamond:
 class Admin:
     """The directory of all kdamonds. The tool knows its own by slot and thread."""
 
-    def __init__(self, files: Files, ours: Mapping[int, int]) -> None:
-        """ours: the thread of each slot that this tool has started."""
+    def __init__(self, files: Files, ours: Mapping[int, int | None]) -> None:
+        """ours: the thread of each slot that this tool has started, if known."""
         self.files = files
         self.ours = ours
 
@@ -57,7 +57,8 @@ class Admin:
 
     def is_ours(self, kdamond: Kdamond) -> bool:
         """Say whether this tool has started the running kdamond."""
-        return kdamond.running and self.ours.get(kdamond.slot) == kdamond.pid
+        thread = self.ours.get(kdamond.slot, -1)
+        return kdamond.running and thread in (None, kdamond.pid)
 
     def others(self) -> str | None:
         """Name another running user of DAMON; None if there is none."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,9 +16,11 @@ from pageferry.damon.scheme import (
     Write,
     dest_writes,
     quota_writes,
+    rest_writes,
     target_writes,
 )
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
+from pageferry.interleave import lock, placement
 from pageferry.interleave.gaps import Gap, before_heap
 from pageferry.interleave.memory import Memory
 from pageferry.interleave.moving import PageMover
@@ -28,12 +31,15 @@ from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
 from pageferry.sysfs.pagebits import PAGE
+from pageferry.units import format_nodes
 
 By = Literal["kernel", "user"]
 KERNEL: By = "kernel"
 USER: By = "user"
 # A worker looks for new weights or a stop this often.
 _LISTEN_S = 0.2
+# Another command changes DAMON's files in less time.
+_LOCK_S = 10.0
 # A worker finishes its current step before it ends.
 _WORKER_ENDS_S = 10.0
 
@@ -52,6 +58,8 @@ class Request:
     # None: DAMON if the kernel can, otherwise this tool.
     by: str | None = None
     takeover: bool = False
+    # The service that takes care of the session.
+    owner: str = ""
 
 
 @dataclass
@@ -75,6 +83,8 @@ class Status:
     running: bool
     report: Report = field(default_factory=Report)
     kernel_stats: dict[str, int] = field(default_factory=dict)
+    # Mean part of a CPU that each watcher uses: kdamond, worker, service.
+    costs: dict[str, float] = field(default_factory=dict)
 
     @property
     def moved_pages(self) -> int:
@@ -106,6 +116,16 @@ class Control:
 
     def start(self, request: Request, *, keep_on: bool = False) -> Outcome:
         """Start a session; an error leaves everything unchanged."""
+        with self._locked():
+            self.sweep()
+            session, pids, why = self._begin(request)
+        if session.by == KERNEL:
+            return Outcome(session, pids)
+        report = self._user_pass(session, pids, keep_on=keep_on)
+        return Outcome(session, pids, report, why)
+
+    def _begin(self, request: Request) -> tuple[Session, list[int], str | None]:
+        """Check a request, and store its session. DAMON has then begun."""
         process = processes.require(self.files, request.pid)
         check_nodes(request.weights, read_nodes(self.files))
         known = self.store.find(request.pid)
@@ -118,7 +138,8 @@ class Control:
             )
         pids = self.pids((request.pid, *request.members), request.include_children)
         self._require_memory(pids)
-        by, why = self._choose(request)
+        self._require_allowed(pids, request.weights)
+        by, why = self._choose(request, pids)
         quota = request.quota
         session = Session(
             pid=request.pid,
@@ -129,14 +150,17 @@ class Control:
             hot=request.hot,
             include_children=request.include_children,
             members=list(request.members),
+            member_starts=self._starts(request.members),
+            owner=request.owner,
+            owner_pid=os.getpid() if request.owner else None,
             quota_bytes=None if quota is None else quota.size_bytes,
             quota_ms=None if quota is None else max(round(quota.interval_s * 1000), 1),
         )
         if by == KERNEL:
             self._start_kernel(session, pids)
-            return Outcome(session, pids)
-        report = self._user_pass(session, pids, keep_on=keep_on)
-        return Outcome(session, pids, report, why)
+        elif not self.files.dry_run:
+            self.store.save(session)
+        return session, pids, why
 
     def set(
         self,
@@ -152,7 +176,9 @@ class Control:
         check_nodes(weights, read_nodes(self.files))
         if members is not None:
             session.members = list(members)
+            session.member_starts = self._starts(members)
         pids = self.pids_of(session)
+        self._require_allowed(pids, weights)
         session.weights = list(weights.pairs)
         session.rounds += 1
         if quota is not None:
@@ -170,14 +196,69 @@ class Control:
                 reason="another program has stopped it",
                 hint=f"pageferry interleave stop --pid {pid}, then start",
             )
-        assert session.slot is not None
+        self._require_unbound(pids, weights, session.by)
         writes: list[Write] = [*target_writes(pids), *dest_writes(weights)]
-        if session.quota is not None:
+        if session.quota is not None or session.resting:
             gap = self._gap(pids)
             writes += quota_writes(session.quota, gap, hot=session.hot)
-        self.admin.commit(session.slot, writes)
-        self.store.save(session)
+        session.resting = False
+        self._commit(session, writes)
         return Outcome(session, pids)
+
+    def rest(self, pid: int, every_s: float) -> None:
+        """Let DAMON look only every `every_s`, because memory is in its place."""
+        session = self.store.require(pid)
+        if session.by != KERNEL or session.resting or not self.is_running(session):
+            return
+        session.resting = True
+        self._commit(session, rest_writes(every_s))
+
+    def _commit(self, session: Session, writes: list[Write]) -> None:
+        assert session.slot is not None
+        with self._locked():
+            self.admin.commit(session.slot, writes)
+            self.store.save(session)
+
+    def drop(self, pid: int) -> None:
+        """End a session whose process may have ended; memory stays where it is."""
+        with self._locked():
+            session = self.store.read(pid)
+            if session is not None:
+                self._drop(session)
+
+    def _drop(self, session: Session) -> None:
+        if session.by == KERNEL and session.slot is not None:
+            self.admin.stop(session.slot)
+        self.store.forget(session.pid)
+
+    def sweep(self) -> None:
+        """Forget sessions without a running process, and stop their kdamonds.
+
+        A session without a thread belongs to a command that was killed at its start.
+        """
+        if self.files.dry_run:
+            return
+        for session in self.store.all():
+            killed = session.slot is not None and session.thread is None
+            if killed or not self.pids_of(session):
+                self._drop(session)
+
+    def placed(self, pids: Sequence[int]) -> dict[int, float]:
+        """Return the share of the memory of processes on each node."""
+        found = placement.read(self.files, pids)
+        if found.known:
+            return found.shares
+        # This kernel does not show numa_maps, so ask for each page.
+        try:
+            pages = Pass(self.files, self.mover, Weights(((0, 1),))).look(pids).pages
+        except PageferryError:
+            return {}
+        total = sum(pages.values())
+        return {node: count / total for node, count in pages.items() if count}
+
+    def _locked(self) -> AbstractContextManager[None]:
+        hint = "repeat the command; pageferry interleave status shows the sessions"
+        return lock.hold(self.files, "interleave", _LOCK_S, hint)
 
     def status(self, pid: int) -> Status:
         """Look up the places of the memory, and move nothing."""
@@ -186,6 +267,13 @@ class Control:
         status = Status(session, alive, self.is_running(session))
         if session.by == KERNEL and session.slot is not None and status.running:
             status.kernel_stats = self.admin.stats(session.slot)
+        watchers = {"kdamond": session.thread if status.running else None}
+        watchers["worker"] = session.worker if self.has_worker(session) else None
+        watchers[session.owner] = session.owner_pid
+        for name, watcher in watchers.items():
+            share = processes.cpu_share(self.files, watcher) if watcher else None
+            if share is not None:
+                status.costs[name] = share
         if alive:
             pids = self.pids_of(session)
             status.report = Pass(self.files, self.mover, session.wanted).look(pids)
@@ -196,10 +284,9 @@ class Control:
         session = self.store.require(pid)
         if home is not None:
             check_nodes(home, read_nodes(self.files))
-        if session.by == KERNEL and session.slot is not None:
+        with self._locked():
             # The stored session shows that the kdamond is ours, so stop it first.
-            self.admin.stop(session.slot)
-        self.store.forget(pid)
+            self._drop(session)
         deadline = time.monotonic() + _WORKER_ENDS_S
         while self.has_worker(session) and session.worker != os.getpid():
             if self.files.dry_run or time.monotonic() > deadline:
@@ -259,8 +346,18 @@ class Control:
         return found
 
     def pids_of(self, session: Session) -> list[int]:
-        """List the processes of a session that still run."""
-        return self.pids((session.pid, *session.members), session.include_children)
+        """List the processes of a session that still run, under the same PID."""
+        named = [(session.pid, session.start_time)]
+        named += zip(session.members, session.member_starts, strict=False)
+        same = [
+            pid for pid, start in named if processes.is_alive(self.files, pid, start)
+        ]
+        return self.pids(same, session.include_children)
+
+    def _starts(self, pids: Sequence[int]) -> list[int]:
+        """List the start times of processes; 0 for one that has ended."""
+        found = (processes.find(self.files, pid) for pid in pids)
+        return [0 if process is None else process.start_time for process in found]
 
     def _is_alive(self, session: Session) -> bool:
         return processes.is_alive(self.files, session.pid, session.start_time)
@@ -276,7 +373,40 @@ class Control:
             "it is a kernel thread, or is about to end",
         )
 
-    def _choose(self, request: Request) -> tuple[By, str | None]:
+    def _require_allowed(self, pids: list[int], weights: Weights) -> None:
+        """Refuse nodes that the cpuset of a process excludes.
+
+        move_pages(2) refuses them, too. DAMON would use them.
+        """
+        for pid in pids:
+            nodes = placement.allowed(self.files, pid)
+            outside = set(weights.targets) - (nodes if nodes else set(weights.targets))
+            if outside:
+                raise usage_error(
+                    "the process may not have memory on this node: its cpuset excludes it",
+                    f"process {pid}, node {format_nodes(outside)}",
+                    f"grep Mems_allowed_list /proc/{pid}/status",
+                )
+
+    def _require_unbound(self, pids: list[int], weights: Weights, by: By) -> None:
+        """Refuse DAMON where it would move memory that its owner has bound."""
+        why = self._why_bound(pids, weights) if by == KERNEL else None
+        if why is not None:
+            raise PageferryError(
+                "DAMON would move memory that its owner has bound",
+                value=str(pids[0]),
+                reason=why,
+                hint=f"pageferry interleave stop --pid {pids[0]}, then start --by user",
+            )
+
+    def _why_bound(self, pids: list[int], weights: Weights) -> str | None:
+        for pid in pids:
+            for area in placement.bound(self.files, pid, weights.targets):
+                nodes = format_nodes(area.nodes)
+                return f"process {pid} keeps {area.start:#x} on node {nodes} (mbind)"
+        return None
+
+    def _choose(self, request: Request, pids: list[int]) -> tuple[By, str | None]:
         """Choose DAMON or user space; returns the reason against DAMON, if any."""
         if request.by == USER:
             if request.hot:
@@ -286,6 +416,10 @@ class Control:
             return USER, None
         admin = self.admin
         able: bool | None = False
+        bound = self._why_bound(pids, request.weights)
+        if bound is not None and request.by != KERNEL and not request.hot:
+            return USER, bound
+        self._require_unbound(pids, request.weights, KERNEL)
         admin.require_alone("pageferry interleave start --by user does without DAMON")
         if not admin.is_present():
             why = "it lacks CONFIG_DAMON_VADDR and CONFIG_DAMON_SYSFS"
@@ -317,9 +451,12 @@ class Control:
         try:
             admin.make_slots()
             session.slot = admin.free_slot() if admin.kdamonds() else 0
+            # If this command is killed now, the next one knows whose kdamond it is.
+            self.store.save(session)
             session.thread = admin.start(session.slot, scheme)
         except BaseException:
             if not self.files.dry_run:
+                self.store.forget(session.pid)
                 admin.clear_up()
             raise
         self.store.save(session)

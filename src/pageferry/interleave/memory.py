@@ -12,11 +12,12 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
+from pageferry.interleave import placement
 from pageferry.interleave.weights import folio_index
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
@@ -97,11 +98,16 @@ def parse_areas(text: str) -> list[Area]:
 
 
 class Memory:
-    """The memory of one process; a context manager."""
+    """The memory of one process; a context manager.
 
-    def __init__(self, files: Files, pid: int) -> None:
+    targets: the nodes to which memory is to move. Mappings that their owner has bound
+    to other nodes are left alone.
+    """
+
+    def __init__(self, files: Files, pid: int, targets: Iterable[int] = ()) -> None:
         self.files = files
         self.pid = pid
+        self.bound = {b.start: b for b in placement.bound(files, pid, targets)}
         self._map = open_pages(files, f"/proc/{pid}/pagemap", pid)
         try:
             self._flags = open_pages(files, "/proc/kpageflags", pid)
@@ -135,6 +141,10 @@ class Memory:
         """Iterate over the folios of all areas, some pages at a time."""
         found, count = Folios(), 0
         for area in self.areas():
+            if area.start in self.bound:
+                pages = self.bound[area.start].pages
+                found.left_alone["bound to other nodes by its owner"] += pages
+                continue
             for start, end in cut(area.start, area.end, CHUNK_PAGES * PAGE):
                 part = self._part(area, start, end)
                 found.add(part)

@@ -143,6 +143,7 @@ def status(found: Status) -> dict[str, object]:
         "unmovable": found.unmovable,
         "no_room_pages": sum(session.no_room.values()),
         "damon": found.kernel_stats or None,
+        "cpu_share": {name: round(share, 6) for name, share in found.costs.items()},
     }
 
 
@@ -166,6 +167,9 @@ def status_text(found: Status) -> str:
         lines.append(_table(session, found.report))
     lines.append(f"moved        {format_size(found.moved_pages * PAGE)}")
     lines.append(f"left         {format_size(found.report.left_pages * PAGE)}")
+    costs = [f"{name} {share:.2%} of a CPU" for name, share in found.costs.items()]
+    if costs:
+        lines.append(f"watching     {', '.join(costs)}")
     if found.unmovable:
         lines.append(f"not movable  {_reasons(found.unmovable)}")
     for node, pages in session.no_room.items():

@@ -36,6 +36,13 @@ class Session(msgspec.Struct, kw_only=True):
     include_children: bool = False
     # More processes of the session.
     members: list[int] = []
+    # Their start times, because the kernel may reuse a PID.
+    member_starts: list[int] = []
+    # The service that takes care of the session, if any.
+    owner: str = ""
+    owner_pid: int | None = None
+    # Whether DAMON looks rarely, because memory is in its place.
+    resting: bool = False
     quota_bytes: int | None = None
     quota_ms: int | None = None
     # For DAMON: the number of the kdamond, and the PID of its thread.
@@ -75,13 +82,17 @@ class Store:
 
         A session of an earlier process with the same PID does not count.
         """
-        session = self._read(self.directory / f"{pid}.json")
+        session = self.read(pid)
         if session is None:
             return None
         process = processes.find(self.files, pid)
         if process is not None and process.start_time != session.start_time:
             return None
         return session
+
+    def read(self, pid: int) -> Session | None:
+        """Read a session, even if another process has its PID now."""
+        return self._read(self.directory / f"{pid}.json")
 
     def require(self, pid: int) -> Session:
         """Read the session of a process, or raise an error."""
@@ -102,12 +113,13 @@ class Store:
         paths = sorted(self.directory.glob("*.json"))
         return [known for path in paths if (known := self._read(path)) is not None]
 
-    def slots(self) -> dict[int, int]:
-        """Return the threads of our kdamonds, by slot."""
+    def slots(self) -> dict[int, int | None]:
+        """Return the threads of our kdamonds, by slot.
+
+        A thread is None if the command that started it was killed.
+        """
         return {
-            known.slot: known.thread
-            for known in self.all()
-            if known.slot is not None and known.thread is not None
+            known.slot: known.thread for known in self.all() if known.slot is not None
         }
 
     def save(self, session: Session) -> None:

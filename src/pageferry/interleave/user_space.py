@@ -106,6 +106,7 @@ class Pass:
         self.files = files
         self.mover = mover
         self.ring = weights.round()
+        self.targets = weights.targets
         self.quota = quota
         self.keep_on = keep_on
         self.report = Report()
@@ -144,7 +145,7 @@ class Pass:
         self, pids: Iterable[int], act: Callable[[int, dict[int, list[_Folio]]], None]
     ) -> None:
         for pid in pids:
-            with Memory(self.files, pid) as memory:
+            with Memory(self.files, pid, self.targets) as memory:
                 for part in memory.folios():
                     if not self.keep_on():
                         return

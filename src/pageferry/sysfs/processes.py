@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -68,6 +69,21 @@ def is_alive(files: Files, pid: int, start_time: int) -> bool:
     return (
         process is not None and not process.ended and process.start_time == start_time
     )
+
+
+def cpu_share(files: Files, pid: int) -> float | None:
+    """Return the mean part of a CPU that a process or a kernel thread has used.
+
+    proc(5): fields 14, 15 and 22 of stat count clock ticks; field 22 is the start,
+    counted from boot.
+    """
+    text = files.read_or(f"/proc/{pid}/stat", "").rpartition(")")[2].split()
+    uptime = files.read_or("/proc/uptime", "").split()
+    if len(text) < 20 or not uptime:
+        return None
+    ticks = os.sysconf("SC_CLK_TCK")
+    passed_s = float(uptime[0]) - int(text[19]) / ticks
+    return (int(text[11]) + int(text[12])) / ticks / max(passed_s, 1.0)
 
 
 def everybody(files: Files) -> list[Process]:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Locks between commands. The kernel releases a lock when its process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+
+from pageferry.errors import ExitCode, PageferryError, from_os_error
+from pageferry.sysfs.files import Files
+
+_DIRECTORY = "/run/pageferry"
+_RETRY_S = 0.05
+
+
+@contextlib.contextmanager
+def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[None]:
+    """Hold a lock; an error names the process that holds it for longer than `wait_s`."""
+    if files.dry_run:
+        yield
+        return
+    path = files.path(f"{_DIRECTORY}/{name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise from_os_error(error, "cannot lock", ExitCode.FAILED) from error
+    try:
+        due_s = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= due_s:
+                    holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
+                    raise PageferryError(
+                        "another pageferry command is at work",
+                        value=path,
+                        reason=f"process {holder} holds the lock",
+                        hint=hint,
+                    ) from error
+                time.sleep(_RETRY_S)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)

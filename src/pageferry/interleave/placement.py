@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The nodes of a process's memory, and the policies that its owner has set.
+
+The kernel counts pages by node in /proc/PID/numa_maps, without a step of Python for
+each page. The file also has the memory policy of each mapping.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pageferry.sysfs.files import Files
+from pageferry.units import KIB, parse_nodes
+
+_LINE = re.compile(r"([0-9a-f]+) (\S+)(.*)")
+_PAGES = re.compile(r" N(\d+)=(\d+)")
+_PAGE_KIB = re.compile(r" kernelpagesize_kB=(\d+)")
+# MPOL_BIND, with or without flags: bind:1 or bind=static:0-1.
+_BIND = re.compile(r"bind(?:=[^:]*)?:([\d,-]+)")
+
+
+@dataclass
+class Placement:
+    """The memory of some processes."""
+
+    # Bytes on each node.
+    bytes: Counter[int] = field(default_factory=Counter)
+    # Whether the kernel showed it.
+    known: bool = False
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """Return the share of each node; empty without memory."""
+        total = sum(self.bytes.values())
+        return {n: size / total for n, size in self.bytes.items() if size}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A mapping that its owner has bound to some nodes."""
+
+    start: int
+    nodes: frozenset[int]
+    pages: int
+
+
+def read(files: Files, pids: Iterable[int]) -> Placement:
+    """Add up the memory of processes by node.
+
+    Programs and libraries do not count: all processes share their clean pages. Nor do
+    hugetlb pages and the stack, which stay where they are.
+    """
+    found = Placement()
+    for pid in pids:
+        text = files.read_or(f"/proc/{pid}/numa_maps", "")
+        for line in text.splitlines():
+            found.known = True
+            clean = " file=" in line and " anon=" not in line and " dirty=" not in line
+            if clean or " huge" in line or " stack" in line:
+                continue
+            size = _PAGE_KIB.search(line)
+            page_bytes = int(size[1]) * KIB if size else 0
+            for node, pages in _PAGES.findall(line):
+                found.bytes[int(node)] += int(pages) * page_bytes
+    return found
+
+
+def bound(files: Files, pid: int, nodes: Iterable[int]) -> list[Bound]:
+    """List the mappings of a process that may not have memory on all of these nodes."""
+    wanted, found = set(nodes), []
+    for line in files.read_or(f"/proc/{pid}/numa_maps", "").splitlines():
+        match = _LINE.match(line)
+        policy = _BIND.match(match[2]) if match else None
+        if match is None or policy is None:
+            continue
+        allowed = frozenset(parse_nodes(policy[1]))
+        pages = sum(int(count) for _, count in _PAGES.findall(match[3]))
+        if not wanted <= allowed:
+            found.append(Bound(int(match[1], 16), allowed, pages))
+    return found
+
+
+def allowed(files: Files, pid: int) -> set[int] | None:
+    """Return the nodes of the process's cpuset; None if the kernel does not say."""
+    text = files.read_or(f"/proc/{pid}/status", "")
+    match = re.search(r"^Mems_allowed_list:\s*([\d,-]+)$", text, re.MULTILINE)
+    return set(parse_nodes(match[1])) if match else None
