@@ -4,12 +4,12 @@
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
 # Markers of tests that `make test` leaves out. Each has a target.
-LONG = perf or torture or selftests or builds or kcsan or pressure or debian_config
+LONG = perf or torture or selftests or builds or kcsan or pressure or debian_config or loads
 # The base after the default one.
 NEXT = 7.3
 
 .PHONY: help setup demo test test-next campaign torture selftests builds kcsan \
-	pressure perf check lint deb packages-proof packages-proof-debian
+	pressure perf loads check lint deb packages-proof packages-proof-debian
 
 help:
 	@echo "make demo       build the kernel, boot it, move memory, print a table"
@@ -25,6 +25,7 @@ help:
 	@echo "make builds     compile many kernel configurations, some of them random"
 	@echo "make kcsan      search for data races in selftests and torture"
 	@echo "make pressure   move memory while it is short"
+	@echo "make loads      try the balancer on 10,000 random loads"
 	@echo "make perf       check the speed, on an idle host"
 	@echo "make packages-proof         install both packages on Debian 13, and purge them"
 	@echo "make packages-proof-debian  the same with Debian's configuration: hours"
@@ -61,6 +62,9 @@ kcsan: setup
 
 pressure: setup
 	@$(PYTHON) -m pytest -m pressure --tb=short
+
+loads: setup
+	@$(PYTHON) -m pytest -m loads -s tests/loads
 
 perf: setup
 	@$(PYTHON) -m pytest -m perf

@@ -112,7 +112,7 @@ def test_noise_is_not_chased(loads: list[float], seed: int, width: float) -> Non
         decision = balancer.step(float(number), seen, MEMORY)
         if decision.weights is not None:
             made.append(decision.kind)
-            balancer.done(float(number), decision.weights, 0)
+            balancer.started(float(number), decision.weights, 0)
     assert len(made) <= len(loads)
 
 
@@ -141,20 +141,26 @@ def test_little_gain_is_not_worth_it() -> None:
 
 
 def test_the_budget_holds() -> None:
-    limits = Settings(budget=Quota(20 * GIB, 3600.0))
-    made = trace.replay(
-        Balancer(BANDWIDTH, 0, limits), bundled("two-copies.csv"), MEMORY, 1.0
-    )
-    # 16 GiB moved out. The way back would be 16 more.
-    assert [kind for _, kind, _ in changes(made)] == [Kind.SPREAD]
-    assert made[-1][1].kind is Kind.OVER_BUDGET
-    balancer = Balancer(BANDWIDTH, 0, limits)
-    balancer.done(0.0, parse_weights("0=3,1=1"), 16 * GIB)
-    quiet = {0: 10e9, 1: 3e9}
-    kinds = {balancer.step(float(at), quiet, MEMORY).kind for at in range(3500)}
-    assert Kind.HOME not in kinds
-    # An hour later the budget is new.
-    assert balancer.step(3700.0, quiet, MEMORY).kind is Kind.HOME
+    def kinds(budget_gib: int) -> list[Kind]:
+        limits = Settings(budget=Quota(budget_gib * GIB, 3600.0))
+        balancer = Balancer(BANDWIDTH, 0, limits)
+        made = trace.replay(balancer, bundled("two-copies.csv"), MEMORY, 1.0)
+        assert made[-1][1].kind is Kind.STAY_HOME
+        return [kind for _, kind, _ in changes(made)]
+
+    # 16 GiB move out only if 16 more can come back.
+    assert kinds(20) == kinds(31) == []
+    assert kinds(32) == [Kind.SPREAD, Kind.HOME]
+
+
+def test_a_budget_is_new_after_its_period() -> None:
+    budget = rule.Budget(Quota(20 * GIB, 3600.0))
+    budget.spend(0.0, 16 * GIB)
+    budget.still_moving(100.0)
+    assert budget.covers(200.0, 4 * GIB) and not budget.covers(200.0, 5 * GIB)
+    # The bytes count until an hour after the last of them.
+    assert not budget.covers(3650.0, 5 * GIB)
+    assert budget.covers(3701.0, 20 * GIB)
 
 
 def test_a_peak_is_waited_out() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from pageferry.balance import bandwidth, perf, programs, sources, trace
 from pageferry.balance.balancer import Balancer, Kind, Settings
 from pageferry.balance.config import Config, Program
 from pageferry.balance.service import Service
+from pageferry.damon.admin import TOP
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.interleave.control import Control
 from pageferry.sysfs.files import Files
@@ -46,14 +46,17 @@ def furnish(files: Files) -> None:
 
 
 def test_programs_are_found_by_pid_name_and_cgroup(files: Files) -> None:
-    assert programs.find(files, Program(pid=42)) == [42, 43]
-    assert programs.find(files, Program(name="merci")) == [42, 43]
-    assert programs.find(files, Program(name="merci", include_children=False)) == [42]
+    def pids(program: Program) -> list[int]:
+        return [process.pid for process in programs.find(files, program)]
+
+    assert pids(Program(pid=42)) == [42, 43]
+    assert pids(Program(name="merci")) == [42, 43]
+    assert pids(Program(name="merci", include_children=False)) == [42]
     put(files, "/sys/fs/cgroup/app/cgroup.procs", "")
     put(files, "/sys/fs/cgroup/app/job/cgroup.procs", "50\n99")
-    assert programs.find(files, Program(cgroup="/sys/fs/cgroup/app")) == [50]
-    assert programs.find(files, Program(cgroup="/sys/fs/cgroup/none")) == []
-    assert programs.find(files, Program(name="nobody")) == []
+    assert pids(Program(cgroup="/sys/fs/cgroup/app")) == [50]
+    assert pids(Program(cgroup="/sys/fs/cgroup/none")) == []
+    assert pids(Program(name="nobody")) == []
     assert programs.resident_bytes(files, [42, 43, 99]) == 2 * 8 * 4096
 
 
@@ -93,7 +96,8 @@ def test_resctrl_adds_up_its_groups(files: Files) -> None:
     assert source.name == "resctrl"
     mbm(files, "", 3000, 1900)
     mbm(files, "jobs/", "Unavailable", "Unavailable")
-    assert source.read() == {0: (1900 - 1400) / 2, 1: (1100 - 100) / 2}
+    # The group keeps its last value.
+    assert source.read() == {0: (2400 - 1400) / 2, 1: (1100 - 100) / 2}
 
 
 def test_a_machine_that_counts_nothing_says_so(files: Files) -> None:
@@ -124,7 +128,14 @@ def test_perf_events_by_their_description(files: Files) -> None:
     assert perf.config_of(files, "uncore_imc_0", text) == 0x304
 
 
-Make = Callable[..., Service]
+def show(files: Files, *pages: int) -> None:
+    """Let the kernel count these pages of each process on nodes 0, 1, ..."""
+    counts = " ".join(f"N{node}={count}" for node, count in enumerate(pages))
+    for pid in (42, 43):
+        line = f"{BASE:x} default anon=8 dirty=8 {counts} kernelpagesize_kB=4"
+        put(files, f"/proc/{pid}/numa_maps", line)
+
+
 TWO_COPIES = [
     trace.Moment(0.0, {}, 54e9),
     trace.Moment(10.0, {}, 108e9),
@@ -142,7 +153,7 @@ class Machine:
         found = Config(process=[Program(name="merci")], **config)  # type: ignore[arg-type]
         self.balancer = Balancer(RATES, 0, Settings(hold_s=2.0))
         source = sources.Recorded(
-            TWO_COPIES, RATES, lambda: self.balancer.weights, lambda: self.now_s
+            TWO_COPIES, RATES, lambda: self.balancer.shares, lambda: self.now_s
         )
         self.service = Service(
             found,
@@ -187,8 +198,22 @@ def test_with_damon_the_kernel_moves(tmp_path: Path) -> None:
     furnish(damon)
     mover = FakeMover()
     machine = Machine(damon, mover)
-    assert machine.until(30.0) == [Kind.SPREAD]
+    show(damon, 8, 0)
+    assert machine.until(20.0) == [Kind.SPREAD]
     assert damon.running() == ["0"]
+    assert machine.balancer.is_moving
+    show(damon, 6, 2)
+    machine.until(30.0)
+    # From now on, DAMON looks rarely.
+    assert (
+        damon.read(f"{TOP}/0/contexts/0/monitoring_attrs/intervals/aggr_us")
+        == "60000000"
+    )
+    assert machine.until(40.0) == [Kind.HOME]
+    assert (
+        damon.read(f"{TOP}/0/contexts/0/monitoring_attrs/intervals/aggr_us") == "500000"
+    )
+    show(damon, 8, 0)
     machine.until(50.0)
     # All memory is at home, so the balancer drops the program.
     assert damon.running() == []
@@ -222,7 +247,10 @@ def test_a_process_that_comes_later_gets_the_same_weights(files: Files) -> None:
     machine.until(20.0)
     add_process(files, 60, name="merci")
     add_area(files, 60, BASE + (1 << 30), list(range(200, 208)))
+    # A child that ends at once would not be worth a change.
     machine.until(22.0)
+    assert sorted(mover.where.values()) == [1, 1]
+    machine.until(23.0)
     assert sorted(mover.where.values()) == [1, 1, 1, 1]
     # The program that names the session ends. The session stays in charge of the
     # others.
@@ -269,3 +297,102 @@ def test_what_somebody_has_started_by_hand_is_left_to_him(files: Files) -> None:
     machine.until(30.0)
     assert any("already started" in line for line in machine.said)
     assert str(machine.control.store.require(42).wanted) == "0=1,1=1"
+
+
+def test_perf_is_refused_if_it_cannot_see_a_node(files: Files) -> None:
+    top = "/sys/bus/event_source/devices/uncore_imc_0"
+    put(files, f"{top}/events/cas_count_read", "event=0x04")
+    put(files, f"{top}/events/cas_count_read.unit", "MiB")
+    put(files, f"{top}/cpumask", "0")
+    assert perf.obstacle(files, RATES) == "no memory controller counts for node 1"
+    with pytest.raises(PageferryError, match="no counter shows") as caught:
+        sources.find(files, "perf", RATES, lambda: 0.0)
+    assert "no memory controller counts for node 1" in (caught.value.reason or "")
+    furnish_resctrl(files)
+    with pytest.raises(PageferryError) as caught:
+        sources.find(files, "perf", RATES, lambda: 0.0)
+    assert caught.value.hint == "source = 'resctrl' in the configuration"
+    assert sources.find(files, "auto", RATES, lambda: 0.0).name == "resctrl"
+
+
+def furnish_resctrl(files: Files) -> None:
+    put(files, "/sys/fs/resctrl/info/L3_MON/mon_features", "mbm_total_bytes")
+    put(files, "/sys/devices/system/cpu/cpu0/cache/index3/id", "0")
+
+
+def test_a_service_that_was_killed_is_followed_by_another(tmp_path: Path) -> None:
+    damon = FakeDamon(root=tmp_path)
+    furnish(damon)
+    show(damon, 8, 0)
+    first = Machine(damon, FakeMover())
+    first.until(15.0)
+    show(damon, 6, 2)
+    first.until(20.0)
+    # No stop(): the first service was killed.
+    machine = Machine(damon, FakeMover())
+    assert str(machine.balancer.weights) == "0=3,1=1"
+    assert any("goes on with 0=3,1=1" in line for line in machine.said)
+    machine.now_s = 12.0
+    machine.until(20.0)
+    assert [known.pid for known in machine.control.store.all()] == [42]
+    assert damon.running() == ["0"]
+    # A third one takes care of other programs, so it stops the session.
+    for pid in (42, 43):
+        files = damon.path(f"/proc/{pid}/stat")
+        files.write_text(
+            files.read_text().replace("merci", "none").replace("helper", "x")
+        )
+    machine = Machine(damon, FakeMover())
+    assert machine.control.store.all() == [] and damon.running() == []
+
+
+def test_children_that_end_soon_change_nothing(tmp_path: Path) -> None:
+    damon = FakeDamon(root=tmp_path)
+    furnish(damon)
+    show(damon, 8, 0)
+    machine = Machine(damon, FakeMover())
+    machine.until(15.0)
+    show(damon, 6, 2)
+    machine.until(20.0)
+    commits = len(damon.commits)
+    for pid in range(1000, 1004):
+        add_process(damon, pid, parent=42, name="brief")
+        add_area(damon, pid, BASE, [100])
+        machine.until(machine.now_s + 1.0)
+        damon.path(f"/proc/{pid}/stat").unlink()
+    assert commits == len(damon.commits) == 1
+
+
+def test_a_pid_that_means_another_process_now(files: Files) -> None:
+    machine = Machine(files, FakeMover())
+    machine.until(20.0)
+    stat = files.path("/proc/42/stat")
+    stat.write_text(stat.read_text().replace(" 420 ", " 99999 "))
+    machine.until(24.0)
+    session = machine.control.store.require(43)
+    assert session.members in ([], [42]) and session.start_time == 430
+
+
+def test_refused_starts_change_nothing(files: Files) -> None:
+    put(files, "/proc/42/status", "Mems_allowed_list:\t0")
+    mover = FakeMover()
+    machine = Machine(files, mover)
+    assert Kind.SPREAD in machine.until(30.0)
+    assert machine.balancer.is_home and mover.moves == []
+    assert len([line for line in machine.said if "cpuset" in line]) == 1
+    assert machine.service.figures.changes == {}
+    # Later tries wait longer.
+    assert machine.service.figures.failures <= 3
+
+
+def test_an_unknown_bandwidth_says_what_to_do(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> Path:
+        raise PageferryError("cannot find cc")
+
+    monkeypatch.setattr("pageferry.bench.build.build", fail)
+    with pytest.raises(PageferryError, match="bandwidth of the nodes") as caught:
+        bandwidth.find(files, {})
+    assert "--measure" in (caught.value.hint or "")
+    assert "cannot find cc" in (caught.value.reason or "")

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from pageferry.balance import rule
-from pageferry.balance.balancer import Balancer, Settings
+from pageferry.balance.balancer import Balancer, Kind, Settings
+from pageferry.balance.progress import Progress
 from pageferry.balance.simulate import Conditions, MovingMemory, Outcome, run
 from pageferry.balance.trace import Moment
 from pageferry.interleave.user_space import Quota
@@ -71,14 +74,62 @@ def test_noise_has_no_bias() -> None:
     assert seen.moved[-1][1] == pytest.approx(share * MEMORY)
 
 
-@pytest.mark.parametrize(
-    ("rate", "changes", "last"),
-    [(0.1e9, 11, 88.0e9), (0.3e9, 13, 41.6e9), (0.5e9, 13, 39.0e9), (2e9, 11, 86.4e9)],
-)
-def test_the_rule_takes_memory_on_its_way_for_the_load_of_others(
-    rate: float, changes: int, last: float
-) -> None:
-    """A defect: one change would be right, and home alone gives 72 GB/s."""
-    found = steady(rate, SHIPPED)
-    assert len(found.changes) == changes
-    assert found.last_bytes_s == pytest.approx(last, rel=0.01)
+@pytest.mark.parametrize("budget", [None, SHIPPED.budget])
+@pytest.mark.parametrize("rate", [0.1e9, 0.2e9, 0.3e9, 0.5e9, 1e9, 2e9])
+def test_a_load_that_stays_makes_one_change(rate: float, budget: Quota | None) -> None:
+    """A rule that trusted its weights made 11 to 13 changes, by way of 0:1."""
+    found = steady(rate, Settings(budget=budget))
+    assert [str(made.weights) for _, made in found.changes] == ["0=3,1=1"]
+    assert found.last_bytes_s == pytest.approx(96e9, rel=0.01)
+    # The first 16 GiB take up to 172 s.
+    assert found.gain > 0.28
+
+
+@pytest.mark.parametrize("budget_gib", range(16, 257, 16))
+def test_the_budget_never_leaves_memory_half_way(budget_gib: int) -> None:
+    """A rule that spent the last of its budget away from home ended at 26 GB/s."""
+    found = steady(0.3e9, Settings(budget=Quota(budget_gib * GIB, 3600.0)))
+    # 16 GiB move out, and as much must be able to come back.
+    assert len(found.changes) == (1 if budget_gib >= 32 else 0)
+    assert found.last_bytes_s >= 72e9
+
+
+def test_others_on_the_far_node_send_memory_home_in_one_change() -> None:
+    moments = [*STEADY, Moment(600.0, {1: 22e9}, 108e9)]
+    found = run(Balancer(BANDWIDTH, 0), moments, MEMORY, Conditions(0.5e9), 1800.0)
+    assert [str(made.weights) for _, made in found.changes] == ["0=3,1=1", "0=1,1=0"]
+    assert found.last_bytes_s == pytest.approx(72e9)
+
+
+def test_a_load_that_changes_during_a_move_is_seen_after_it() -> None:
+    moments = [*STEADY, Moment(60.0, {}, 40e9)]
+    found = run(Balancer(BANDWIDTH, 0), moments, MEMORY, Conditions(0.1e9), 1800.0)
+    assert [made.kind for _, made in found.changes] == [Kind.SPREAD, Kind.HOME]
+    # No decision before the first 16 GiB have arrived.
+    assert found.changes[1][0] > 0.9 * 172
+
+
+def test_a_start_that_fails_changes_nothing_and_waits_longer_each_time() -> None:
+    balancer = Balancer(BANDWIDTH, 0)
+    tries = []
+    for at in range(600):
+        decision = balancer.step(float(at), {0: 72e9, 1: 0.0}, MEMORY, {0: 1.0})
+        if decision.weights is not None:
+            tries.append(at)
+            balancer.failed(float(at))
+    assert balancer.is_home and not balancer.is_moving
+    waits = [after - before for before, after in pairwise(tries)]
+    # Each wait is followed by five seconds of cause.
+    assert waits == [10, 15, 25, 45, 85, 165]
+
+
+def test_a_move_that_stops_ends_after_a_minute() -> None:
+    progress = Progress(HOME)
+    progress.start(0.0, THREE_TO_ONE, HOME.shares)
+    assert progress.goes_on(50.0, {0: 0.9, 1: 0.1})
+    assert progress.goes_on(109.0, {0: 0.9, 1: 0.1})
+    assert not progress.goes_on(110.0, {0: 0.9, 1: 0.1})
+    assert not progress.arrived
+    # Of all that is away, all comes home.
+    assert progress.at_most(HOME, {0: 0.9, 1: 0.1}) == pytest.approx(0.1)
+    assert progress.at_most(parse_weights("0=1,1=1"), {0: 0.9, 1: 0.1}) == 0.5

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Decide when to change weights. This module uses no clock and no files.
 
-Three settings prevent changes by noise. The thresholds for spreading and for moving
-home differ. A cause must last for some time. A change must gain enough, within the
-budget.
+Placement is measured, not assumed: a decision waits until memory has arrived, or has
+stopped moving. After that, the balancer remembers the load. It changes weights again
+only for a new load, or to bring memory home.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pageferry.balance import rule
+from pageferry.balance.progress import Progress
 from pageferry.interleave.user_space import Quota
 from pageferry.interleave.weights import Weights
 from pageferry.units import format_rate, format_size
+
+# A load is new if the use of a node differs by this fraction of its bandwidth.
+NEW_LOAD = 0.1
+# The longest time until a failed start is tried again.
+_LONGEST_WAIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,10 @@ class Kind(Enum):
 
     STAY_HOME = "stay_home"
     STAY_SPREAD = "stay_spread"
+    MOVING = "moving"
     WAIT = "wait"
+    RETRY = "retry"
+    SAME_LOAD = "same_load"
     NO_GAIN = "no_gain"
     OVER_BUDGET = "over_budget"
     SPREAD = "spread"
@@ -65,29 +74,74 @@ class Balancer:
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
-        self.weights = rule.home_weights(list(self.bandwidth), self.home)
-        # The change that the use asks for, and since when without a break.
-        self._wanted: Kind | None = None
-        self._since_s = 0.0
+        self._home_weights = rule.home_weights(list(self.bandwidth), self.home)
+        self._budget = rule.Budget(self.settings.budget)
+        self._failures = 0
         self._seen: list[tuple[float, Mapping[int, float]]] = []
-        self._moved: list[tuple[float, int]] = []
+        self.reset(self._home_weights)
+
+    def reset(self, weights: Weights) -> None:
+        """Begin with memory at the places of these weights, and an unknown load."""
+        self.weights = weights
+        self.shares: Mapping[int, float] = weights.shares
+        self._move = Progress(weights)
+        self._again_s = 0.0
+        # The use that was measured after the last change.
+        self._known: dict[int, float] | None = None
+        self._settled_s: float | None = None
+        # Whether the load changed during the move.
+        self._changed = False
+        self._wait_anew(None, 0.0)
 
     @property
     def is_home(self) -> bool:
         """Say whether all memory belongs on the home node."""
         return self.weights.targets == (self.home,)
 
+    @property
+    def _rests_at_home(self) -> bool:
+        """Say whether memory is at home, and did not stop on its way there."""
+        return self.is_home and self._move.arrived
+
+    @property
+    def is_moving(self) -> bool:
+        """Say whether the last decision is still being carried out."""
+        return self._move.underway
+
     def step(
-        self, now_s: float, use: Mapping[int, float], memory_bytes: int
+        self,
+        now_s: float,
+        use: Mapping[int, float],
+        memory_bytes: int,
+        shares: Mapping[int, float] | None = None,
     ) -> Decision:
-        """Decide from the use of the nodes in bytes/s."""
+        """Decide from the use of the nodes in bytes/s.
+
+        shares: the measured share of each node; None if memory moves at once.
+        """
+        before, self.shares = self.shares, shares or self.weights.shares
+        if self._move.underway:
+            self._budget.still_moving(now_s)
+            self._notice_change(use, before)
+            if self._move.goes_on(now_s, self.shares):
+                left = format_size(int(self._move.left * memory_bytes))
+                text = f"{left} are still on their way to weights {self.weights}"
+                return Decision(Kind.MOVING, text)
+            self._settled_s = None if self._changed else now_s
+            self._wait_anew(None, now_s)
+        if now_s < self._again_s:
+            text = (
+                f"the last start failed: trying again in {self._again_s - now_s:.0f} s"
+            )
+            return Decision(Kind.RETRY, text)
         wanted = self._wish(use)
-        if wanted is not self._wanted:
-            self._wanted, self._since_s, self._seen = wanted, now_s, []
+        if wanted is not self._wanted or (wanted is not Kind.HOME and self._jumps(use)):
+            self._wait_anew(wanted, now_s)
         # Average only over `hold`: older samples of a lasting load add nothing.
         recent = now_s - max(self.settings.hold_s, 0.0)
         self._seen = [pair for pair in self._seen if pair[0] >= recent]
         self._seen.append((now_s, dict(use)))
+        self._remember(now_s)
         if wanted is None:
             return self._stay(use)
         held_s = now_s - self._since_s
@@ -96,54 +150,175 @@ class Balancer:
             return Decision(Kind.WAIT, text)
         return self._act(now_s, wanted, memory_bytes)
 
-    def done(self, now_s: float, weights: Weights, moved_bytes: int) -> None:
-        """Record new weights, and the bytes that moved for them."""
+    def started(self, now_s: float, weights: Weights, moves_bytes: int) -> None:
+        """Record that memory began to move to the places of new weights."""
+        self._move.start(now_s, weights, self.shares)
         self.weights = weights
-        self._moved.append((now_s, moved_bytes))
-        self._wanted, self._seen = None, []
+        self._budget.spend(now_s, moves_bytes)
+        self._failures, self._again_s = 0, 0.0
+        self._known, self._settled_s, self._changed = None, None, False
+        self._wait_anew(None, now_s)
+
+    def failed(self, now_s: float) -> None:
+        """Record that nothing began to move. The next try waits twice as long."""
+        wait_s = max(self.settings.hold_s, 1.0) * 2.0**self._failures
+        self._again_s = now_s + min(wait_s, _LONGEST_WAIT_S)
+        self._failures = min(self._failures + 1, 16)
+        self._wait_anew(None, now_s)
+
+    def spent(self, now_s: float, moved_bytes: int) -> None:
+        """Charge bytes to the budget that moved without a decision."""
+        self._budget.spend(now_s, moved_bytes)
+
+    def _wait_anew(self, wanted: Kind | None, now_s: float) -> None:
+        # The change that the use asks for, and since when without a break.
+        self._wanted, self._since_s = wanted, now_s
+        self._seen = []
+
+    def _jumps(self, use: Mapping[int, float]) -> bool:
+        """Say whether a sample belongs to another load than the ones before."""
+        return bool(self._seen) and self._differ(use, self._mean())
+
+    def _notice_change(
+        self, use: Mapping[int, float], before: Mapping[int, float]
+    ) -> None:
+        """Notice a new load during a move: a jump that the move cannot explain.
+
+        Let each share change by a factor of at most r. The throughput is min(a / p),
+        so it changes by at most r. Traffic on a node changes by at most r * r.
+        """
+        nodes = set(before) | set(self.shares)
+        pairs = [(before.get(n, 0.0), self.shares.get(n, 0.0)) for n in nodes]
+        if self._seen and all(min(pair) > 0 for pair in pairs):
+            last = self._seen[-1][1]
+            factor = max(max(pair) / min(pair) for pair in pairs) ** 2
+            self._changed |= any(
+                abs(use.get(node, 0.0) - last.get(node, 0.0))
+                >= NEW_LOAD * whole + (factor - 1) * last.get(node, 0.0)
+                for node, whole in self.bandwidth.items()
+            )
+        self._seen = [(0.0, dict(use))]
+
+    def _differ(self, one: Mapping[int, float], other: Mapping[int, float]) -> bool:
+        return any(
+            abs(one.get(node, 0.0) - other[node]) >= NEW_LOAD * whole
+            for node, whole in self.bandwidth.items()
+        )
+
+    def _remember(self, now_s: float) -> None:
+        """Keep the first mean use after a change: it belongs to a known load."""
+        if self._settled_s is None or now_s - self._settled_s < self.settings.hold_s:
+            return
+        self._known, self._settled_s = self._mean(), None
+
+    @property
+    def _placed(self) -> dict[int, float]:
+        """Return the shares that are large enough to judge traffic by them."""
+        return {
+            node: share
+            for node, share in self.shares.items()
+            if share >= rule.SLIGHT and node in self.bandwidth
+        } or self.weights.shares
 
     def _wish(self, use: Mapping[int, float]) -> Kind | None:
         """Return the change that this sample alone asks for."""
-        limits = self.settings
-        if not self.is_home:
-            own = rule.own_traffic(self.weights.shares, use)
-            others = use.get(self.home, 0.0) - own * self.weights.share(self.home)
-            at_home = max(others, 0.0) + own
-            if at_home <= limits.home_below * self.bandwidth[self.home]:
-                return Kind.HOME
-        busy = any(
-            use.get(node, 0.0) >= limits.spread_above * self.bandwidth[node]
-            for node in self.weights.targets
-        )
-        if not busy:
-            return None
-        return Kind.SPREAD if self.is_home else Kind.CHANGE
+        placed = self._placed
+        if any(self._is_busy(node, use) for node in placed):
+            return Kind.SPREAD if self.is_home else Kind.CHANGE
+        # No node limits the processes, so their traffic at home would be the same.
+        own = rule.own_traffic(placed, use)
+        at_home = use.get(self.home, 0.0) + own * (1 - placed.get(self.home, 0.0))
+        fits = at_home <= self.settings.home_below * self.bandwidth[self.home]
+        return Kind.HOME if fits and not self._rests_at_home else None
 
     def _act(self, now_s: float, wanted: Kind, memory_bytes: int) -> Decision:
-        use = self._mean()
+        use, placed = self._mean(), self._placed
         load = self._load(use)
-        own = rule.own_traffic(self.weights.shares, use)
+        can_give = rule.available(placed, self.bandwidth, use)
+        if self._known and not (
+            self._differ(use, self._known) or self._home_is_better(can_give)
+        ):
+            if self.is_home and not self._rests_at_home:
+                before, at_home = rule.throughput(placed, can_give), can_give[self.home]
+                return self._go_home(now_s, memory_bytes, before, at_home, load)
+            text = f"{load}: weights {self.weights} were chosen for this load"
+            return Decision(Kind.SAME_LOAD, text)
         if wanted is Kind.HOME:
-            target = rule.home_weights(list(self.bandwidth), self.home)
-            gain = 0.0
-            why = (
+            own = rule.own_traffic(placed, use)
+            text = (
                 f"{format_rate(own)} fit node {self.home}, which has "
                 f"{format_rate(self.bandwidth[self.home])}"
             )
-        else:
-            can_give = rule.available(self.weights.shares, self.bandwidth, use)
-            target = rule.best_weights(can_give)
-            before = rule.throughput(self.weights.shares, can_give)
-            after = rule.throughput(target.shares, can_give)
-            gain = after / before - 1 if before > 0 else 0.0
-            if target == self.weights or gain < self.settings.min_gain:
-                text = f"{load}: {target} would give {gain:+.0%}, which is too little"
-                return Decision(Kind.NO_GAIN, text, gain=gain)
-            why = f"{format_rate(after)} instead of {format_rate(before)} ({gain:+.0%})"
-        share = rule.share_that_moves(self.weights, target)
+            return self._move_to(
+                now_s, self._home_weights, wanted, memory_bytes, 0.0, load, text
+            )
+        before = rule.throughput(placed, can_give)
+        enough = 1 + self.settings.min_gain
+        at_home = can_give[self.home]
+        target = rule.best_weights(can_give)
+        after = rule.throughput(target.shares, can_give)
+        if not self._rests_at_home and (
+            after < at_home * enough or not self._is_busy(self.home, use)
+        ):
+            # Others limit a node away from home, and hide how much. Home is safe.
+            if before < at_home * enough:
+                return self._go_home(now_s, memory_bytes, before, at_home, load)
+            target, after = self.weights, before
+        gain = after / before - 1 if before > 0 else 0.0
+        if gain < self.settings.min_gain or (
+            target == self.weights and self._move.arrived
+        ):
+            text = f"{load}: {target} would give {gain:+.0%}, which is too little"
+            return Decision(Kind.NO_GAIN, text, gain=gain)
+        text = f"{format_rate(after)} instead of {format_rate(before)} ({gain:+.0%})"
+        made = self._move_to(now_s, target, wanted, memory_bytes, gain, load, text)
+        if (
+            made.weights is None
+            and before < at_home * enough
+            and not self._rests_at_home
+        ):
+            # The budget has room for this, because each move away reserves it.
+            return self._go_home(now_s, memory_bytes, before, at_home, load)
+        return made
+
+    def _go_home(
+        self, now_s: float, memory_bytes: int, before: float, after: float, load: str
+    ) -> Decision:
+        gain = after / before - 1 if before > 0 else 0.0
+        text = f"{format_rate(after)} instead of {format_rate(before)} ({gain:+.0%})"
+        return self._move_to(
+            now_s, self._home_weights, Kind.HOME, memory_bytes, gain, load, text
+        )
+
+    def _is_busy(self, node: int, use: Mapping[int, float]) -> bool:
+        limit = self.settings.spread_above * self.bandwidth[node]
+        return use.get(node, 0.0) >= limit
+
+    def _home_is_better(self, can_give: Mapping[int, float]) -> bool:
+        """Say so only if measured figures may be wrong by as much as a new load."""
+        hopes = {n: rate + NEW_LOAD * self.bandwidth[n] for n, rate in can_give.items()}
+        here = rule.throughput(self._placed, hopes)
+        return can_give[self.home] > here * (1 + self.settings.min_gain)
+
+    def _move_to(
+        self,
+        now_s: float,
+        target: Weights,
+        wanted: Kind,
+        memory_bytes: int,
+        gain: float,
+        load: str,
+        why: str,
+    ) -> Decision:
+        """Decide on new weights, if the budget covers them and the way back."""
+        share = self._move.at_most(target, self.shares)
+        away = 0.0
+        if target != self._home_weights:
+            away = 1 - min(target.share(self.home), self.shares.get(self.home, 0.0))
         moves = int(share * memory_bytes)
-        if not self._affords(now_s, moves):
-            text = f"{load}: {target} would move {format_size(moves)}, over the budget"
+        if not self._budget.covers(now_s, moves + int(away * memory_bytes)):
+            back = ", and as much back" if away else ""
+            text = f"{load}: {target} would move {format_size(moves)}{back}, over the budget"
             return Decision(Kind.OVER_BUDGET, text, moves_bytes=moves, gain=gain)
         text = f"{load}: weights {self.weights} -> {target}, {why}; "
         text += f"moves {share:.0%}, {format_size(moves)}"
@@ -170,11 +345,3 @@ class Balancer:
             for node, whole in sorted(self.bandwidth.items())
         ]
         return ", ".join(parts)
-
-    def _affords(self, now_s: float, more_bytes: int) -> bool:
-        budget = self.settings.budget
-        if budget is None:
-            return True
-        begin = now_s - budget.interval_s
-        self._moved = [pair for pair in self._moved if pair[0] > begin]
-        return sum(size for _, size in self._moved) + more_bytes <= budget.size_bytes

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pageferry import output
 from pageferry.bench import build
-from pageferry.errors import PageferryError
+from pageferry.errors import PageferryError, unsupported
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
 from pageferry.units import MIB
@@ -70,4 +70,12 @@ def find(files: Files, said: dict[str, float]) -> tuple[dict[int, float], str]:
     known = from_hmat(files)
     if known:
         return known, "HMAT"
-    return measure(nodes_with_memory(files)), "measurement"
+    try:
+        return measure(nodes_with_memory(files)), "measurement"
+    except PageferryError as error:
+        # A service may lack the sources, a compiler, or a place for the program.
+        raise unsupported(
+            "the bandwidth of the nodes is unknown",
+            reason=f"there is no HMAT, and a measurement failed: {error.line()}",
+            hint="pageferry balance --measure prints [bandwidth] for the configuration",
+        ) from error

@@ -12,11 +12,12 @@ import os
 import platform
 import re
 import struct
+from collections.abc import Iterable
 
 from pageferry.errors import ExitCode, from_os_error
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
-from pageferry.units import KIB, MIB, parse_nodes
+from pageferry.units import KIB, MIB, format_nodes, parse_nodes
 
 _DEVICES = "/sys/bus/event_source/devices"
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
@@ -36,13 +37,37 @@ def events(files: Files) -> list[tuple[str, str]]:
     ]
 
 
-def obstacle(files: Files) -> str | None:
-    """Return the reason why perf cannot be used; None if it can."""
+def obstacle(files: Files, wanted: Iterable[int] = ()) -> str | None:
+    """Return the reason why perf cannot be used; None if it can.
+
+    wanted: the nodes whose traffic the counters must show. The kernel tells only the
+    CPU of a memory controller, so a node without CPUs is not visible.
+    """
     if platform.machine() not in _SYSCALL:
         return f"not known on {platform.machine()}"
-    if not events(files):
+    found = events(files)
+    if not found:
         return "the kernel shows no counters of memory controllers"
+    nodes = _nodes_of_cpus(files)
+    seen = {
+        nodes.get(cpu, 0)
+        for device, _ in found
+        for cpu in parse_nodes(files.read_or(f"{_DEVICES}/{device}/cpumask", "0"))
+    }
+    hidden = sorted(set(wanted) - seen)
+    if hidden:
+        return f"no memory controller counts for node {format_nodes(hidden)}"
     return None if os.geteuid() == 0 else "only root may read them"
+
+
+def _nodes_of_cpus(files: Files) -> dict[int, int]:
+    """Return the node of each CPU."""
+    return {
+        cpu: node.number
+        for node in read_nodes(files)
+        if node.cpus
+        for cpu in parse_nodes(node.cpus)
+    }
 
 
 def config_of(files: Files, device: str, text: str) -> int:
@@ -63,12 +88,7 @@ class Counters:
     def __init__(self, files: Files) -> None:
         self.files = files
         libc = ctypes.CDLL(None, use_errno=True)
-        nodes = {
-            cpu: node.number
-            for node in read_nodes(files)
-            if node.cpus
-            for cpu in parse_nodes(node.cpus)
-        }
+        nodes = _nodes_of_cpus(files)
         # For each counter: its descriptor, its node, and the bytes of one count.
         self._open: list[tuple[int, int, float]] = []
         try:

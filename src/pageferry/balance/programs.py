@@ -11,7 +11,7 @@ from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process, everybody, family
 
 
-def find(files: Files, program: Program) -> list[int]:
+def find(files: Files, program: Program) -> list[Process]:
     """List running processes, oldest first, with descendants if configured."""
     known = [process for process in everybody(files) if not process.ended]
     named = _named(files, program, known)
@@ -20,7 +20,7 @@ def find(files: Files, program: Program) -> list[int]:
         by_pid = {process.pid: process for process in known}
         for process in named:
             found |= {pid: by_pid[pid] for pid in family(process.pid, known)}
-    return [p.pid for p in sorted(found.values(), key=lambda p: (p.start_time, p.pid))]
+    return sorted(found.values(), key=lambda p: (p.start_time, p.pid))
 
 
 def _named(

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from pageferry.interleave.user_space import Quota
 from pageferry.interleave.weights import Weights
 
 # The largest sum of weights. Larger sums gain less than the error of a measurement.
 MAX_TOTAL = 32
 # Simpler weights are preferred if they reach this fraction of the best throughput.
 GOOD_ENOUGH = 0.97
+# A smaller share of the memory says nothing: its traffic is lost in the noise.
+SLIGHT = 0.02
 
 
 def home_weights(nodes: Sequence[int], home: int) -> Weights:
@@ -35,10 +38,26 @@ def throughput(shares: Mapping[int, float], available: Mapping[int, float]) -> f
     )
 
 
+def distance(one: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """Return the fraction of memory that must change its node between two placements.
+
+    Each byte that moves lowers one share and raises another, so it counts half.
+    """
+    nodes = set(one) | set(other)
+    return sum(abs(one.get(n, 0.0) - other.get(n, 0.0)) for n in nodes) / 2
+
+
 def own_traffic(shares: Mapping[int, float], use: Mapping[int, float]) -> float:
-    """Return the largest traffic of memory with these shares that fits the use.
+    """Return the largest traffic of memory with these shares p that fits the use u.
 
     The memory has its share on each of its nodes. Other programs cause the rest.
+
+    If others use o, the result is T + c with c = min(o / p): too much by c. Let a be
+    the bandwidth that others leave. The model then sees a + c * p instead of a. With
+    shares w it expects E = min((a + c * p) / w), and now c + min(a / p) = c + T. So
+    where w > p, E > c + T gives `a / w > T + c * (1 - p / w) > T`. Where w <= p,
+    `a / w >= T`.
+    Hence a change with an expected gain never loses, however wrong c is.
     """
     return throughput(shares, use)
 
@@ -57,29 +76,26 @@ def available(
 
 
 def best_weights(can_give: Mapping[int, float]) -> Weights:
-    """Choose small weights in proportion to the available bandwidth."""
+    """Choose small weights in proportion to the available bandwidth.
+
+    The next folio of the round goes to the node with the most bandwidth for each of
+    its folios. This is the method of D'Hondt, which divides seats in the same way.
+    """
     whole = sum(can_give.values())
     nodes = sorted(can_give)
     if whole <= 0:
         return home_weights(nodes, nodes[0])
-    best = _rounded(can_give, nodes, 1)
+    counts = dict.fromkeys(nodes, 0)
+    best, best_rate = counts, 0.0
     for total in range(1, MAX_TOTAL + 1):
-        found = _rounded(can_give, nodes, total)
-        if throughput(found.shares, can_give) > throughput(best.shares, can_give):
-            best = found
-        if throughput(best.shares, can_give) >= GOOD_ENOUGH * whole:
+        node = max(nodes, key=lambda n: can_give[n] / (counts[n] + 1))
+        counts[node] += 1
+        rate = total * min(can_give[n] / count for n, count in counts.items() if count)
+        if rate > best_rate:
+            best, best_rate = dict(counts), rate
+        if best_rate >= GOOD_ENOUGH * whole:
             break
-    return best
-
-
-def _rounded(can_give: Mapping[int, float], nodes: list[int], total: int) -> Weights:
-    """Divide a round among the nodes, folio by folio."""
-    weights = dict.fromkeys(nodes, 0)
-    for _ in range(total):
-        # The node with the most bandwidth for each of its folios, with one more.
-        node = max(nodes, key=lambda n: (can_give[n] / (weights[n] + 1), -n))
-        weights[node] += 1
-    return Weights(tuple(weights.items()))
+    return Weights(tuple(best.items()))
 
 
 @lru_cache(maxsize=4096)
@@ -91,3 +107,31 @@ def share_that_moves(before: Weights, after: Weights) -> float:
         first[i % len(first)] != second[i % len(second)] for i in range(length)
     )
     return different / length
+
+
+class Budget:
+    """The bytes that may move in a period; without a quota, any number."""
+
+    def __init__(self, quota: Quota | None) -> None:
+        self.quota = quota
+        # Bytes, and the last time at which they may have moved.
+        self._spent: list[tuple[float, int]] = []
+
+    def spend(self, now_s: float, size_bytes: int) -> None:
+        """Charge bytes that begin to move now."""
+        if self.quota is not None:
+            self._spent.append((now_s, size_bytes))
+
+    def still_moving(self, now_s: float) -> None:
+        """Charge the last bytes at this time, because they still move."""
+        if self._spent:
+            self._spent[-1] = (now_s, self._spent[-1][1])
+
+    def covers(self, now_s: float, more_bytes: int) -> bool:
+        """Say whether more bytes may move now."""
+        if self.quota is None:
+            return True
+        begin_s = now_s - self.quota.interval_s
+        self._spent = [pair for pair in self._spent if pair[0] > begin_s]
+        spent = sum(size for _, size in self._spent)
+        return spent + more_bytes <= self.quota.size_bytes

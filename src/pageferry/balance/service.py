@@ -10,17 +10,21 @@ from pathlib import Path
 from pageferry.balance import metrics, programs
 from pageferry.balance.balancer import Balancer, Decision, Kind
 from pageferry.balance.config import Config, Program
-from pageferry.balance.rule import home_weights
+from pageferry.balance.rule import SLIGHT, distance, home_weights
 from pageferry.balance.sources import UseSource
 from pageferry.errors import PageferryError
-from pageferry.interleave.control import KERNEL, USER, Control, Request
+from pageferry.interleave.control import USER, Control, Request
 from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import parse_seconds
 
-# Interval of the check whether DAMON has moved all memory home.
-_HOME_CHECK_S = 10.0
+# Looking at the placement takes at most this part of a CPU.
+_LOOK_SHARE = 0.01
+# The longest time until a failed change of a group is tried again.
+_LONGEST_WAIT_S = 300.0
+# The owner of our sessions; a new service takes over those of a killed one.
+OWNER = "balance"
 Say = Callable[[str], None]
 
 
@@ -33,6 +37,16 @@ class Group:
         # The process that names the session, the oldest; None without a session.
         self.leader: int | None = None
         self.complaint = ""
+        # Failed tries in a row, and the time of the next one.
+        self.failures = 0
+        self.again_s = 0.0
+        # When each process was first seen, by PID and start time.
+        self.seen: dict[tuple[int, int], float] = {}
+
+    def fail(self, now_s: float) -> None:
+        """Let the next try wait twice as long as the last one."""
+        self.again_s = now_s + min(5.0 * 2.0**self.failures, _LONGEST_WAIT_S)
+        self.failures = min(self.failures + 1, 16)
 
 
 class Service:
@@ -61,8 +75,14 @@ class Service:
         self.listener = metrics.Listener(config.listen) if config.listen else None
         self.decisions: list[dict[str, object]] = []
         self._said: tuple[Kind, str] | None = None
-        self._check_home_s = 0.0
-        self._again_s = 0.0
+        self._again_s = parse_seconds(config.again)
+        # The last look at the placement, and the time of the next one.
+        self._shares: dict[int, float] = {}
+        self._next_look_s = 0.0
+        self._memory_at_pass = 0
+        self._next_pass_s = 0.0
+        if not dry_run:
+            self._adopt()
 
     def run(self, interval_s: float, end_s: float | None = None) -> None:
         """Run until a signal, or for `end_s` seconds."""
@@ -78,18 +98,18 @@ class Service:
 
     def step(self, now_s: float) -> Decision:
         """Take one sample, decide, and act."""
-        self._find_processes()
+        self._find_processes(now_s)
         use = self.source.read()
         pids = [pid for group in self.groups for pid in group.pids]
         memory_bytes = programs.resident_bytes(self.files, pids)
+        self._look(now_s, pids)
         decision = self._decide(now_s, use, memory_bytes, bool(pids))
         self._explain(decision)
         if decision.weights is not None:
-            moved = self._apply(decision.weights, decision)
-            self.balancer.done(time.monotonic(), decision.weights, moved)
-            self._again_s = now_s + parse_seconds(self.config.again)
-        self._bring_home(now_s)
-        self._see_to_new_memory(now_s)
+            self._apply(now_s, decision.weights, decision)
+        self._catch_up(now_s)
+        self._finish(now_s)
+        self._see_to_new_memory(now_s, memory_bytes)
         self.figures.use = use
         self.figures.weights = self.balancer.weights
         self.figures.processes = len(pids)
@@ -113,49 +133,108 @@ class Service:
         if self.listener is not None:
             self.listener.close()
 
+    def _adopt(self) -> None:
+        """Take over the sessions of a service that was killed."""
+        for session in self.control.store.all():
+            if session.owner != OWNER:
+                continue
+            for group in self.groups:
+                found = programs.find(self.files, group.program)
+                if (session.pid, session.start_time) in [
+                    (p.pid, p.start_time) for p in found
+                ]:
+                    group.leader = session.pid
+                    group.pids = [session.pid, *session.members]
+                    group.seen = {(p.pid, p.start_time): 0.0 for p in found}
+                    self.balancer.reset(session.wanted)
+                    self.say(f"{group.program}: goes on with {session.wanted}")
+                    break
+            else:
+                self.control.drop(session.pid)
+
     def _decide(
         self, now_s: float, use: Mapping[int, float], memory_bytes: int, anybody: bool
     ) -> Decision:
         """Let the balancer decide, if any process runs."""
         if anybody:
-            return self.balancer.step(now_s, use, memory_bytes)
+            return self.balancer.step(now_s, use, memory_bytes, self._shares or None)
         if not self.balancer.is_home:
             # The next processes begin at home.
             nodes = list(self.balancer.bandwidth)
-            self.balancer.done(now_s, home_weights(nodes, self.balancer.home), 0)
+            self.balancer.reset(home_weights(nodes, self.balancer.home))
         return Decision(Kind.STAY_HOME, "none of the processes is running")
 
     def _home_weights(self) -> Weights:
         return Weights(((self.balancer.home, 1),))
 
-    def _find_processes(self) -> None:
-        """Add new processes, and end sessions whose process has ended."""
-        for group in self.groups:
-            before = group.pids
-            group.pids = programs.find(self.files, group.program)
-            if group.leader is not None and group.leader not in group.pids:
-                if not self.dry_run and self.control.store.find(group.leader):
-                    self.control.stop(group.leader)
-                group.leader = None
-            if group.pids == before or self.dry_run:
-                continue
-            if group.pids and not self.balancer.is_home:
-                self._settle(group, self.balancer.weights)
+    def _look(self, now_s: float, pids: list[int]) -> None:
+        """Measure the placement: often during a move, and rarely otherwise."""
+        if self.dry_run or not pids:
+            self._shares = {}
+            return
+        if now_s < self._next_look_s:
+            return
+        begin_s = time.monotonic()
+        self._shares = self.control.placed(pids)
+        took_s = time.monotonic() - begin_s
+        rest_s = 0.0 if self.balancer.is_moving else self._again_s
+        self._next_look_s = now_s + max(rest_s, took_s / _LOOK_SHARE)
 
-    def _apply(self, weights: Weights, decision: Decision) -> int:
-        """Set the weights of all groups; returns the bytes that move."""
+    def _find_processes(self, now_s: float) -> None:
+        """Add processes that stay, and end sessions whose process has ended."""
+        for group in self.groups:
+            found = programs.find(self.files, group.program)
+            seen = {
+                (p.pid, p.start_time): group.seen.get((p.pid, p.start_time), now_s)
+                for p in found
+            }
+            known = set(group.seen)
+            group.seen = seen
+            # A child that ends at once is not worth a change of the session.
+            stays_s = 0.0 if group.leader is None else self.balancer.settings.hold_s
+            before = group.pids
+            group.pids = [
+                pid
+                for (pid, _), since_s in seen.items()
+                if pid in before or now_s - since_s >= stays_s
+            ]
+            leader_ended = group.leader is not None and not any(
+                pid == group.leader and (pid, start) in known for pid, start in seen
+            )
+            if leader_ended and group.leader is not None:
+                if not self.dry_run:
+                    self.control.drop(group.leader)
+                group.leader = None
+            if self.dry_run or not group.pids or self.balancer.is_home:
+                continue
+            if leader_ended or set(group.pids) - set(before):
+                self._settle(now_s, group, self.balancer.weights)
+
+    def _apply(self, now_s: float, weights: Weights, decision: Decision) -> None:
+        """Set the weights of all groups. Without a success, nothing has changed."""
         if self.dry_run:
-            return decision.moves_bytes
-        found = [self._settle(group, weights) for group in self.groups if group.pids]
-        # DAMON has only begun, so use the expected bytes.
-        known = [moved for moved in found if moved is not None]
-        moved = sum(known) if len(known) == len(found) else decision.moves_bytes
+            self.balancer.started(now_s, weights, decision.moves_bytes)
+            return
+        groups = [group for group in self.groups if group.pids]
+        found = [self._settle(now_s, group, weights) for group in groups]
+        if not any(found):
+            self.balancer.failed(now_s)
+            return
+        # The budget counts the expected bytes, because DAMON has only begun.
+        self.balancer.started(now_s, weights, decision.moves_bytes)
+        self._next_look_s = 0.0
         self.figures.changes[decision.kind.value] += 1
         self.figures.gain = decision.gain
-        self.figures.moved_bytes += moved
-        return moved
+        self.figures.moved_bytes += decision.moves_bytes
 
-    def _settle(self, group: Group, weights: Weights) -> int | None:
+    def _catch_up(self, now_s: float) -> None:
+        """Try groups again whose last change failed."""
+        for group in self.groups:
+            due = group.failures and now_s >= group.again_s
+            if due and group.pids and not self.balancer.is_home and not self.dry_run:
+                self._settle(now_s, group, self.balancer.weights)
+
+    def _settle(self, now_s: float, group: Group, weights: Weights) -> bool:
         """Set the weights of one group; an error does not stop the other groups."""
         leader, others = group.pids[0], tuple(group.pids[1:])
         try:
@@ -167,6 +246,7 @@ class Service:
                         weights=weights,
                         quota=self.config.move_quota,
                         by=self.config.by,
+                        owner=OWNER,
                     )
                 )
                 group.leader = leader
@@ -175,43 +255,59 @@ class Service:
                 outcome = self.control.set(group.leader, weights, members=rest)
         except PageferryError as error:
             self._complain(group, error)
-            return 0
-        group.complaint = ""
-        if outcome.report is None:
-            return None
-        if outcome.report.no_room:
+            group.fail(now_s)
+            if group.leader is not None and not self._runs(group.leader):
+                # Its kdamond has stopped. The next try starts another one.
+                self.control.drop(group.leader)
+                group.leader = None
+            return False
+        group.complaint, group.failures = "", 0
+        if outcome.report is not None and outcome.report.no_room:
             self.say(f"{group.program}: not all of it fits")
-        return outcome.report.moved_pages * PAGE
+        return True
 
-    def _bring_home(self, now_s: float) -> None:
-        """End the sessions whose memory is home again."""
-        if not self.balancer.is_home or now_s < self._check_home_s or self.dry_run:
+    def _runs(self, leader: int) -> bool:
+        session = self.control.store.find(leader)
+        return session is not None and (
+            session.by == USER or self.control.is_running(session)
+        )
+
+    def _finish(self, now_s: float) -> None:
+        """After a move, end the sessions at home, and let the others rest."""
+        if self.balancer.is_moving or self.dry_run:
             return
-        self._check_home_s = now_s + _HOME_CHECK_S
         for group in self.groups:
             if group.leader is None:
                 continue
             try:
-                session = self.control.store.require(group.leader)
-                left = 0
-                if session.by == KERNEL:
-                    left = self.control.status(group.leader).report.left_pages
-                if not left:
-                    self.control.stop(group.leader)
-                    group.leader = None
+                if not self.balancer.is_home:
+                    self.control.rest(group.leader, self._again_s)
+                    continue
+                self.control.drop(group.leader)
+                group.leader = None
             except PageferryError as error:
                 self._complain(group, error)
+                group.fail(now_s)
 
-    def _see_to_new_memory(self, now_s: float) -> None:
-        """Make another pass over sessions in user space, for their new memory."""
-        if self.balancer.is_home or now_s < self._again_s or self.dry_run:
+    def _see_to_new_memory(self, now_s: float, memory_bytes: int) -> None:
+        """Make another pass over sessions in user space, if there is new memory."""
+        if self.balancer.is_home or self.balancer.is_moving or self.dry_run:
             return
-        self._again_s = now_s + parse_seconds(self.config.again)
+        grown = memory_bytes - self._memory_at_pass > SLIGHT * memory_bytes
+        strayed = distance(self._shares, self.balancer.weights.shares) > SLIGHT
+        if now_s < self._next_pass_s or not (grown or strayed):
+            return
+        self._next_pass_s = now_s + self._again_s
+        self._memory_at_pass = memory_bytes
         for group in self.groups:
             session = group.leader and self.control.store.find(group.leader)
             if session and session.by == USER:
-                moved = self._settle(group, self.balancer.weights)
-                self.figures.moved_bytes += moved or 0
+                before = session.moved_pages
+                self._settle(now_s, group, self.balancer.weights)
+                now = self.control.store.find(session.pid)
+                moved = (now.moved_pages - before) * PAGE if now else 0
+                self.balancer.spent(now_s, moved)
+                self.figures.moved_bytes += moved
 
     def _explain(self, decision: Decision) -> None:
         """Print a decision, unless it is of the same kind as the last one."""

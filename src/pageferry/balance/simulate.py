@@ -84,6 +84,8 @@ class Outcome:
     """The results of a simulation."""
 
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
+    # The decisions that started a move to other weights.
+    changes: list[tuple[float, Decision]] = field(default_factory=list)
     # Mean traffic of the balanced processes, and the same with all memory at home.
     mean_bytes_s: float = 0.0
     home_bytes_s: float = 0.0
@@ -91,11 +93,6 @@ class Outcome:
     last_bytes_s: float = 0.0
     # Bytes moved until each step.
     moved: list[tuple[float, float]] = field(default_factory=list)
-
-    @property
-    def changes(self) -> list[tuple[float, Decision]]:
-        """List the decisions that started a move."""
-        return [(at, made) for at, made in self.decisions if made.weights is not None]
 
     @property
     def gain(self) -> float:
@@ -122,19 +119,21 @@ def run(
         now_s = begin_s + number * interval_s
         memory.advance(now_s, interval_s)
         moment = at(moments, now_s)
-        found.last_bytes_s = moment.own(memory.shares, balancer.bandwidth)
+        shares = memory.shares
+        found.last_bytes_s = moment.own(shares, balancer.bandwidth)
         found.mean_bytes_s += found.last_bytes_s / steps
         found.home_bytes_s += moment.own(home, balancer.bandwidth) / steps
         found.moved.append((now_s, memory.moved_bytes))
-        use = _noisy(moment.seen(memory.shares, balancer.bandwidth), conditions, chance)
-        decision = balancer.step(now_s, use, memory_bytes)
+        use = _noisy(moment.seen(shares, balancer.bandwidth), conditions, chance)
+        decision = balancer.step(now_s, use, memory_bytes, shares)
         found.decisions.append((now_s, decision))
         if decision.weights is not None:
-            _act(balancer, memory, decision, now_s, chance)
+            _act(found, balancer, memory, decision, now_s, chance)
     return found
 
 
 def _act(
+    found: Outcome,
     balancer: Balancer,
     memory: MovingMemory,
     decision: Decision,
@@ -143,10 +142,15 @@ def _act(
 ) -> None:
     """Start the move that a balancer has decided on, if the start succeeds."""
     assert decision.weights is not None
-    if chance.random() >= memory.where.start_fails:
-        sticks = chance.random() < memory.where.move_sticks
-        memory.start(now_s, decision.weights, chance.random() if sticks else 1.0)
-    balancer.done(now_s, decision.weights, decision.moves_bytes)
+    if chance.random() < memory.where.start_fails:
+        balancer.failed(now_s)
+        return
+    sticks = chance.random() < memory.where.move_sticks
+    # A second try of the same weights is no change.
+    if decision.weights != memory.target:
+        found.changes.append((now_s, decision))
+    memory.start(now_s, decision.weights, chance.random() if sticks else 1.0)
+    balancer.started(now_s, decision.weights, decision.moves_bytes)
 
 
 def _noisy(

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from pageferry.balance import perf, trace
 from pageferry.errors import unsupported
-from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
 from pageferry.units import parse_nodes
@@ -30,7 +29,7 @@ class UseSource(Protocol):
 
 
 class Recorded:
-    """A recorded load from its beginning, with the current weights."""
+    """A recorded load from its beginning, with the measured placement."""
 
     name = "recorded"
 
@@ -38,12 +37,12 @@ class Recorded:
         self,
         moments: Sequence[trace.Moment],
         bandwidth: Mapping[int, float],
-        weights: Callable[[], Weights],
+        shares: Callable[[], Mapping[int, float]],
         clock: Clock = time.monotonic,
     ) -> None:
         self.moments = moments
         self.bandwidth = bandwidth
-        self.weights = weights
+        self.shares = shares
         self.clock = clock
         self._begin_s = clock()
 
@@ -51,7 +50,7 @@ class Recorded:
         """Return the use at the current time of the recording."""
         now_s = self.clock() - self._begin_s + self.moments[0].time_s
         moment = trace.at(self.moments, now_s)
-        return moment.seen(self.weights().shares, self.bandwidth)
+        return moment.seen(self.shares(), self.bandwidth)
 
 
 class Counting:
@@ -86,6 +85,8 @@ class Resctrl:
         self.files = files
         self.bandwidth = bandwidth
         self.nodes = _nodes_of_caches(files)
+        # The last good value of each file.
+        self._values: dict[str, float] = {}
 
     def count(self) -> dict[int, float]:
         """Add up the local and the remote bytes of all groups."""
@@ -118,9 +119,11 @@ class Resctrl:
         return [_RESCTRL, *groups]
 
     def _number(self, name: str) -> float:
-        # The file may contain "Unavailable".
-        text = self.files.read_or(name, "0")
-        return float(text) if text.isdecimal() else 0.0
+        # The file contains "Unavailable" while the CPU has no counter for its group.
+        text = self.files.read_or(name, "")
+        if text.isdecimal():
+            self._values[name] = float(text)
+        return self._values.get(name, 0.0)
 
 
 def resctrl_obstacle(files: Files) -> str | None:
@@ -155,7 +158,10 @@ def find(
     files: Files, wanted: str, bandwidth: Mapping[int, float], clock: Clock
 ) -> UseSource:
     """Return the first source that this machine has."""
-    obstacles = {"perf": perf.obstacle(files), "resctrl": resctrl_obstacle(files)}
+    obstacles = {
+        "perf": perf.obstacle(files, bandwidth),
+        "resctrl": resctrl_obstacle(files),
+    }
     for name in ("perf", "resctrl") if wanted == "auto" else (wanted,):
         if obstacles[name] is None:
             count = (
@@ -164,6 +170,14 @@ def find(
                 else Resctrl(files, bandwidth).count
             )
             return Counting(name, count, clock)
+    usable = [name for name, why in obstacles.items() if why is None]
+    if usable:
+        raise unsupported(
+            f"{wanted} does not show the memory bandwidth in use",
+            value=f"source = {wanted!r}",
+            reason=obstacles[wanted],
+            hint=f"source = {usable[0]!r} in the configuration",
+        )
     reasons = "; ".join(f"{name}: {why}" for name, why in obstacles.items() if why)
     raise unsupported(
         "no counter shows the memory bandwidth in use",

@@ -108,5 +108,5 @@ def replay(
         decision = balancer.step(now_s, seen, memory_bytes)
         made.append((now_s, decision))
         if decision.weights is not None:
-            balancer.done(now_s, decision.weights, decision.moves_bytes)
+            balancer.started(now_s, decision.weights, decision.moves_bytes)
     return made

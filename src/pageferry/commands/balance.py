@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pageferry import output
-from pageferry.balance import bandwidth, config, sources, trace
+from pageferry.balance import bandwidth, config, simulate, sources, trace
 from pageferry.balance.balancer import Balancer
 from pageferry.balance.config import Config, Program
 from pageferry.balance.service import Service
 from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, unsupported, usage_error
+from pageferry.interleave import lock
 from pageferry.interleave.control import Control
 from pageferry.interleave.moving import MovePages
+from pageferry.interleave.user_space import parse_quota
 from pageferry.sysfs.files import Files
 from pageferry.units import format_rate, parse_seconds, parse_size
 
@@ -78,6 +80,11 @@ def add_parser(sub: Subparsers) -> None:
         default="64G",
         metavar="SIZE",
         help="memory of the processes in a replay (default: %(default)s)",
+    )
+    add(
+        "--rate",
+        metavar="SIZE/TIME",
+        help="rate at which memory moves in a replay, 1G/1s (default: at once)",
     )
     add("--for", dest="for_time", metavar="TIME", help="end after this time")
     add("--dry-run", action="store_true", help="decide and explain, move nothing")
@@ -160,12 +167,22 @@ def _replay(args: argparse.Namespace, found: Config) -> int:
     home = min(rates) if found.home is None else found.home
     if home not in rates:
         raise usage_error("home has no bandwidth", str(home))
-    made = trace.replay(
-        Balancer(rates, home, found.settings),
-        moments,
-        parse_size(args.memory),
-        parse_seconds(found.interval),
-    )
+    balancer = Balancer(rates, home, found.settings)
+    memory_bytes, interval_s = parse_size(args.memory), parse_seconds(found.interval)
+    if args.rate is None:
+        made = trace.replay(balancer, moments, memory_bytes, interval_s)
+    else:
+        rate = parse_quota(args.rate).bytes_per_s
+        # The last load lasts until all memory could have moved twice.
+        extra_s = 2 * memory_bytes / rate + 3 * found.settings.hold_s
+        end_s = moments[-1].time_s + extra_s
+        where = simulate.Conditions(rate)
+        done = simulate.run(balancer, moments, memory_bytes, where, end_s, interval_s)
+        made = done.decisions
+        output.talk(
+            f"mean {format_rate(done.mean_bytes_s)}; "
+            f"{format_rate(done.home_bytes_s)} with all memory on node {home}"
+        )
     told = [(at, d) for at, d in made if d.weights is not None]
     if args.json:
         rows = [
@@ -195,7 +212,6 @@ def _moments(name: str) -> list[trace.Moment]:
 
 
 def _serve(args: argparse.Namespace, found: Config, files: Files) -> int:
-    end_s = None if args.for_time is None else parse_seconds(args.for_time)
     nodes = bandwidth.nodes_with_memory(files)
     if len(nodes) < 2:
         raise unsupported(
@@ -214,9 +230,25 @@ def _serve(args: argparse.Namespace, found: Config, files: Files) -> int:
     source: sources.UseSource
     if found.record is not None:
         moments = trace.load(Path(found.record))
-        source = sources.Recorded(moments, rates, lambda: balancer.weights)
+        source = sources.Recorded(moments, rates, lambda: balancer.shares)
     else:
         source = sources.find(files, found.source, rates, time.monotonic)
+    hint = "systemctl stop pageferry-balance, or end that process"
+    with lock.hold(files, "balance", 0.0, hint):
+        return _run(args, found, files, balancer, source, origin)
+
+
+def _run(
+    args: argparse.Namespace,
+    found: Config,
+    files: Files,
+    balancer: Balancer,
+    source: sources.UseSource,
+    origin: str,
+) -> int:
+    """Run the service until a signal, or for the time of --for."""
+    end_s = None if args.for_time is None else parse_seconds(args.for_time)
+    rates = balancer.bandwidth
     control = Control(files, MovePages(files))
     service = Service(
         found, files, control, source, balancer, say=output.talk, dry_run=args.dry_run
