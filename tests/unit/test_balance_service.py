@@ -7,24 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from helpers.balance_machine import RATES, Machine, furnish, put, show
 from helpers.fake_damon import FakeDamon
-from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
-from pageferry.balance import bandwidth, perf, programs, sources, trace
-from pageferry.balance.balancer import Balancer, Kind, Settings
-from pageferry.balance.config import Config, Program
-from pageferry.balance.service import Service
-from pageferry.damon.admin import TOP
+from helpers.fake_process import BASE, FakeMover, add_area, add_process
+from pageferry.balance import bandwidth, perf, programs, sources
+from pageferry.balance.balancer import Kind
+from pageferry.balance.config import Program
 from pageferry.errors import ExitCode, PageferryError
-from pageferry.interleave.control import Control
 from pageferry.sysfs.files import Files
-
-RATES = {0: 72e9, 1: 26e9}
-
-
-def put(files: Files, name: str, value: object) -> None:
-    path = files.path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{value}\n")
 
 
 @pytest.fixture
@@ -33,16 +23,6 @@ def files(tmp_path: Path) -> Files:
     files = Files(root=tmp_path)
     furnish(files)
     return files
-
-
-def furnish(files: Files) -> None:
-    for node in (0, 1):
-        add_node(files, node)
-    put(files, "/sys/devices/system/node/node1/cpulist", "")
-    for pid, parent, name in ((42, 1, "merci"), (43, 42, "helper"), (50, 1, "other")):
-        add_process(files, pid, parent=parent, name=name)
-        add_area(files, pid, BASE, list(range(100, 108)))
-        put(files, f"/proc/{pid}/statm", "100 8 0 0 0 0 0")
 
 
 def test_programs_are_found_by_pid_name_and_cgroup(files: Files) -> None:
@@ -128,53 +108,6 @@ def test_perf_events_by_their_description(files: Files) -> None:
     assert perf.config_of(files, "uncore_imc_0", text) == 0x304
 
 
-def show(files: Files, *pages: int) -> None:
-    """Let the kernel count these pages of each process on nodes 0, 1, ..."""
-    counts = " ".join(f"N{node}={count}" for node, count in enumerate(pages))
-    for pid in (42, 43):
-        line = f"{BASE:x} default anon=8 dirty=8 {counts} kernelpagesize_kB=4"
-        put(files, f"/proc/{pid}/numa_maps", line)
-
-
-TWO_COPIES = [
-    trace.Moment(0.0, {}, 54e9),
-    trace.Moment(10.0, {}, 108e9),
-    trace.Moment(30.0, {}, 54e9),
-]
-
-
-class Machine:
-    """A service with a manual clock."""
-
-    def __init__(self, files: Files, mover: FakeMover, **config: object) -> None:
-        self.now_s = 0.0
-        self.said: list[str] = []
-        self.control = Control(files, mover)
-        found = Config(process=[Program(name="merci")], **config)  # type: ignore[arg-type]
-        self.balancer = Balancer(RATES, 0, Settings(hold_s=2.0))
-        source = sources.Recorded(
-            TWO_COPIES, RATES, lambda: self.balancer.shares, lambda: self.now_s
-        )
-        self.service = Service(
-            found,
-            files,
-            self.control,
-            source,
-            self.balancer,
-            say=self.said.append,
-            dry_run=files.dry_run,
-        )
-
-    def until(self, end_s: float) -> list[Kind]:
-        """Advance the clock, a second at a time, and list the changes."""
-        made = []
-        while self.now_s < end_s:
-            decision = self.service.step(self.now_s)
-            made += [decision.kind] if decision.weights is not None else []
-            self.now_s += 1.0
-        return made
-
-
 def test_memory_goes_out_and_comes_home(files: Files, tmp_path: Path) -> None:
     mover = FakeMover()
     path = tmp_path / "balance.prom"
@@ -204,15 +137,11 @@ def test_with_damon_the_kernel_moves(tmp_path: Path) -> None:
     assert machine.balancer.is_moving
     show(damon, 6, 2)
     machine.until(30.0)
-    # From now on, DAMON looks rarely.
-    assert (
-        damon.read(f"{TOP}/0/contexts/0/monitoring_attrs/intervals/aggr_us")
-        == "60000000"
-    )
+    # Memory has arrived, so no kdamond runs, and the session goes on.
+    assert damon.running() == []
+    assert machine.control.store.require(42).resting
     assert machine.until(40.0) == [Kind.HOME]
-    assert (
-        damon.read(f"{TOP}/0/contexts/0/monitoring_attrs/intervals/aggr_us") == "500000"
-    )
+    assert damon.running() == ["0"]
     show(damon, 8, 0)
     machine.until(50.0)
     # All memory is at home, so the balancer drops the program.

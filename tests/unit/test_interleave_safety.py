@@ -9,10 +9,12 @@ import pytest
 
 from helpers.fake_damon import FakeDamon
 from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
+from pageferry.damon.admin import TOP
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.interleave import lock, placement, report
-from pageferry.interleave.control import Control, Request
+from pageferry.interleave.control import Control, Request, Status
 from pageferry.interleave.weights import parse_weights
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
 PID = 42
@@ -128,26 +130,95 @@ def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
         pass
 
 
-def test_damon_rests_when_memory_has_arrived(damon: FakeDamon) -> None:
-    aggregate = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/monitoring_attrs"
+def test_damon_stops_when_memory_has_arrived(damon: FakeDamon) -> None:
     control = Control(damon, FakeMover())
     control.start(Request(PID, EVEN))
-    control.rest(PID, 60.0)
-    control.rest(PID, 60.0)
-    assert damon.commits == ["commit"]
-    assert damon.read(f"{aggregate}/intervals/aggr_us") == "60000000"
+    assert control.rest(PID) == 81920
+    assert control.rest(PID) == 0
+    assert damon.running() == []
+    found = control.status(PID)
+    assert "DAMON rests" in report.status_text(found) and found.moved_pages == 20
+    # The session goes on, so a second start is refused, and `set` wakes DAMON.
+    with pytest.raises(PageferryError, match="already started"):
+        control.start(Request(PID, EVEN))
     control.set(PID, parse_weights("0=3,1=1"))
-    assert damon.read(f"{aggregate}/intervals/aggr_us") == "500000"
+    assert damon.running() == ["0"]
+    assert control.status(PID).moved_pages == 40
 
 
-def test_status_says_what_watching_costs(damon: FakeDamon) -> None:
+def test_a_session_that_cannot_wake_goes_on_resting(damon: FakeDamon) -> None:
+    control = Control(damon, FakeMover())
+    control.start(Request(PID, EVEN))
+    control.rest(PID)
+    damon.write(f"{TOP}/nr_kdamonds", "1")
+    damon.write(f"{TOP}/0/state", "on")
+    with pytest.raises(PageferryError, match="another user of DAMON"):
+        control.set(PID, parse_weights("0=3,1=1"))
+    session = control.store.require(PID)
+    assert session.resting and session.wanted == EVEN
+
+
+@pytest.mark.parametrize("change", ["mbind", "cpuset"])
+def test_damon_stops_if_an_owner_binds_memory_later(
+    damon: FakeDamon, change: str
+) -> None:
+    control = Control(damon, FakeMover())
+    control.start(Request(PID, EVEN))
+    control.mind(PID)
+    assert damon.running() == ["0"]
+    if change == "mbind":
+        put(damon, f"/proc/{PID}/numa_maps", f"{BASE:x} bind:0 anon=8 N0=8\n")
+    else:
+        put(damon, f"/proc/{PID}/status", "Mems_allowed_list:\t0\n")
+    with pytest.raises(PageferryError, match=r"owner has bound|cpuset excludes"):
+        control.mind(PID)
+    assert damon.running() == []
+    assert control.store.require(PID).resting
+    with pytest.raises(PageferryError, match=r"owner has bound|cpuset excludes"):
+        control.set(PID, parse_weights("0=3,1=1"))
+    assert damon.running() == []
+
+
+def test_a_change_waits_for_its_turn(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `set` that read its session before the lock would undo another one."""
+    monkeypatch.setattr("pageferry.interleave.control._LOCK_S", 0.1)
+    control = Control(damon, FakeMover())
+    control.start(Request(PID, EVEN))
+    with (
+        lock.hold(damon, "interleave", 0.0, "wait"),
+        pytest.raises(PageferryError, match="another pageferry command"),
+    ):
+        control.set(PID, parse_weights("0=3,1=1"))
+    assert control.store.require(PID).wanted == EVEN and damon.commits == []
+
+
+def test_status_says_what_watching_costs_now(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     control = Control(damon, FakeMover())
     session = control.start(Request(PID, EVEN)).session
     damon.path(f"/proc/{session.thread}").mkdir()
+    # The thread was busy for an hour, and used 20 ms of the last second.
+    times = f"/proc/{session.thread}/schedstat"
+    put(damon, times, "3600000000000 0 1")
+    clock = iter([100.0, 100.4, 101.0])
+
+    def sleep(seconds: float) -> None:
+        assert seconds == pytest.approx(0.6)
+        put(damon, times, "3600020000000 0 1")
+
+    monkeypatch.setattr("time.monotonic", lambda: next(clock, 200.0))
+    monkeypatch.setattr("time.sleep", sleep)
+    meter = processes.CpuMeter(damon, {"kdamond": session.thread, "": None})
+    found = Status(session, alive=False, running=True, costs=meter.shares(1.0))
+    assert found.costs == {"kdamond": pytest.approx(0.02)}
+    monkeypatch.undo()
+    found.alive = True
+    assert "watching     kdamond 2.00% of a CPU" in report.status_text(found)
+    # Without CONFIG_SCHED_INFO the clock ticks must do.
+    put(damon, times, "0 0 0")
     fields = " ".join(["0"] * 10 + ["150", "50"] + ["0"] * 6 + ["1000"])
     put(damon, f"/proc/{session.thread}/stat", f"9 (kdamond.0) S {fields} 0")
-    put(damon, "/proc/uptime", "110.00 0")
-    found = control.status(PID)
-    # Two seconds of CPU time in a hundred.
-    assert found.costs == {"kdamond": pytest.approx(0.02)}
-    assert "watching     kdamond 2.00% of a CPU" in report.status_text(found)
+    assert processes.cpu_seconds(damon, session.thread or 0) == 2.0

@@ -166,6 +166,14 @@ class Balancer:
         self._failures = min(self._failures + 1, 16)
         self._wait_anew(None, now_s)
 
+    def admits(self, now_s: float, memory_bytes: int, moves_bytes: int) -> bool:
+        """Say whether new memory may move: the budget covers it, and all on its way back.
+
+        memory_bytes: all memory, with the new one.
+        """
+        back = (1 - self.weights.share(self.home)) * memory_bytes
+        return self._budget.covers(now_s, moves_bytes + int(back))
+
     def spent(self, now_s: float, moved_bytes: int) -> None:
         """Charge bytes to the budget that moved without a decision."""
         self._budget.spend(now_s, moved_bytes)

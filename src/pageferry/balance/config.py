@@ -51,7 +51,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     # SIZE/TIME: the bytes that may move in a period, and their rate.
     budget: str | None = None
     quota: str | None = None
-    # In user space: the interval between passes over new memory.
+    # The interval between passes over new memory.
     again: str = "1m"
     by: Literal["kernel", "user"] | None = None
     on_stop: Literal["leave", "home"] = "leave"

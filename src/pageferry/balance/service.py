@@ -37,6 +37,8 @@ class Group:
         # The process that names the session, the oldest; None without a session.
         self.leader: int | None = None
         self.complaint = ""
+        # Whether its session may still move memory.
+        self.awake = False
         # Failed tries in a row, and the time of the next one.
         self.failures = 0
         self.again_s = 0.0
@@ -75,12 +77,19 @@ class Service:
         self.listener = metrics.Listener(config.listen) if config.listen else None
         self.decisions: list[dict[str, object]] = []
         self._said: tuple[Kind, str] | None = None
+        self._waiting = ""
         self._again_s = parse_seconds(config.again)
         # The last look at the placement, and the time of the next one.
         self._shares: dict[int, float] = {}
         self._next_look_s = 0.0
+        # The least memory since the last pass, and the time of the next one.
         self._memory_at_pass = 0
         self._next_pass_s = 0.0
+        # Bytes that the last move may cost, and that it has cost so far.
+        self._charged_bytes = 0
+        self._moved_bytes = 0
+        # Until then DAMON places new memory.
+        self._awake_until_s = 0.0
         if not dry_run:
             self._adopt()
 
@@ -107,9 +116,11 @@ class Service:
         self._explain(decision)
         if decision.weights is not None:
             self._apply(now_s, decision.weights, decision)
+            self._next_pass_s = now_s + self._again_s
+            self._memory_at_pass = memory_bytes
         self._catch_up(now_s)
-        self._finish(now_s)
         self._see_to_new_memory(now_s, memory_bytes)
+        self._finish(now_s)
         self.figures.use = use
         self.figures.weights = self.balancer.weights
         self.figures.processes = len(pids)
@@ -146,6 +157,7 @@ class Service:
                     group.leader = session.pid
                     group.pids = [session.pid, *session.members]
                     group.seen = {(p.pid, p.start_time): 0.0 for p in found}
+                    group.awake = not session.resting
                     self.balancer.reset(session.wanted)
                     self.say(f"{group.program}: goes on with {session.wanted}")
                     break
@@ -176,9 +188,12 @@ class Service:
             return
         begin_s = time.monotonic()
         self._shares = self.control.placed(pids)
+        self._mind(now_s)
         took_s = time.monotonic() - begin_s
-        rest_s = 0.0 if self.balancer.is_moving else self._again_s
-        self._next_look_s = now_s + max(rest_s, took_s / _LOOK_SHARE)
+        busy = any(group.awake for group in self.groups)
+        self._next_look_s = now_s + max(
+            0.0 if busy else self._again_s, took_s / _LOOK_SHARE
+        )
 
     def _find_processes(self, now_s: float) -> None:
         """Add processes that stay, and end sessions whose process has ended."""
@@ -193,7 +208,7 @@ class Service:
             # A child that ends at once is not worth a change of the session.
             stays_s = 0.0 if group.leader is None else self.balancer.settings.hold_s
             before = group.pids
-            group.pids = [
+            ready = [
                 pid
                 for (pid, _), since_s in seen.items()
                 if pid in before or now_s - since_s >= stays_s
@@ -205,10 +220,55 @@ class Service:
                 if not self.dry_run:
                     self.control.drop(group.leader)
                 group.leader = None
-            if self.dry_run or not group.pids or self.balancer.is_home:
+            if self.dry_run or self.balancer.is_home:
+                group.pids = ready
                 continue
-            if leader_ended or set(group.pids) - set(before):
+            group.pids = [pid for pid in ready if pid in before]
+            joined = self._let_in(now_s, [pid for pid in ready if pid not in before])
+            # Keep the order: the oldest process names the session.
+            group.pids = [pid for pid in ready if pid in (*group.pids, *joined)]
+            if group.pids and (leader_ended or joined):
                 self._settle(now_s, group, self.balancer.weights)
+
+    def _let_in(self, now_s: float, pids: list[int]) -> list[int]:
+        """Return new processes, if the budget covers the move of their memory.
+
+        Until then they stay at home, and their traffic counts as that of others.
+        """
+        if not pids:
+            return []
+        members = [pid for group in self.groups for pid in group.pids]
+        memory_bytes = programs.resident_bytes(self.files, [*members, *pids])
+        new_bytes = programs.resident_bytes(self.files, pids)
+        moves = int((1 - self.balancer.weights.share(self.balancer.home)) * new_bytes)
+        if not self.balancer.admits(now_s, memory_bytes, moves):
+            self._say_waiting("new processes wait at home")
+            return []
+        self._begin_pass(now_s, memory_bytes, moves)
+        return pids
+
+    def _begin_pass(self, now_s: float, memory_bytes: int, moves_bytes: int) -> None:
+        """Charge a move of new memory, and keep DAMON awake for it."""
+        self.balancer.spent(now_s, moves_bytes)
+        self._charged_bytes += moves_bytes
+        self._waiting = ""
+        self._memory_at_pass = memory_bytes
+        self._next_pass_s = self._awake_until_s = now_s + self._again_s
+
+    def _mind(self, now_s: float) -> None:
+        """While DAMON runs, look for memory that its owner has bound meanwhile."""
+        for group in self.groups:
+            if group.leader is None or not group.awake:
+                continue
+            try:
+                self.control.mind(group.leader)
+            except PageferryError as error:
+                self._complain(group, error)
+                # Another start moves what its owner has not bound, from user space.
+                self.control.drop(group.leader)
+                group.leader = None
+                group.fail(now_s)
+                group.again_s = now_s
 
     def _apply(self, now_s: float, weights: Weights, decision: Decision) -> None:
         """Set the weights of all groups. Without a success, nothing has changed."""
@@ -216,12 +276,14 @@ class Service:
             self.balancer.started(now_s, weights, decision.moves_bytes)
             return
         groups = [group for group in self.groups if group.pids]
+        self._moved_bytes = 0
         found = [self._settle(now_s, group, weights) for group in groups]
         if not any(found):
             self.balancer.failed(now_s)
             return
         # The budget counts the expected bytes, because DAMON has only begun.
         self.balancer.started(now_s, weights, decision.moves_bytes)
+        self._charged_bytes = decision.moves_bytes
         self._next_look_s = 0.0
         self.figures.changes[decision.kind.value] += 1
         self.figures.gain = decision.gain
@@ -261,9 +323,11 @@ class Service:
                 self.control.drop(group.leader)
                 group.leader = None
             return False
-        group.complaint, group.failures = "", 0
-        if outcome.report is not None and outcome.report.no_room:
-            self.say(f"{group.program}: not all of it fits")
+        group.complaint, group.failures, group.awake = "", 0, True
+        if outcome.report is not None:
+            self._moved_bytes += outcome.report.moved_pages * PAGE
+            if outcome.report.no_room:
+                self.say(f"{group.program}: not all of it fits")
         return True
 
     def _runs(self, leader: int) -> bool:
@@ -273,41 +337,55 @@ class Service:
         )
 
     def _finish(self, now_s: float) -> None:
-        """After a move, end the sessions at home, and let the others rest."""
-        if self.balancer.is_moving or self.dry_run:
+        """After a move, end the sessions at home, and let DAMON rest for the others."""
+        if self.balancer.is_moving or self.dry_run or now_s < self._awake_until_s:
             return
         for group in self.groups:
-            if group.leader is None:
+            if group.leader is None or not group.awake:
                 continue
             try:
-                if not self.balancer.is_home:
-                    self.control.rest(group.leader, self._again_s)
-                    continue
-                self.control.drop(group.leader)
-                group.leader = None
+                self._moved_bytes += self.control.rest(group.leader)
+                if self.balancer.is_home:
+                    self.control.drop(group.leader)
+                    group.leader = None
+                group.awake = False
             except PageferryError as error:
                 self._complain(group, error)
                 group.fail(now_s)
+        # Memory that came during the move may have moved, too.
+        more = self._moved_bytes - self._charged_bytes
+        if more > 0:
+            self.balancer.spent(now_s, more)
+            self.figures.moved_bytes += more
+        self._charged_bytes = self._moved_bytes = 0
 
     def _see_to_new_memory(self, now_s: float, memory_bytes: int) -> None:
-        """Make another pass over sessions in user space, if there is new memory."""
+        """Place new memory, if the budget covers it."""
+        self._memory_at_pass = min(self._memory_at_pass, memory_bytes)
         if self.balancer.is_home or self.balancer.is_moving or self.dry_run:
             return
-        grown = memory_bytes - self._memory_at_pass > SLIGHT * memory_bytes
-        strayed = distance(self._shares, self.balancer.weights.shares) > SLIGHT
-        if now_s < self._next_pass_s or not (grown or strayed):
+        wanted = self.balancer.weights
+        grown = memory_bytes - self._memory_at_pass
+        strayed = distance(self._shares, wanted.shares) if self._shares else 0.0
+        moves = int(
+            max(grown * (1 - wanted.share(self.balancer.home)), strayed * memory_bytes)
+        )
+        if now_s < self._next_pass_s or moves <= SLIGHT * memory_bytes:
             return
-        self._next_pass_s = now_s + self._again_s
-        self._memory_at_pass = memory_bytes
+        if not self.balancer.admits(now_s, memory_bytes, moves):
+            self._say_waiting("new memory waits at home")
+            return
+        self._begin_pass(now_s, memory_bytes, moves)
+        self.figures.moved_bytes += moves
         for group in self.groups:
-            session = group.leader and self.control.store.find(group.leader)
-            if session and session.by == USER:
-                before = session.moved_pages
-                self._settle(now_s, group, self.balancer.weights)
-                now = self.control.store.find(session.pid)
-                moved = (now.moved_pages - before) * PAGE if now else 0
-                self.balancer.spent(now_s, moved)
-                self.figures.moved_bytes += moved
+            if group.leader is not None and not group.failures:
+                self._settle(now_s, group, wanted)
+
+    def _say_waiting(self, text: str) -> None:
+        """Say once which memory waits for the budget."""
+        if self._waiting != text:
+            self._waiting = text
+            self.say(f"{text}: the budget does not cover it, and the way back")
 
     def _explain(self, decision: Decision) -> None:
         """Print a decision, unless it is of the same kind as the last one."""

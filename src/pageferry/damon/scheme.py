@@ -122,19 +122,6 @@ def quota_writes(quota: Quota | None, gap: Gap | None, *, hot: bool) -> list[Wri
     return writes
 
 
-def rest_writes(every_s: float) -> list[Write]:
-    """List the writes that let DAMON apply its scheme only once in this time.
-
-    DAMON samples once a second meanwhile, so it obeys the next command within a second.
-    """
-    aggregate = max(round(every_s), 2) * 1_000_000
-    return [
-        (f"{_INTERVALS}/aggr_us", str(aggregate)),
-        (f"{_INTERVALS}/sample_us", "1000000"),
-        (f"{_INTERVALS}/update_us", str(aggregate)),
-    ]
-
-
 def _gap_writes(gap: Gap | None) -> list[Write]:
     top = "contexts/0/schemes/0/filters"
     if gap is None:

@@ -16,7 +16,6 @@ from pageferry.damon.scheme import (
     Write,
     dest_writes,
     quota_writes,
-    rest_writes,
     target_writes,
 )
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
@@ -42,6 +41,8 @@ _LISTEN_S = 0.2
 _LOCK_S = 10.0
 # A worker finishes its current step before it ends.
 _WORKER_ENDS_S = 10.0
+# The status measures the CPU time of watchers for at least this long.
+_SAMPLE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,14 @@ class Status:
     running: bool
     report: Report = field(default_factory=Report)
     kernel_stats: dict[str, int] = field(default_factory=dict)
-    # Mean part of a CPU that each watcher uses: kdamond, worker, service.
+    # Part of a CPU that each watcher uses now: kdamond, worker, service.
     costs: dict[str, float] = field(default_factory=dict)
 
     @property
     def moved_pages(self) -> int:
         """Count the pages that have moved since the start."""
-        if self.session.by == KERNEL:
-            return self.kernel_stats.get("sz_applied", 0) // PAGE
-        return self.session.moved_pages
+        now = self.kernel_stats.get("sz_applied", 0) // PAGE
+        return self.session.moved_pages + now
 
     @property
     def unmovable(self) -> dict[str, int]:
@@ -129,7 +129,7 @@ class Control:
         process = processes.require(self.files, request.pid)
         check_nodes(request.weights, read_nodes(self.files))
         known = self.store.find(request.pid)
-        if known is not None and self.is_running(known):
+        if known is not None and (known.resting or self.is_running(known)):
             raise PageferryError(
                 "already started for this process",
                 value=f"{request.pid}, weights {known.wanted}",
@@ -157,7 +157,11 @@ class Control:
             quota_ms=None if quota is None else max(round(quota.interval_s * 1000), 1),
         )
         if by == KERNEL:
-            self._start_kernel(session, pids)
+            try:
+                self._start_kernel(session, pids)
+            except BaseException:
+                self.store.forget(session.pid)
+                raise
         elif not self.files.dry_run:
             self.store.save(session)
         return session, pids, why
@@ -170,6 +174,20 @@ class Control:
         members: tuple[int, ...] | None = None,
     ) -> Outcome:
         """Change the weights of a session; `members` replaces its other processes."""
+        with self._locked():
+            session, pids = self._change(pid, weights, quota, members)
+        if session.by == KERNEL or self.has_worker(session):
+            return Outcome(session, pids)
+        return Outcome(session, pids, self._user_pass(session, pids))
+
+    def _change(
+        self,
+        pid: int,
+        weights: Weights,
+        quota: Quota | None,
+        members: tuple[int, ...] | None,
+    ) -> tuple[Session, list[int]]:
+        """Store new weights, and tell DAMON. The caller holds the lock."""
         session = self.store.require(pid)
         if not self._is_alive(session):
             raise processes.ended(pid, "there is nothing left to move")
@@ -178,46 +196,79 @@ class Control:
             session.members = list(members)
             session.member_starts = self._starts(members)
         pids = self.pids_of(session)
-        self._require_allowed(pids, weights)
-        session.weights = list(weights.pairs)
-        session.rounds += 1
-        if quota is not None:
-            session.quota_bytes = quota.size_bytes
-            session.quota_ms = max(round(quota.interval_s * 1000), 1)
-        if session.by == USER:
-            if self.has_worker(session):
-                self.store.save(session)
-                return Outcome(session, pids)
-            return Outcome(session, pids, self._user_pass(session, pids))
-        if not self.is_running(session):
+        if session.by == KERNEL and not (session.resting or self.is_running(session)):
             raise PageferryError(
                 "its kdamond no longer runs",
                 value=str(session.slot),
                 reason="another program has stopped it",
                 hint=f"pageferry interleave stop --pid {pid}, then start",
             )
-        self._require_unbound(pids, weights, session.by)
-        writes: list[Write] = [*target_writes(pids), *dest_writes(weights)]
-        if session.quota is not None or session.resting:
-            gap = self._gap(pids)
-            writes += quota_writes(session.quota, gap, hot=session.hot)
-        session.resting = False
-        self._commit(session, writes)
-        return Outcome(session, pids)
-
-    def rest(self, pid: int, every_s: float) -> None:
-        """Let DAMON look only every `every_s`, because memory is in its place."""
-        session = self.store.require(pid)
-        if session.by != KERNEL or session.resting or not self.is_running(session):
-            return
-        session.resting = True
-        self._commit(session, rest_writes(every_s))
-
-    def _commit(self, session: Session, writes: list[Write]) -> None:
-        assert session.slot is not None
-        with self._locked():
+        self._mind(session, pids, weights)
+        session.weights = list(weights.pairs)
+        session.rounds += 1
+        if quota is not None:
+            session.quota_bytes = quota.size_bytes
+            session.quota_ms = max(round(quota.interval_s * 1000), 1)
+        if session.resting:
+            self._wake(session, pids)
+        elif session.by == KERNEL and session.slot is not None:
+            writes: list[Write] = [*target_writes(pids), *dest_writes(weights)]
+            if session.quota is not None:
+                gap = self._gap(pids)
+                writes += quota_writes(session.quota, gap, hot=session.hot)
             self.admin.commit(session.slot, writes)
+        self.store.save(session)
+        return session, pids
+
+    def rest(self, pid: int) -> int:
+        """Stop DAMON, because memory is in its place. Returns the moved bytes."""
+        with self._locked():
+            session = self.store.require(pid)
+            if session.by != KERNEL or session.resting or not self.is_running(session):
+                return 0
+            return self._pause(session)
+
+    def mind(self, pid: int) -> None:
+        """Stop DAMON if it would move memory where its owner may not have it.
+
+        A process may call mbind(2), and an administrator may change its cpuset, after
+        DAMON has begun. The error has the reason.
+        """
+        with self._locked():
+            session = self.store.require(pid)
+            if session.by == KERNEL and not session.resting:
+                self._mind(session, self.pids_of(session), session.wanted)
+
+    def _mind(self, session: Session, pids: list[int], weights: Weights) -> None:
+        try:
+            self._require_allowed(pids, weights)
+            self._require_unbound(pids, weights, session.by)
+        except PageferryError:
+            if session.slot is not None and not self.files.dry_run:
+                self._pause(session)
+            raise
+
+    def _pause(self, session: Session) -> int:
+        assert session.slot is not None
+        moved = self.admin.stats(session.slot).get("sz_applied", 0)
+        self.admin.stop(session.slot)
+        session.slot, session.thread, session.resting = None, None, True
+        session.moved_pages += moved // PAGE
+        self.store.save(session)
+        return moved
+
+    def _wake(self, session: Session, pids: list[int]) -> None:
+        """Start DAMON again for a session at rest."""
+        self.admin.require_alone("wait until it ends; memory stays where it is")
+        if not self.files.dry_run:
+            self.admin.make_room(takeover=False)
+        try:
+            session.resting = False
+            self._start_kernel(session, pids)
+        except BaseException:
+            session.slot, session.thread, session.resting = None, None, True
             self.store.save(session)
+            raise
 
     def drop(self, pid: int) -> None:
         """End a session whose process may have ended; memory stays where it is."""
@@ -265,18 +316,16 @@ class Control:
         session = self.store.require(pid)
         alive = self._is_alive(session)
         status = Status(session, alive, self.is_running(session))
-        if session.by == KERNEL and session.slot is not None and status.running:
-            status.kernel_stats = self.admin.stats(session.slot)
         watchers = {"kdamond": session.thread if status.running else None}
         watchers["worker"] = session.worker if self.has_worker(session) else None
         watchers[session.owner] = session.owner_pid
-        for name, watcher in watchers.items():
-            share = processes.cpu_share(self.files, watcher) if watcher else None
-            if share is not None:
-                status.costs[name] = share
+        meter = processes.CpuMeter(self.files, watchers)
+        if session.by == KERNEL and session.slot is not None and status.running:
+            status.kernel_stats = self.admin.stats(session.slot)
         if alive:
             pids = self.pids_of(session)
             status.report = Pass(self.files, self.mover, session.wanted).look(pids)
+        status.costs = meter.shares(_SAMPLE_S)
         return status
 
     def stop(self, pid: int, home: Weights | None = None) -> tuple[Session, Report]:
@@ -456,7 +505,6 @@ class Control:
             session.thread = admin.start(session.slot, scheme)
         except BaseException:
             if not self.files.dry_run:
-                self.store.forget(session.pid)
                 admin.clear_up()
             raise
         self.store.save(session)
@@ -489,13 +537,17 @@ class Control:
             work.run(pids)
         finally:
             # Store the moved pages after an error, too.
-            known = self.store.find(session.pid)
-            if known is not None:
-                known.moved_pages += work.report.moved_pages
-                known.unmovable = dict(work.report.unmovable)
-                known.no_room = {
-                    str(node): pages for node, pages in work.report.no_room.items()
-                }
-                self.store.save(known)
-                session.moved_pages = known.moved_pages
+            with self._locked():
+                self._add_up(session, work.report)
         return work.report
+
+    def _add_up(self, session: Session, report: Report) -> None:
+        """Add the figures of a pass to its session, which another `set` may change."""
+        known = self.store.find(session.pid)
+        if known is None:
+            return
+        known.moved_pages += report.moved_pages
+        known.unmovable = dict(report.unmovable)
+        known.no_room = {str(node): pages for node, pages in report.no_room.items()}
+        self.store.save(known)
+        session.moved_pages = known.moved_pages

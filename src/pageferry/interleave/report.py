@@ -130,6 +130,7 @@ def status(found: Status) -> dict[str, object]:
         "by": session.by,
         "alive": found.alive,
         "running": found.running,
+        "resting": session.resting,
         "weights": str(session.wanted),
         "hot": session.hot,
         "include_children": session.include_children,
@@ -152,12 +153,11 @@ def status_text(found: Status) -> str:
     session = found.session
     if not found.alive:
         state = "has ended"
+    elif session.by == KERNEL and found.running:
+        state = "DAMON moves memory"
     elif session.by == KERNEL:
-        state = (
-            "DAMON moves memory"
-            if found.running
-            else "another program has stopped DAMON"
-        )
+        at_rest = "memory is in its place, and DAMON rests"
+        state = at_rest if session.resting else "another program has stopped DAMON"
     else:
         state = (
             "a worker moves memory" if found.running else "moved once, from user space"

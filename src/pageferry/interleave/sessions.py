@@ -41,7 +41,7 @@ class Session(msgspec.Struct, kw_only=True):
     # The service that takes care of the session, if any.
     owner: str = ""
     owner_pid: int | None = None
-    # Whether DAMON looks rarely, because memory is in its place.
+    # Whether DAMON has stopped, because memory is in its place.
     resting: bool = False
     quota_bytes: int | None = None
     quota_ms: int | None = None

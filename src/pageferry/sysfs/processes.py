@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pageferry.errors import ExitCode, PageferryError, usage_error
@@ -71,19 +72,46 @@ def is_alive(files: Files, pid: int, start_time: int) -> bool:
     )
 
 
-def cpu_share(files: Files, pid: int) -> float | None:
-    """Return the mean part of a CPU that a process or a kernel thread has used.
+def cpu_seconds(files: Files, pid: int) -> float | None:
+    """Return the CPU time of a process or a kernel thread.
 
-    proc(5): fields 14, 15 and 22 of stat count clock ticks; field 22 is the start,
-    counted from boot.
+    /proc/PID/schedstat counts ns. A kernel without CONFIG_SCHED_INFO has only the
+    clock ticks of /proc/PID/stat: fields 14 and 15, see proc(5).
     """
+    exact = files.read_or(f"/proc/{pid}/schedstat", "").split()
+    if exact and exact[0] != "0":
+        return int(exact[0]) / 1e9
     text = files.read_or(f"/proc/{pid}/stat", "").rpartition(")")[2].split()
-    uptime = files.read_or("/proc/uptime", "").split()
-    if len(text) < 20 or not uptime:
+    if len(text) < 20:
         return None
-    ticks = os.sysconf("SC_CLK_TCK")
-    passed_s = float(uptime[0]) - int(text[19]) / ticks
-    return (int(text[11]) + int(text[12])) / ticks / max(passed_s, 1.0)
+    return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class CpuMeter:
+    """Measures which part of a CPU some processes use, from now on."""
+
+    def __init__(self, files: Files, pids: Mapping[str, int | None]) -> None:
+        self.files = files
+        self._pids = {name: pid for name, pid in pids.items() if pid}
+        self._begin_s = time.monotonic()
+        self._before = self._read()
+
+    def _read(self) -> dict[str, float]:
+        found = {n: cpu_seconds(self.files, pid) for n, pid in self._pids.items()}
+        return {name: spent for name, spent in found.items() if spent is not None}
+
+    def shares(self, least_s: float) -> dict[str, float]:
+        """Return the share of each process since the begin, after this time or more."""
+        if not self._before:
+            return {}
+        time.sleep(max(self._begin_s + least_s - time.monotonic(), 0.0))
+        passed_s = time.monotonic() - self._begin_s
+        now = self._read()
+        return {
+            name: (now[name] - before) / passed_s
+            for name, before in self._before.items()
+            if name in now
+        }
 
 
 def everybody(files: Files) -> list[Process]:
