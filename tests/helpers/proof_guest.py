@@ -16,6 +16,7 @@ import mmap
 import os
 import random
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -218,6 +219,37 @@ def install() -> None:
     keep("first.txt", first_of_menu(menu))
 
 
+BALANCE = """\
+source = "recorded"
+record = "/etc/pageferry/load.csv"
+[bandwidth]
+0 = 72.0
+1 = 26.0
+[[process]]
+name = "systemd"
+include_children = false
+"""
+SERVICE_STARTS_S = 120
+
+
+def serve() -> None:
+    """Run the balancer by its unit, with all that the unit protects."""
+    folder = Path("/etc/pageferry")
+    folder.mkdir()
+    (folder / "balance.toml").write_text(BALANCE)
+    (folder / "load.csv").write_text("time_s,demand\n0,10e9\n")
+    step("serve", "systemctl", "start", "pageferry-balance")
+    for _ in range(SERVICE_STARTS_S):
+        step("serve-log", "journalctl", "-u", "pageferry-balance", "-o", "cat")
+        if "stays on node" in (RESULTS / "serve-log.out").read_text():
+            break
+        time.sleep(1)
+    step("serve-active", "systemctl", "is-active", "pageferry-balance")
+    step("serve-stop", "systemctl", "stop", "pageferry-balance")
+    step("serve-result", "systemctl", "show", "-p", "Result", "pageferry-balance")
+    shutil.rmtree(folder)
+
+
 def use() -> None:
     """On our kernel: move memory, switch the engine off, purge both packages."""
     step("kernel", "uname", "-r")
@@ -238,6 +270,7 @@ def use() -> None:
     step("status", "pageferry", "status")
     step("off", "pageferry", "off", "--json")
     step("unload", "modprobe", "-r", "mtcopy")
+    serve()
     step("purge", "apt-get", "purge", "-y", "pageferry", "linux-image-*+pageferry")
 
 

@@ -126,6 +126,15 @@ def test_off_deactivates_the_engine(done: Proof) -> None:
     assert use.steps["off"].json()["engine"] == "none"
 
 
+def test_the_unit_of_the_balancer_runs(done: Proof) -> None:
+    """This machine has neither a checkout nor a compiler, and homes are hidden."""
+    use = done.stages["use"]
+    assert use.trouble("serve", "serve-log", "serve-active", "serve-stop") == []
+    assert "takes care of name systemd" in use.steps["serve-log"].out
+    assert "below 90%: stays on node 0" in use.steps["serve-log"].out
+    assert use.steps["serve-result"].out.strip() == "Result=success"
+
+
 def test_our_kernel_reports_no_error(done: Proof) -> None:
     # The console also shows systemd's messages, and the output of commands.
     lines = [

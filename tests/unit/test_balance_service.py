@@ -9,7 +9,7 @@ import pytest
 
 from helpers.balance_machine import RATES, Machine, furnish, put, show
 from helpers.fake_damon import FakeDamon
-from helpers.fake_process import BASE, FakeMover, add_area, add_process
+from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
 from pageferry.balance import bandwidth, perf, programs, sources
 from pageferry.balance.balancer import Kind
 from pageferry.balance.config import Program
@@ -78,6 +78,15 @@ def test_resctrl_adds_up_its_groups(files: Files) -> None:
     mbm(files, "jobs/", "Unavailable", "Unavailable")
     # The group keeps its last value.
     assert source.read() == {0: (2400 - 1400) / 2, 1: (1100 - 100) / 2}
+
+
+def test_resctrl_is_refused_with_a_third_node(files: Files) -> None:
+    furnish_resctrl(files)
+    assert sources.resctrl_obstacle(files) is None
+    add_node(files, 2)
+    with pytest.raises(PageferryError, match="no counter shows") as caught:
+        sources.find(files, "resctrl", RATES, lambda: 0.0)
+    assert "remote bytes among nodes 0-2" in (caught.value.reason or "")
 
 
 def test_a_machine_that_counts_nothing_says_so(files: Files) -> None:

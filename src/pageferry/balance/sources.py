@@ -12,7 +12,7 @@ from pageferry.balance import perf, trace
 from pageferry.errors import unsupported
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
-from pageferry.units import parse_nodes
+from pageferry.units import format_nodes, parse_nodes
 
 _RESCTRL = "/sys/fs/resctrl"
 _CPUS = "/sys/devices/system/cpu"
@@ -79,7 +79,10 @@ class Counting:
 
 
 class Resctrl:
-    """Memory bandwidth monitoring (MBM): local and total bytes by L3 cache."""
+    """Memory bandwidth monitoring (MBM): local and total bytes by L3 cache.
+
+    MBM does not tell the node of other than local bytes, so there are only two nodes.
+    """
 
     def __init__(self, files: Files, bandwidth: Mapping[int, float]) -> None:
         self.files = files
@@ -101,14 +104,9 @@ class Resctrl:
                 total = self._number(f"{top}/mbm_total_bytes")
                 local = min(self._number(f"{top}/mbm_local_bytes"), total)
                 found[near] = found.get(near, 0.0) + local
-                self._add_remote(found, near, total - local)
+                for node in self.bandwidth:
+                    found[node] += total - local if node != near else 0.0
         return found
-
-    def _add_remote(self, found: dict[int, float], near: int, size: float) -> None:
-        """Divide remote bytes among the other nodes: MBM does not count the node."""
-        others = {n: rate for n, rate in self.bandwidth.items() if n != near}
-        for node, rate in others.items():
-            found[node] += size * rate / sum(others.values())
 
     def _groups(self) -> list[str]:
         # A control group includes its monitoring groups. The root does not include
@@ -135,7 +133,12 @@ def resctrl_obstacle(files: Files) -> str | None:
         return "not mounted: mount -t resctrl resctrl /sys/fs/resctrl"
     if "mbm_total_bytes" not in features:
         return "this CPU does not count memory bandwidth"
-    return None if _nodes_of_caches(files) else "the kernel does not number L3 caches"
+    if not _nodes_of_caches(files):
+        return "the kernel does not number L3 caches"
+    nodes = [node.number for node in read_nodes(files) if node.total_bytes]
+    if len(nodes) > 2:
+        return f"it cannot divide remote bytes among nodes {format_nodes(nodes)}"
+    return None
 
 
 def _nodes_of_caches(files: Files) -> dict[int, int]:
