@@ -22,6 +22,7 @@ record = "load.csv"
 [[process]]
 name = "merci"
 """
+COMMAND = ("balance", "--config", "balance.toml")
 
 
 class Service:
@@ -50,8 +51,7 @@ class Service:
     def start(self, *more: str) -> subprocess.Popen[str]:
         """Start the service."""
         return subprocess.Popen(
-            [sys.executable, "-m", "pageferry", "balance"]
-            + ["--config", "balance.toml", *more],
+            [sys.executable, "-m", "pageferry", *COMMAND, *more],
             cwd=self.top,
             env={
                 "PATH": "/nonexistent",

@@ -9,7 +9,8 @@ soon as memory has moved. Everything else is as bad as a machine may be: memory 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from pageferry.balance.balancer import Balancer, Settings
 from pageferry.balance.simulate import Conditions, Outcome, run
@@ -17,9 +18,9 @@ from pageferry.balance.trace import Moment
 from pageferry.interleave.user_space import Quota
 from pageferry.units import GIB
 
-# The long run uses the seeds from 0 on.
+# The long run uses all seeds from 0 on.
 SEEDS = 10_000
-# A load may lose this much against doing nothing, in its mean.
+# The loss against doing nothing may be this large in the mean.
 LOSS = 0.02
 
 
@@ -97,8 +98,41 @@ def worst_period(found: Outcome, quota: Quota) -> float:
 
 def keep_promises(case: Case, found: Outcome) -> None:
     """Check the promises that hold for each load by itself."""
-    assert len(found.changes) <= len(case.moments), f"seed {case.seed}"
+    for number, (now_s, decision) in enumerate(found.changes, 1):
+        begun = sum(moment.time_s <= now_s for moment in case.moments)
+        assert number <= begun, f"seed {case.seed}: {decision.why}"
     quota = case.settings.budget
     if quota is not None:
         moved = worst_period(found, quota)
         assert moved <= quota.size_bytes * 1.0001, f"seed {case.seed}"
+
+
+@dataclass
+class Tally:
+    """The gains of many loads, against doing nothing."""
+
+    gains: dict[int, float] = field(default_factory=dict)
+
+    def add(self, seed: int) -> None:
+        """Run the case of a seed, and check its promises."""
+        case = make(seed)
+        found = case.run()
+        keep_promises(case, found)
+        self.gains[seed] = found.gain
+
+    def check(self) -> str:
+        """Check the mean of all loads, and of those that lost. Returns both in words."""
+        mean, lost = fmean(self.gains.values()), self.lost
+        # Gains of some loads must not hide the losses of others.
+        loss = fmean(min(gain, 0.0) for gain in self.gains.values())
+        assert loss >= -LOSS, sorted(lost)
+        assert len(lost) <= max(len(self.gains) / 500, 1), sorted(lost)
+        return (
+            f"{len(self.gains)} loads: mean gain {mean:+.1%}, mean loss {loss:+.3%}; "
+            f"{len(lost)} lost over 2%: seeds {sorted(lost)}"
+        )
+
+    @property
+    def lost(self) -> list[int]:
+        """List the seeds of loads that lost more than their limit."""
+        return [seed for seed, gain in self.gains.items() if gain < -LOSS]

@@ -21,7 +21,7 @@ from pageferry.units import format_rate, format_size
 # A load is new if the use of a node differs by this fraction of its bandwidth.
 NEW_LOAD = 0.1
 # The longest time until a failed start is tried again.
-_LONGEST_WAIT_S = 300.0
+_LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pageferry.units import parse_seconds
 # Looking at the placement takes at most this part of a CPU.
 _LOOK_SHARE = 0.01
 # The longest time until a failed change of a group is tried again.
-_LONGEST_WAIT_S = 300.0
+_LONGEST_WAIT_S = 60.0
 # The owner of our sessions; a new service takes over those of a killed one.
 OWNER = "balance"
 Say = Callable[[str], None]
