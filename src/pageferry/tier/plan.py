@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kdamonds and schemes for some tiers. This module reads and writes no files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Tiers = Sequence[Sequence[int]]
+# A range of addresses, without its end.
+Range = tuple[int, int]
+# Promotion stops when this part of the headroom is left. Between both marks, memory
+# changes places without an allocation that finds a full node.
+PROMOTE_UNTIL = 0.5
+_WHOLE_BP = 10_000
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The state of some nodes at which a scheme has nothing left to do."""
+
+    nodes: tuple[int, ...]
+    # The fraction of their memory that is free at the goal.
+    free: float
+    # Whether the scheme uses free memory up, or makes it.
+    fills: bool
+
+    @property
+    def metric(self) -> str:
+        """Return the kernel's name for the goal of a single node."""
+        return "node_mem_used_bp" if self.fills else "node_mem_free_bp"
+
+    @property
+    def target_bp(self) -> int:
+        """Return the value at the goal, in 1/10000 of the memory."""
+        return round((1 - self.free if self.fills else self.free) * _WHOLE_BP)
+
+    def reached_bp(self, free: Mapping[int, int], total: Mapping[int, int]) -> int:
+        """Return how much of the goal these nodes have reached, in 1/10000."""
+        whole = max(sum(total[node] for node in self.nodes), 1)
+        part = sum(free[node] for node in self.nodes) / whole
+        now = 1 - part if self.fills else part
+        return int(now * _WHOLE_BP * _WHOLE_BP / self.target_bp)
+
+
+@dataclass(frozen=True)
+class Move:
+    """One scheme: hot memory goes up, or cold memory goes down."""
+
+    hot: bool
+    nodes: tuple[int, ...]
+    goal: Goal
+
+
+@dataclass(frozen=True)
+class Watch:
+    """One kdamond: the memory of a node, or that of some processes."""
+
+    moves: tuple[Move, ...]
+    # None: processes, by virtual address.
+    node: int | None = None
+    ranges: tuple[Range, ...] = ()
+    pids: tuple[int, ...] = ()
+    # Addresses whose owner has bound them.
+    keep: tuple[Range, ...] = ()
+
+
+def physical(
+    tiers: Tiers, ranges: Mapping[int, Sequence[Range]], headroom: float, *, up: bool
+) -> list[Watch]:
+    """Plan a kdamond for each node; `up`: whether DAMON promotes."""
+    watches = []
+    for at, tier in enumerate(tiers):
+        moves = []
+        if at + 1 < len(tiers):
+            goal = Goal(tuple(tier), headroom, fills=False)
+            moves.append(Move(False, tuple(tiers[at + 1]), goal))
+        if at and up:
+            moves.append(_promotion(tiers[at - 1], headroom))
+        watches += [
+            Watch(tuple(moves), node, tuple(ranges.get(node, ())))
+            for node in tier
+            if moves and ranges.get(node)
+        ]
+    return watches
+
+
+def virtual(
+    tiers: Tiers,
+    pids: Iterable[int],
+    keep: Iterable[Range],
+    headroom: float,
+    *,
+    up: bool,
+) -> Watch:
+    """Plan the kdamond of some processes. Their memory has two tiers.
+
+    A scheme for virtual addresses does not see on which node memory is. With a third
+    tier, the way down to the second one would bring memory of the third up.
+    """
+    fast, slow = tiers
+    goal = Goal(tuple(fast), headroom, fills=False)
+    moves = [Move(False, tuple(slow), goal)]
+    if up:
+        moves.append(_promotion(fast, headroom))
+    return Watch(tuple(moves), pids=tuple(pids), keep=tuple(keep))
+
+
+def _promotion(nodes: Sequence[int], headroom: float) -> Move:
+    goal = Goal(tuple(nodes), headroom * PROMOTE_UNTIL, fills=True)
+    return Move(True, tuple(nodes), goal)
+
+
+def merge(blocks: Iterable[int], block_bytes: int) -> list[Range]:
+    """Turn numbers of memory blocks into ranges of physical addresses."""
+    found: list[Range] = []
+    for block in sorted(blocks):
+        start = block * block_bytes
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], start + block_bytes)
+        else:
+            found.append((start, start + block_bytes))
+    return found

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Steer the rate by stalls and by ping-pong. No clock, no files.
+
+A page that is promoted and demoted again within a minute is ping-pong: both moves were
+wasted. The rate halves when there is too much of it, and otherwise grows again by a
+quarter in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PING_PONG_S = 60.0
+# The rate halves if more than this part of the promoted pages comes back.
+MOST_PING_PONG = 0.1
+# Fewer pages say nothing about a part of them.
+_ENOUGH_PAGES = 10
+_LEAST = 1 / 64
+_GROWTH = 1.25
+
+
+@dataclass
+class Seen:
+    """Moves of sampled pages."""
+
+    promoted: int = 0
+    demoted: int = 0
+    ping_pong: int = 0
+
+    def add(self, more: Seen) -> None:
+        """Add other moves."""
+        self.promoted += more.promoted
+        self.demoted += more.demoted
+        self.ping_pong += more.ping_pong
+
+
+class PageHistory:
+    """The tier of one page, and the time of its last promotion."""
+
+    def __init__(self, tier: int) -> None:
+        self.tier = tier
+        self.promoted_s: float | None = None
+
+    def look(self, now_s: float, tier: int, seen: Seen) -> None:
+        """Note where the page is now."""
+        if tier < self.tier:
+            seen.promoted += 1
+            self.promoted_s = now_s
+        elif tier > self.tier:
+            seen.demoted += 1
+            if self.promoted_s is not None and now_s - self.promoted_s <= PING_PONG_S:
+                seen.ping_pong += 1
+            self.promoted_s = None
+        self.tier = tier
+
+
+class Steering:
+    """The part of the highest rate that is in force."""
+
+    def __init__(self, most_stall: float) -> None:
+        self.most_stall = most_stall
+        self.part = 1.0
+        self.why = ""
+        # Since the last cut, for the last minute: older moves were at another rate.
+        self._recent: list[tuple[float, Seen]] = []
+
+    def step(self, now_s: float, seen: Seen, stall: float) -> float:
+        """Return the part for the next interval."""
+        begin_s = now_s - PING_PONG_S
+        self._recent = [pair for pair in self._recent if pair[0] > begin_s]
+        self._recent.append((now_s, seen))
+        self.why = self._reason(stall, [each for _, each in self._recent])
+        if self.why:
+            self.part = max(self.part / 2, _LEAST)
+            self._recent = []
+        else:
+            self.part = min(self.part * _GROWTH, 1.0)
+        return self.part
+
+    def _reason(self, stall: float, recent: Sequence[Seen]) -> str:
+        if stall > self.most_stall:
+            return f"programs waited {stall:.1%} of the time"
+        total = Seen()
+        for each in recent:
+            total.add(each)
+        if total.promoted < _ENOUGH_PAGES:
+            return ""
+        part = total.ping_pong / total.promoted
+        return (
+            f"{part:.0%} of promoted pages came back" if part > MOST_PING_PONG else ""
+        )
