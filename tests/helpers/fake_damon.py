@@ -15,6 +15,7 @@ from pageferry.sysfs.files import Files
 _Content = dict[str, str | None]
 _SCHEME: _Content = {
     "action": "stat",
+    "target_nid": "-1",
     "dests": None,
     "filters/nr_filters": "0",
     "access_pattern/sz/min": "0",
@@ -25,6 +26,7 @@ _SCHEME: _Content = {
     "access_pattern/age/max": "0",
     "quotas/bytes": "0",
     "quotas/reset_interval_ms": "0",
+    "quotas/goals/nr_goals": "0",
     "quotas/weights/sz_permil": "0",
     "quotas/weights/nr_accesses_permil": "0",
     "quotas/weights/age_permil": "0",
@@ -46,9 +48,16 @@ _CONTEXT: _Content = {
 _COUNTS: dict[str, _Content] = {
     r"nr_kdamonds": {"state": "off", "pid": "-1", "contexts/nr_contexts": "0"},
     r"\d+/contexts/nr_contexts": _CONTEXT,
-    r".*/targets/nr_targets": {"pid_target": "0"},
+    r".*/targets/nr_targets": {"pid_target": "0", "regions/nr_regions": "0"},
     r".*/schemes/nr_schemes": _SCHEME,
     r".*/dests/nr_dests": {"id": "0", "weight": "0"},
+    r".*/regions/nr_regions": {"start": "0", "end": "0"},
+    r".*/goals/nr_goals": {
+        "target_metric": "user_input",
+        "target_value": "0",
+        "current_value": "0",
+        "nid": None,
+    },
     r".*/filters/nr_filters": {
         "type": "anon",
         "matching": "N",
@@ -60,9 +69,14 @@ _COUNTS: dict[str, _Content] = {
 
 @dataclass
 class FakeDamon(Files):
-    """A kernel with DAMON; dests: whether its schemes have destinations."""
+    """A kernel with DAMON.
+
+    dests: whether its schemes have destinations.
+    node_goals: whether it measures goals on a node, as Linux 6.16 and later.
+    """
 
     dests: bool = True
+    node_goals: bool = False
     threads: int = 1000
     commits: list[str] = field(default_factory=list)
 
@@ -97,7 +111,11 @@ class FakeDamon(Files):
 
     def _fill(self, directory: Path, content: _Content) -> None:
         for name, value in content.items():
-            if value is None:
+            if name == "nid":
+                if not self.node_goals:
+                    continue
+                value = "-1"
+            elif value is None:
                 if not self.dests:
                     continue
                 name, value = f"{name}/nr_{name}", "0"

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pageferry.damon.scheme import Scheme, Write, start_writes
+from pageferry.damon.scheme import Write
 from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
 
@@ -121,7 +121,12 @@ class Admin:
         )
 
     def has_dests(self) -> bool | None:
-        """Say whether a scheme can have several destinations; None if unknown.
+        """Say whether a scheme can have several destinations; None if unknown."""
+        found = self.probe(("dests/nr_dests",))
+        return None if found is None else bool(found)
+
+    def probe(self, names: Sequence[str]) -> set[str] | None:
+        """Return which of these files a scheme has; None if unknown.
 
         The kernel shows the files only below a scheme. The tool therefore makes one
         for a moment, unless there are kdamonds or this is a dry run.
@@ -130,7 +135,7 @@ class Admin:
         for kdamond in found:
             scheme = f"{TOP}/{kdamond.slot}/contexts/0/schemes/0"
             if self.files.exists(scheme):
-                return self.files.exists(f"{scheme}/dests/nr_dests")
+                return {n for n in names if self.files.exists(f"{scheme}/{n}")}
         if found or self.files.dry_run:
             return None
         try:
@@ -138,14 +143,16 @@ class Admin:
             self.write("0/contexts/nr_contexts", "1")
             known = self.files.read_or(f"{TOP}/0/contexts/0/avail_operations", "")
             self.write("0/contexts/0/schemes/nr_schemes", "1")
-            dests = f"{TOP}/0/contexts/0/schemes/0/dests/nr_dests"
-            return self.files.exists(dests) and "vaddr" in known.split()
+            scheme = "0/contexts/0/schemes/0"
+            self.write(f"{scheme}/quotas/goals/nr_goals", "1")
+            here = {n for n in names if self.files.exists(f"{TOP}/{scheme}/{n}")}
+            return here if "vaddr" in known.split() else here - {"dests/nr_dests"}
         finally:
             self.write("nr_kdamonds", "0")
 
-    def start(self, slot: int, scheme: Scheme) -> int:
+    def start(self, slot: int, writes: Sequence[Write]) -> int:
         """Configure and start a kdamond; returns its thread."""
-        self.write_all(slot, start_writes(scheme))
+        self.write_all(slot, writes)
         self.write(f"{slot}/state", "on")
         if self.files.dry_run:
             return -1
@@ -159,10 +166,12 @@ class Admin:
             )
         return thread
 
-    def commit(self, slot: int, writes: list[Write]) -> None:
+    def commit(
+        self, slot: int, writes: Sequence[Write], command: str = "commit"
+    ) -> None:
         """Change a running kdamond."""
         self.write_all(slot, writes)
-        self.write(f"{slot}/state", "commit")
+        self.write(f"{slot}/state", command)
 
     def stop(self, slot: int) -> None:
         """Stop one of our kdamonds, and remove the directories after the last one."""
@@ -183,18 +192,20 @@ class Admin:
         if not self.files.dry_run:
             mark.unlink()
 
-    def stats(self, slot: int) -> dict[str, int]:
-        """Make the kernel update its statistics, and read them."""
+    def stats(
+        self, slot: int, scheme: int = 0, *, fresh: bool = True
+    ) -> dict[str, int]:
+        """Read the statistics of a scheme; `fresh`: first make the kernel update all."""
         here = {kdamond.slot: kdamond for kdamond in self.kdamonds()}
-        if slot in here and here[slot].running:
+        if fresh and slot in here and here[slot].running:
             self.write(f"{slot}/state", "update_schemes_stats")
-        top = f"{TOP}/{slot}/contexts/0/schemes/0/stats"
+        top = f"{TOP}/{slot}/contexts/0/schemes/{scheme}/stats"
         return {
             name: int(self.files.read_or(f"{top}/{name}", "0") or 0)
             for name in _COUNTERS
         }
 
-    def write_all(self, slot: int, writes: list[Write]) -> None:
+    def write_all(self, slot: int, writes: Sequence[Write]) -> None:
         """Write files of one kdamond, in order."""
         for name, value in writes:
             self.write(f"{slot}/{name}", value)

@@ -16,6 +16,7 @@ from pageferry.damon.scheme import (
     Write,
     dest_writes,
     quota_writes,
+    start_writes,
     target_writes,
 )
 from pageferry.errors import ExitCode, PageferryError, unsupported, usage_error
@@ -502,7 +503,7 @@ class Control:
             session.slot = admin.free_slot() if admin.kdamonds() else 0
             # If this command is killed now, the next one knows whose kdamond it is.
             self.store.save(session)
-            session.thread = admin.start(session.slot, scheme)
+            session.thread = admin.start(session.slot, start_writes(scheme))
         except BaseException:
             if not self.files.dry_run:
                 admin.clear_up()

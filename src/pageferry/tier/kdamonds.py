@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kdamonds of the tiers, and the file that names them for the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from pageferry.balance.metrics import write as write_atomically
+from pageferry.damon.admin import Admin
+from pageferry.damon.scheme import Write
+from pageferry.errors import PageferryError, unsupported
+from pageferry.interleave import lock
+from pageferry.sysfs.files import Files
+from pageferry.tier import writes
+from pageferry.tier.plan import Watch
+from pageferry.tier.writes import Features
+
+STATE = "/run/pageferry/tier.json"
+# Another command changes DAMON's files in less time.
+_LOCK_S = 10.0
+
+
+class State(msgspec.Struct, kw_only=True):
+    """The running service, for `--status`, `--stop` and the next start."""
+
+    # The threads of our kdamonds by slot; None if the service was killed at a start.
+    threads: dict[int, int | None] = {}
+    promoted_bytes: int = 0
+    demoted_bytes: int = 0
+    # The part of the highest rate that is in force.
+    rate_part: float = 1.0
+    sampled_pages: int = 0
+    sampled_promotions: int = 0
+    sampled_ping_pong: int = 0
+
+
+def read_state(files: Files) -> State | None:
+    """Read the state of the last service; None if it has stopped."""
+    try:
+        return msgspec.json.decode(files.path(STATE).read_bytes(), type=State)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+class Kdamonds:
+    """Starts, changes and stops the kdamonds of some watches."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        # A service that was killed has left kdamonds: they are ours, too.
+        self.state = read_state(files) or State()
+        self.admin = Admin(files, self.state.threads)
+        self._watches: dict[int, Watch] = {}
+        self._rate = 0
+        # Bytes that each scheme has moved, as far as they are in the totals.
+        self._counted: dict[tuple[int, int], int] = {}
+
+    @property
+    def watches(self) -> list[Watch]:
+        """List what the kdamonds do."""
+        return list(self._watches.values())
+
+    def features(self) -> Features:
+        """Find the abilities of the running kernel."""
+        if not self.admin.is_present():
+            raise unsupported(
+                "this kernel cannot move memory between tiers",
+                reason="it lacks CONFIG_DAMON_PADDR, CONFIG_DAMON_VADDR or "
+                "CONFIG_DAMON_SYSFS",
+                hint="pageferry doctor",
+            )
+        found = self.admin.probe(Features.FILES)
+        if found is None:
+            return Features(target_nid=True)
+        dests, goals, nid = (name in found for name in Features.FILES)
+        return Features(dests, goals, nid)
+
+    def start(
+        self,
+        watches: Sequence[Watch],
+        features: Features,
+        cold_after_s: float,
+        rate: int,
+    ) -> None:
+        """Replace all kdamonds. After an error, none is left."""
+        with self._locked():
+            self._stop()
+            self.admin.require_alone("pageferry interleave status; damo stop")
+            if not self.files.dry_run:
+                self.admin.make_room(takeover=False)
+            try:
+                self.admin.make_slots()
+                for number, watch in enumerate(watches):
+                    here = self.admin.kdamonds()
+                    slot = self.admin.free_slot() if here else number
+                    # If we are killed now, the next service knows whose kdamond it is.
+                    self.state.threads[slot] = None
+                    self.save()
+                    todo = writes.start_writes(watch, features, cold_after_s, rate)
+                    self.state.threads[slot] = self.admin.start(slot, todo)
+                    self._watches[slot] = watch
+                    self.save()
+            except BaseException:
+                self._stop()
+                raise
+            self._rate = rate
+
+    def stop(self) -> None:
+        """Stop all kdamonds; memory stays where it is."""
+        with self._locked():
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._watches:
+            self.count()
+        for slot in list(self.state.threads):
+            self.admin.stop(slot)
+            del self.state.threads[slot]
+            self._watches.pop(slot, None)
+        self._counted = {}
+        self.save()
+
+    def is_running(self) -> bool:
+        """Say whether all kdamonds run, or there are none."""
+        running = {k.slot for k in self.admin.kdamonds() if self.admin.is_ours(k)}
+        return self.files.dry_run or set(self._watches) <= running
+
+    def retarget(self, watch: Watch) -> None:
+        """Let the only kdamond watch other processes, or keep other addresses."""
+        (slot,) = self._watches
+        self._commit(slot, writes.keep_writes(watch))
+        self._watches[slot] = watch
+
+    def set_rate(self, bytes_per_s: int) -> None:
+        """Change the rate of all schemes."""
+        if bytes_per_s == self._rate:
+            return
+        for slot, watch in self._watches.items():
+            self._commit(slot, writes.rate_writes(watch, bytes_per_s))
+        self._rate = bytes_per_s
+
+    def set_goals(
+        self, features: Features, free: Mapping[int, int], total: Mapping[int, int]
+    ) -> None:
+        """Tell the kernel how far goals are reached that it does not measure."""
+        for slot, watch in self._watches.items():
+            reached = [move.goal.reached_bp(free, total) for move in watch.moves]
+            todo = writes.goal_writes(watch, features, reached)
+            if todo:
+                self._commit(slot, todo, "commit_schemes_quota_goals")
+
+    def count(self) -> None:
+        """Add what DAMON has moved since the last count."""
+        for slot, watch in self._watches.items():
+            for at, move in enumerate(watch.moves):
+                # The first update is for all schemes of the kdamond.
+                now = self.admin.stats(slot, at, fresh=at == 0)["sz_applied"]
+                more = max(now - self._counted.get((slot, at), 0), 0)
+                self._counted[slot, at] = now
+                if move.hot:
+                    self.state.promoted_bytes += more
+                else:
+                    self.state.demoted_bytes += more
+
+    def save(self) -> None:
+        """Store the state, or remove it after the last kdamond."""
+        if self.files.dry_run:
+            return
+        path = self.files.path(STATE)
+        if self.state.threads:
+            write_atomically(path, msgspec.json.encode(self.state).decode() + "\n")
+        else:
+            path.unlink(missing_ok=True)
+
+    def _commit(self, slot: int, todo: list[Write], command: str = "commit") -> None:
+        with self._locked():
+            self.admin.commit(slot, todo, command)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        hint = "repeat the command; pageferry interleave status shows the sessions"
+        return lock.hold(self.files, "interleave", _LOCK_S, hint)
+
+
+def stop_all(files: Files) -> int:
+    """Stop the kdamonds of a service that was killed. Returns their number."""
+    known = Kdamonds(files)
+    count = len(known.state.threads)
+    if not count:
+        raise PageferryError(
+            "no tiers are at work", hint="pageferry tier --config FILE"
+        )
+    known.stop()
+    return count

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The tiers, pressure and memory of a machine, as the kernel shows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pageferry.errors import unsupported, usage_error
+from pageferry.interleave import placement
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.nodes import read_nodes
+from pageferry.tier.plan import Range, Tiers, merge
+from pageferry.units import format_nodes
+
+_BLOCKS = "/sys/devices/system/memory"
+_BALANCING = "/proc/sys/kernel/numa_balancing"
+_DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
+_PRESSURE = "/proc/pressure/memory"
+_WAITED = "/sys/kernel/mm/migrate_offload/stats/reasons/damon/waited_sum_ns"
+# The bit of NUMA balancing's mode for tiers.
+_TIERING = 2
+
+
+def find_tiers(files: Files, said: Tiers) -> list[list[int]]:
+    """Return the configured tiers, or those of the kernel, the fastest first."""
+    nodes = [node for node in read_nodes(files) if node.total_bytes]
+    here = {node.number for node in nodes}
+    if said:
+        absent = sorted({n for tier in said for n in tier} - here)
+        if absent:
+            raise usage_error(f"no such node: {format_nodes(absent)}", "tiers")
+        return [list(tier) for tier in said]
+    by_tier: dict[int, list[int]] = {}
+    for node in nodes:
+        if node.tier is not None:
+            by_tier.setdefault(node.tier, []).append(node.number)
+    if len(by_tier) < 2:
+        raise unsupported(
+            "this machine has one memory tier",
+            reason="/sys/devices/virtual/memory_tiering shows no second one",
+            hint="tiers = [[0], [1]] in the configuration",
+        )
+    # The kernel gives faster memory the smaller number.
+    return [by_tier[tier] for tier in sorted(by_tier)]
+
+
+def free_and_total(files: Files) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the free bytes and all bytes of each node."""
+    nodes = read_nodes(files)
+    return (
+        {node.number: node.free_bytes for node in nodes},
+        {node.number: node.total_bytes for node in nodes},
+    )
+
+
+def ranges_of(files: Files, nodes: Iterable[int]) -> dict[int, list[Range]]:
+    """Return the physical addresses of nodes. Both files need memory hotplug."""
+    size = files.read_or(f"{_BLOCKS}/block_size_bytes", "")
+    found = {}
+    for node in nodes:
+        names = files.names(f"/sys/devices/system/node/node{node}")
+        blocks = [int(m[1]) for n in names if (m := re.fullmatch(r"memory(\d+)", n))]
+        if not size or not blocks:
+            raise unsupported(
+                "the kernel does not show the addresses of a node",
+                str(node),
+                "it lacks CONFIG_MEMORY_HOTPLUG",
+                "name the programs with [[process]]",
+            )
+        found[node] = merge(blocks, int(size, 16))
+    return found
+
+
+def kernel_promotes(files: Files) -> bool:
+    """Say whether NUMA balancing promotes hot memory between tiers."""
+    text = files.read_or(_BALANCING, "0")
+    return text.isdecimal() and bool(int(text) & _TIERING)
+
+
+def kernel_demotes(files: Files) -> bool:
+    """Say whether reclaim demotes cold memory."""
+    return files.read_or(_DEMOTION, "false") in ("true", "1")
+
+
+def waited_s(files: Files) -> float:
+    """Return how long programs have waited for memory since boot.
+
+    PSI counts the time in which any program waited. It does not count waits for a page
+    that migrates; pageferry's kernel does.
+    """
+    match = re.search(r"^some .*total=(\d+)", files.read_or(_PRESSURE, ""), re.M)
+    migration = files.read_or(_WAITED, "0")
+    waited_ns = int(migration) if migration.isdecimal() else 0
+    return (int(match[1]) / 1e6 if match else 0.0) + waited_ns / 1e9
+
+
+def owner_keeps(files: Files, pid: int, nodes: Sequence[int]) -> str | None:
+    """Return why all memory of a process may not use these nodes, if so."""
+    allowed = placement.allowed(files, pid)
+    outside = set(nodes) - allowed if allowed is not None else set()
+    if outside:
+        return f"the cpuset of process {pid} excludes node {format_nodes(outside)}"
+    return None
+
+
+def bound_ranges(files: Files, pid: int, nodes: Sequence[int]) -> list[Range]:
+    """Return the addresses of a process that its owner has bound to other nodes."""
+    starts = {each.start for each in placement.bound(files, pid, nodes)}
+    if not starts:
+        return []
+    text = files.read_or(f"/proc/{pid}/maps", "")
+    areas = re.finditer(r"^([0-9a-f]+)-([0-9a-f]+) ", text, re.M)
+    found = ((int(match[1], 16), int(match[2], 16)) for match in areas)
+    return [(start, end) for start, end in found if start in starts]

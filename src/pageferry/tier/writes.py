@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The writes that let DAMON move hot and cold memory. This module writes no files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pageferry.damon.scheme import Write, target_writes
+from pageferry.tier.plan import Goal, Move, Range, Watch
+
+_ANY_SIZE = str((1 << 64) - 1)
+_ANY_COUNT = str((1 << 32) - 1)
+# Each aggregation has 20 samples.
+SAMPLE_US = 10_000
+AGGREGATE_US = 200_000
+_UPDATE_US = 2_000_000
+_REGIONS = (10, 1000)
+# Hot memory was accessed in 2 of 20 samples or more, for a second.
+_HOT_ACCESSES = 2
+_HOT_AGGREGATIONS = 5
+RESET_MS = 1000
+_SCHEMES = "contexts/0/schemes"
+
+
+@dataclass(frozen=True)
+class Features:
+    """The abilities of the running kernel's DAMON."""
+
+    # Several destinations of a scheme. Such a kernel also migrates by virtual address.
+    dests: bool = False
+    # Goals that the kernel measures on a node itself.
+    node_goals: bool = False
+    # Migration at all.
+    target_nid: bool = False
+    # Files of a scheme that show these abilities.
+    FILES: ClassVar = ("dests/nr_dests", "quotas/goals/0/nid", "target_nid")
+
+
+def start_writes(
+    watch: Watch, features: Features, cold_after_s: float, bytes_per_s: int
+) -> list[Write]:
+    """List the writes below kdamonds/N that configure a kdamond without starting it."""
+    top = "contexts/0/monitoring_attrs"
+    writes = [
+        ("contexts/nr_contexts", "1"),
+        ("contexts/0/operations", "vaddr" if watch.node is None else "paddr"),
+        (f"{top}/nr_regions/max", str(_REGIONS[1])),
+        (f"{top}/nr_regions/min", str(_REGIONS[0])),
+        (f"{top}/intervals/sample_us", str(SAMPLE_US)),
+        (f"{top}/intervals/aggr_us", str(AGGREGATE_US)),
+        (f"{top}/intervals/update_us", str(_UPDATE_US)),
+        *(target_writes(watch.pids) if watch.node is None else _ranges(watch.ranges)),
+        (f"{_SCHEMES}/nr_schemes", str(len(watch.moves))),
+    ]
+    for at, move in enumerate(watch.moves):
+        writes += _scheme(at, move, watch.keep, features, cold_after_s)
+    return [*writes, *rate_writes(watch, bytes_per_s)]
+
+
+def rate_writes(watch: Watch, bytes_per_s: int) -> list[Write]:
+    """List the writes that set the rate of each scheme."""
+    size = max(bytes_per_s * RESET_MS // 1000, 1)
+    return [
+        (f"{_SCHEMES}/{at}/quotas/bytes", str(size)) for at in range(len(watch.moves))
+    ]
+
+
+def goal_writes(watch: Watch, features: Features, reached: list[int]) -> list[Write]:
+    """List the writes that tell the kernel of goals that it cannot measure."""
+    return [
+        (f"{_SCHEMES}/{at}/quotas/goals/0/current_value", str(value))
+        for at, (move, value) in enumerate(zip(watch.moves, reached, strict=True))
+        if not _measured(move.goal, features)
+    ]
+
+
+def keep_writes(watch: Watch) -> list[Write]:
+    """List the writes for other processes, and for other memory that stays."""
+    writes = target_writes(watch.pids)
+    for at, move in enumerate(watch.moves):
+        writes += _filters(at, move, watch.keep)
+    return writes
+
+
+def _measured(goal: Goal, features: Features) -> bool:
+    """Say whether the kernel measures the goal. It cannot add up several nodes."""
+    return features.node_goals and len(goal.nodes) == 1
+
+
+def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
+    top = "contexts/0/targets/0/regions"
+    writes = [("contexts/0/targets/nr_targets", "1")]
+    writes.append((f"{top}/nr_regions", str(len(ranges))))
+    for at, (start, end) in enumerate(ranges):
+        writes += [(f"{top}/{at}/start", str(start)), (f"{top}/{at}/end", str(end))]
+    return writes
+
+
+def _scheme(
+    at: int,
+    move: Move,
+    keep: tuple[Range, ...],
+    features: Features,
+    cold_after_s: float,
+) -> list[Write]:
+    top = f"{_SCHEMES}/{at}"
+    cold_age = max(round(cold_after_s * 1_000_000 / AGGREGATE_US), 1)
+    accesses = (_HOT_ACCESSES, _ANY_COUNT) if move.hot else (0, "0")
+    age = _HOT_AGGREGATIONS if move.hot else cold_age
+    # The hottest memory goes first, and the memory that was idle for longest.
+    weights = ("1000", "0") if move.hot else ("0", "1000")
+    return [
+        (f"{top}/action", "migrate_hot" if move.hot else "migrate_cold"),
+        *_destinations(top, move.nodes),
+        (f"{top}/access_pattern/sz/min", "0"),
+        (f"{top}/access_pattern/sz/max", _ANY_SIZE),
+        (f"{top}/access_pattern/nr_accesses/min", str(accesses[0])),
+        (f"{top}/access_pattern/nr_accesses/max", accesses[1]),
+        (f"{top}/access_pattern/age/min", str(age)),
+        (f"{top}/access_pattern/age/max", _ANY_COUNT),
+        (f"{top}/quotas/reset_interval_ms", str(RESET_MS)),
+        (f"{top}/quotas/weights/sz_permil", "0"),
+        (f"{top}/quotas/weights/nr_accesses_permil", weights[0]),
+        (f"{top}/quotas/weights/age_permil", weights[1]),
+        *_goal(top, move.goal, features),
+        *_filters(at, move, keep),
+    ]
+
+
+def _destinations(top: str, nodes: tuple[int, ...]) -> list[Write]:
+    if len(nodes) == 1:
+        return [(f"{top}/target_nid", str(nodes[0]))]
+    writes = [(f"{top}/dests/nr_dests", str(len(nodes)))]
+    for at, node in enumerate(nodes):
+        writes += [
+            (f"{top}/dests/{at}/id", str(node)),
+            (f"{top}/dests/{at}/weight", "1"),
+        ]
+    return writes
+
+
+def _goal(top: str, goal: Goal, features: Features) -> list[Write]:
+    name = f"{top}/quotas/goals"
+    writes = [(f"{name}/nr_goals", "1")]
+    if _measured(goal, features):
+        return [
+            *writes,
+            (f"{name}/0/target_metric", goal.metric),
+            (f"{name}/0/target_value", str(goal.target_bp)),
+            (f"{name}/0/nid", str(goal.nodes[0])),
+        ]
+    # The service writes the current value.
+    return [
+        *writes,
+        (f"{name}/0/target_metric", "user_input"),
+        (f"{name}/0/target_value", "10000"),
+        (f"{name}/0/current_value", "0"),
+    ]
+
+
+def _filters(at: int, move: Move, keep: tuple[Range, ...]) -> list[Write]:
+    """A filter leaves out what matches: bound memory, and pages of the other kind.
+
+    DAMON knows the heat of a region. The filter looks at each page.
+    """
+    top = f"{_SCHEMES}/{at}/filters"
+    writes = [(f"{top}/nr_filters", str(len(keep) + 1))]
+    for number, (start, end) in enumerate(keep):
+        writes += [
+            (f"{top}/{number}/type", "addr"),
+            (f"{top}/{number}/matching", "Y"),
+            (f"{top}/{number}/addr_start", str(start)),
+            (f"{top}/{number}/addr_end", str(end)),
+        ]
+    last = f"{top}/{len(keep)}"
+    matching = "N" if move.hot else "Y"
+    return [*writes, (f"{last}/type", "young"), (f"{last}/matching", matching)]
