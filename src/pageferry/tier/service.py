@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The service loop: plan kdamonds, and steer their rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from pageferry.balance import programs
+from pageferry.errors import PageferryError, unsupported, usage_error
+from pageferry.interleave.moving import PageMover
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
+from pageferry.tier import machine, plan
+from pageferry.tier.config import Config
+from pageferry.tier.kdamonds import Kdamonds
+from pageferry.tier.plan import Range, Watch
+from pageferry.tier.sampler import Sampler
+from pageferry.tier.steer import Steering
+from pageferry.units import format_rate, format_size, parse_seconds
+
+# Looking for bound memory takes at most this part of a CPU.
+_LOOK_SHARE = 0.01
+_LOOK_S = 60.0
+# The longest time until a failed start is tried again.
+_LONGEST_WAIT_S = 60.0
+# DAMON checks each filter for each region.
+_MOST_FILTERS = 32
+Say = Callable[[str], None]
+
+
+class Service:
+    """Keeps hot memory on fast nodes, and cold memory on slow ones."""
+
+    def __init__(
+        self, config: Config, files: Files, mover: PageMover, say: Say
+    ) -> None:
+        self.config = config
+        self.files = files
+        self.say = say
+        self.tiers = machine.find_tiers(files, config.tiers)
+        self.kdamonds = Kdamonds(files)
+        if self.kdamonds.state.threads:
+            self.kdamonds.stop()
+            say("stopped the kdamonds of a service that was killed")
+        self.features = self.kdamonds.features()
+        self._require_features()
+        self.cold_after_s = parse_seconds(config.cold_after)
+        self.steering = Steering(config.stall)
+        tier_of = {n: at for at, tier in enumerate(self.tiers) for n in tier}
+        self.sampler = Sampler(files, mover, tier_of)
+        self._waited_s = machine.waited_s(files)
+        self._before_s: float | None = None
+        self._bound: dict[int, list[Range]] = {}
+        self._left_out: dict[int, str] = {}
+        self._pids: list[int] = []
+        self._next_look_s = 0.0
+        self._failures = 0
+        self._again_s = 0.0
+        self._said: set[str] = set()
+
+    def run(self, interval_s: float, end_s: float | None = None) -> None:
+        """Run until a signal, or for `end_s` seconds."""
+        begin_s = next_s = time.monotonic()
+        try:
+            while end_s is None or next_s - begin_s < end_s:
+                time.sleep(max(next_s - time.monotonic(), 0.0))
+                self.step(time.monotonic())
+                next_s = max(next_s + interval_s, time.monotonic())
+        finally:
+            self.stop()
+
+    def step(self, now_s: float) -> None:
+        """Look at processes and nodes, and set kdamonds, rate and goals."""
+        pids = self._find_processes()
+        try:
+            self._arrange(now_s, pids)
+        except PageferryError as error:
+            self.kdamonds.stop()
+            wait_s = min(5.0 * 2.0**self._failures, _LONGEST_WAIT_S)
+            self._failures = min(self._failures + 1, 16)
+            self._again_s = now_s + wait_s
+            self._say_new(
+                f"{error.line()} ({error.hint})" if error.hint else error.line()
+            )
+        self._steer(now_s, pids)
+        if self.kdamonds.watches:
+            self.kdamonds.count()
+        self.kdamonds.save()
+
+    def stop(self) -> None:
+        """Stop all kdamonds; memory stays where it is."""
+        self.kdamonds.stop()
+        state = self.kdamonds.state
+        self.say(
+            f"stopped: {format_size(state.promoted_bytes)} went up, "
+            f"{format_size(state.demoted_bytes)} went down; memory stays where it is"
+        )
+
+    @property
+    def rate(self) -> int:
+        """Return the rate in force, in bytes/s."""
+        return max(int(self.config.limit.bytes_per_s * self.steering.part), 1)
+
+    def _require_features(self) -> None:
+        several = any(len(tier) > 1 for tier in self.tiers)
+        if self.config.process and len(self.tiers) > 2:
+            raise usage_error(
+                "processes have two tiers",
+                f"tiers = {self.tiers}",
+                "leave out [[process]], or name the nodes of two tiers",
+            )
+        missing = None
+        if not self.features.target_nid:
+            missing = "it has no action migrate_hot: Linux 6.11 and later have it"
+        elif not self.features.dests and (several or self.config.process):
+            missing = (
+                "its schemes have no dests, as Linux 6.17 and pageferry's 6.12 have"
+            )
+        if missing and not self.files.dry_run:
+            raise unsupported(
+                "DAMON of this kernel cannot serve these tiers",
+                f"tiers = {self.tiers}",
+                missing,
+                "leave out [[process]], and name one node for each tier",
+            )
+
+    def _find_processes(self) -> list[int]:
+        if self.config.process:
+            found = [programs.find(self.files, p) for p in self.config.process]
+            return sorted({each.pid for group in found for each in group})
+        return [
+            each.pid
+            for each in processes.everybody(self.files)
+            if not (each.ended or each.kernel_thread)
+        ]
+
+    def _arrange(self, now_s: float, pids: Sequence[int]) -> None:
+        """Start, change or stop kdamonds, if the plan has changed."""
+        lost = not self.kdamonds.is_running()
+        if lost:
+            self._say_new("a kdamond has stopped: its processes ended, or by another")
+        if now_s < self._again_s:
+            return
+        self._look(now_s, pids)
+        wanted = self._plan(pids)
+        if wanted == self.kdamonds.watches and not lost:
+            return
+        now = self.kdamonds.watches
+        if (
+            not lost
+            and len(now) == len(wanted) == 1
+            and now[0].moves == wanted[0].moves
+        ):
+            self.kdamonds.retarget(wanted[0])
+            return
+        self.kdamonds.start(wanted, self.features, self.cold_after_s, self.rate)
+        self._failures = 0
+        self._explain(wanted)
+
+    def _look(self, now_s: float, pids: Sequence[int]) -> None:
+        """Look for memory that its owner keeps on some nodes: rarely, for its cost."""
+        new = [pid for pid in pids if pid not in self._pids]
+        self._pids = list(pids)
+        due = now_s >= self._next_look_s
+        if due:
+            self._bound, self._left_out = {}, {}
+        begin_s = time.monotonic()
+        nodes = [node for tier in self.tiers for node in tier]
+        for pid in pids if due else new:
+            why = machine.owner_keeps(self.files, pid, nodes)
+            ranges = [] if why else machine.bound_ranges(self.files, pid, nodes)
+            kept = sum(map(len, self._bound.values()))
+            if kept + len(ranges) > _MOST_FILTERS:
+                why = f"process {pid} has bound {len(ranges)} mappings with mbind(2)"
+            if why:
+                self._left_out[pid] = why
+            elif ranges:
+                self._bound[pid] = ranges
+        if due:
+            took_s = time.monotonic() - begin_s
+            self._next_look_s = now_s + max(_LOOK_S, took_s / _LOOK_SHARE)
+
+    def _plan(self, pids: Sequence[int]) -> list[Watch]:
+        up = not machine.kernel_promotes(self.files)
+        if not self.config.process:
+            kept = [*self._left_out.values()]
+            kept += [f"process {pid} has bound memory" for pid in self._bound]
+            if kept:
+                raise PageferryError(
+                    "DAMON would move memory that its owner keeps elsewhere",
+                    reason=kept[0],
+                    hint="name the other programs with [[process]]",
+                )
+            nodes = [node for tier in self.tiers for node in tier]
+            ranges = machine.ranges_of(self.files, nodes)
+            return plan.physical(self.tiers, ranges, self.config.headroom, up=up)
+        for why in self._left_out.values():
+            self._say_new(f"left out: {why}")
+        members = [pid for pid in pids if pid not in self._left_out]
+        if not members:
+            self._say_new("none of the processes is running")
+            return []
+        keep = sorted({each for pid in members for each in self._bound.get(pid, ())})
+        return [plan.virtual(self.tiers, members, keep, self.config.headroom, up=up)]
+
+    def _steer(self, now_s: float, pids: Sequence[int]) -> None:
+        """Set the rate by what the last interval has cost, and tell goals."""
+        seen = self.sampler.look(now_s, pids)
+        before_s, self._before_s = self._before_s, now_s
+        waited_s, before = machine.waited_s(self.files), self._waited_s
+        self._waited_s = waited_s
+        if before_s is None or now_s <= before_s or not self.kdamonds.watches:
+            stall = 0.0
+        else:
+            stall = (waited_s - before) / (now_s - before_s)
+        self.steering.step(now_s, seen, stall)
+        state = self.kdamonds.state
+        state.rate_part = self.steering.part
+        state.sampled_pages = self.sampler.count
+        state.sampled_promotions += seen.promoted
+        state.sampled_ping_pong += seen.ping_pong
+        if self.steering.why:
+            rate = format_rate(self.rate)
+            self.say(f"{self.steering.why}: the rate is now {rate}")
+        try:
+            self.kdamonds.set_rate(self.rate)
+            free, total = machine.free_and_total(self.files)
+            self.kdamonds.set_goals(self.features, free, total)
+        except PageferryError as error:
+            # The kdamond may have ended with its processes. The next step looks.
+            self._say_new(error.line())
+
+    def _explain(self, wanted: Sequence[Watch]) -> None:
+        if not wanted:
+            return
+        names = " > ".join(",".join(map(str, tier)) for tier in self.tiers)
+        up = any(move.hot for watch in wanted for move in watch.moves)
+        who = "DAMON" if up else "NUMA balancing (numa_balancing has 2)"
+        goals = (
+            "the kernel" if self.features.node_goals else "this service (user_input)"
+        )
+        self._say_new(f"tiers {names}; {who} promotes; goals measured by {goals}")
+        text = (
+            f"DAMON demotes to keep {self.config.headroom:.0%} of each faster tier free"
+        )
+        if machine.kernel_demotes(self.files):
+            text += "; reclaim demotes if a node is short of memory all the same"
+        self._say_new(text)
+
+    def _say_new(self, text: str) -> None:
+        """Print a line that was not printed before."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)

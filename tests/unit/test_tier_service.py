@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The service of the tiers, on a machine made of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.balance_machine import put
+from helpers.fake_damon import FakeDamon
+from helpers.fake_process import BASE, add_node, add_process
+from helpers.tier_machine import MERCI, Machine, furnish
+from pageferry.damon.admin import TOP
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
+from pageferry.tier.kdamonds import STATE, read_state, stop_all
+
+
+@pytest.fixture
+def damon(tmp_path: Path) -> FakeDamon:
+    """A kernel with DAMON, and two tiers."""
+    damon = FakeDamon(root=tmp_path)
+    furnish(damon)
+    return damon
+
+
+def set_free(files: Files, node: int, mib: int) -> None:
+    text = (
+        f"Node {node} MemTotal: {1024 * 1024} kB\nNode {node} MemFree: {mib * 1024} kB"
+    )
+    put(files, f"/sys/devices/system/node/node{node}/meminfo", text)
+
+
+def test_processes_are_watched_by_virtual_address(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(2)
+    assert damon.running() == ["0"]
+    context = f"{TOP}/0/contexts/0"
+    assert damon.read(f"{context}/operations") == "vaddr"
+    assert damon.read(f"{context}/targets/0/pid_target") == "42"
+    down = [machine.scheme(0, name) for name in ("action", "target_nid")]
+    up = [machine.scheme(1, name) for name in ("action", "target_nid")]
+    assert (down, up) == (["migrate_cold", "1"], ["migrate_hot", "0"])
+    # 30 s are 150 aggregations of 200 ms.
+    assert machine.scheme(0, "access_pattern/nr_accesses/max") == "0"
+    assert machine.scheme(0, "access_pattern/age/min") == "150"
+    assert machine.scheme(1, "access_pattern/nr_accesses/min") == "2"
+    assert machine.scheme(0, "quotas/bytes") == str(1 << 30)
+    # A cold page is not young, and a hot one is.
+    assert machine.scheme(0, "filters/0/type") == "young"
+    assert [machine.scheme(n, "filters/0/matching") for n in (0, 1)] == ["Y", "N"]
+
+
+def test_the_service_measures_goals_for_an_old_kernel(damon: FakeDamon) -> None:
+    set_free(damon, 0, 0)
+    machine = Machine(damon, MERCI, headroom=0.1)
+    machine.steps(1)
+    assert machine.scheme(0, "quotas/goals/0/target_metric") == "user_input"
+    assert machine.scheme(0, "quotas/goals/0/current_value") == "0"
+    # All is in use, where promotion stops at 95%.
+    assert machine.scheme(1, "quotas/goals/0/current_value") == "10526"
+    set_free(damon, 0, 104)
+    machine.steps(1)
+    assert int(machine.scheme(0, "quotas/goals/0/current_value")) >= 10_000
+    assert int(machine.scheme(1, "quotas/goals/0/current_value")) < 10_000
+    assert damon.commits.count("commit_schemes_quota_goals") == 2
+    assert any("user_input" in line for line in machine.said)
+
+
+def test_a_new_kernel_measures_goals_itself(damon: FakeDamon) -> None:
+    damon.node_goals = True
+    machine = Machine(damon, MERCI)
+    machine.steps(2)
+    metrics = [machine.scheme(n, "quotas/goals/0/target_metric") for n in (0, 1)]
+    assert metrics == ["node_mem_free_bp", "node_mem_used_bp"]
+    assert [machine.scheme(n, "quotas/goals/0/nid") for n in (0, 1)] == ["0", "0"]
+    assert [machine.scheme(n, "quotas/goals/0/target_value") for n in (0, 1)] == [
+        "500",
+        "9750",
+    ]
+    assert set(damon.commits) == {"update_schemes_stats"}
+
+
+def test_all_memory_is_watched_node_by_node(damon: FakeDamon) -> None:
+    machine = Machine(damon, [])
+    machine.steps(1)
+    assert damon.running() == ["0", "1"]
+    for slot, start in ((0, 0), (1, 1 << 30)):
+        top = f"{TOP}/{slot}/contexts/0"
+        assert damon.read(f"{top}/operations") == "paddr"
+        region = f"{top}/targets/0/regions/0"
+        assert damon.read(f"{region}/start") == str(start)
+        assert damon.read(f"{region}/end") == str(start + (1 << 30))
+    assert machine.scheme(0, "action", 1) == "migrate_hot"
+    machine.service.stop()
+    assert damon.running() == [] and read_state(damon) is None
+
+
+def test_bound_memory_stays_by_a_filter_of_addresses(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    put(damon, "/proc/42/numa_maps", f"{BASE:x} bind:0 anon=64 N0=64")
+    machine.steps(13)
+    assert machine.scheme(0, "filters/nr_filters") == "2"
+    assert machine.scheme(1, "filters/0/type") == "addr"
+    assert machine.scheme(1, "filters/0/addr_start") == str(BASE)
+    assert machine.scheme(1, "filters/0/addr_end") == str(BASE + 64 * PAGE)
+    assert machine.scheme(1, "filters/1/type") == "young"
+    assert damon.running() == ["0"]
+
+
+def test_a_cpuset_leaves_its_process_out(damon: FakeDamon) -> None:
+    put(damon, "/proc/42/status", "Mems_allowed_list:\t0")
+    machine = Machine(damon, MERCI)
+    machine.steps(2)
+    assert damon.running() == []
+    assert machine.said[0] == "left out: the cpuset of process 42 excludes node 1"
+    # Physical memory has no owner, so nothing of it may move.
+    machine = Machine(damon, [])
+    machine.steps(1)
+    assert damon.running() == []
+    assert "name the other programs with [[process]]" in machine.said[0]
+
+
+def test_processes_come_and_go(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    add_process(damon, 43, parent=42, name="helper")
+    machine.steps(1)
+    assert damon.read(f"{TOP}/0/contexts/0/targets/1/pid_target") == "43"
+    for pid in (42, 43):
+        damon.path(f"/proc/{pid}/stat").unlink()
+    machine.steps(1)
+    assert damon.running() == []
+    assert machine.said[-1] == "none of the processes is running"
+
+
+def test_numa_balancing_promotes_if_it_has_tiers(damon: FakeDamon) -> None:
+    put(damon, "/sys/kernel/mm/numa/demotion_enabled", "true")
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    assert "DAMON promotes" in machine.said[0]
+    assert "reclaim demotes if a node is short" in machine.said[1]
+    # An administrator switches it on.
+    put(damon, "/proc/sys/kernel/numa_balancing", "2")
+    machine.steps(1)
+    assert damon.read(f"{TOP}/0/contexts/0/schemes/nr_schemes") == "1"
+    assert machine.scheme(0, "action") == "migrate_cold"
+    assert any(
+        "NUMA balancing (numa_balancing has 2) promotes" in s for s in machine.said
+    )
+
+
+def test_the_rate_halves_while_programs_wait(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    # 100 ms of 5 s are 2%.
+    put(damon, "/proc/pressure/memory", "some avg10=0.00 total=100000")
+    machine.steps(1)
+    assert machine.scheme(0, "quotas/bytes") == str(1 << 29)
+    assert machine.scheme(1, "quotas/bytes") == str(1 << 29)
+    assert "waited 2.0% of the time: the rate is now" in machine.said[-1]
+    machine.steps(1)
+    assert machine.scheme(0, "quotas/bytes") == str(5 << 27)
+
+
+def test_the_rate_halves_by_ping_pong(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    pages = [BASE + at * PAGE for at in range(64)]
+    machine.mover.where = dict.fromkeys(pages, 1)
+    machine.steps(1)
+    machine.mover.where = dict.fromkeys(pages, 0)
+    machine.steps(1)
+    machine.mover.where = dict.fromkeys(pages, 1)
+    machine.steps(1)
+    state = read_state(damon)
+    assert state is not None and state.rate_part == 0.5
+    assert state.sampled_pages == 64 == state.sampled_promotions
+    assert state.sampled_ping_pong == 64
+    assert any("100% of promoted pages came back" in line for line in machine.said)
+
+
+def test_totals_outlast_a_restart_of_damon(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(3)
+    # FakeDamon says 80 KiB for each scheme of each kdamond.
+    state = machine.service.kdamonds.state
+    assert (state.promoted_bytes, state.demoted_bytes) == (81920, 81920)
+    damon.write(f"{TOP}/0/state", "off")
+    machine.steps(2)
+    assert damon.running() == ["0"]
+    assert state.promoted_bytes == 2 * 81920
+
+
+def test_a_killed_service_leaves_nothing_in_the_way(damon: FakeDamon) -> None:
+    Machine(damon, []).steps(1)
+    assert damon.running() == ["0", "1"]
+    machine = Machine(damon, MERCI)
+    assert machine.said == ["stopped the kdamonds of a service that was killed"]
+    machine.steps(1)
+    assert damon.running() == ["0"]
+    # No other service begins, so the administrator stops it.
+    assert stop_all(damon) == 1
+    assert damon.running() == [] and not damon.path(STATE).exists()
+    with pytest.raises(PageferryError, match="no tiers are at work"):
+        stop_all(damon)
+
+
+def test_kdamonds_of_others_are_left_alone(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    damon.write(f"{TOP}/nr_kdamonds", "1")
+    damon.write(f"{TOP}/0/contexts/nr_contexts", "1")
+    damon.write(f"{TOP}/0/state", "on")
+    machine.steps(3)
+    assert damon.running() == ["0"]
+    assert len([s for s in machine.said if "another user of DAMON" in s]) == 1
+    damon.write(f"{TOP}/0/state", "off")
+    damon.write(f"{TOP}/nr_kdamonds", "0")
+    # The next tries wait for longer: 5 s, then 10 s.
+    machine.steps(3)
+    assert damon.running() == ["0"]
+
+
+@pytest.mark.parametrize("failing", ["state", "quotas/bytes", "filters/0/type"])
+def test_a_write_that_fails_leaves_no_kdamond(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    machine = Machine(damon, [])
+    write = FakeDamon.write
+    tries: list[str] = []
+
+    def fail(self: FakeDamon, name: str, value: str) -> None:
+        if name.startswith(f"{TOP}/1/") and name.endswith(failing) and not tries:
+            tries.append(name)
+            raise PageferryError("cannot write", value=name, reason="Invalid argument")
+        write(self, name, value)
+
+    monkeypatch.setattr(FakeDamon, "write", fail)
+    machine.steps(1)
+    assert damon.running() == [] and tries
+    assert read_state(damon) is None
+    machine.steps(2)
+    assert damon.running() == ["0", "1"]
+
+
+def test_what_a_kernel_lacks_is_named(damon: FakeDamon) -> None:
+    damon.dests = False
+    with pytest.raises(PageferryError, match="cannot serve these tiers") as caught:
+        Machine(damon, MERCI)
+    assert caught.value.code == ExitCode.UNSUPPORTED
+    # One node for each tier, by physical address, needs no dests.
+    Machine(damon, []).steps(1)
+    assert damon.running() == ["0", "1"]
+
+
+def test_processes_have_two_tiers(damon: FakeDamon) -> None:
+    add_node(damon, 2)
+    with pytest.raises(PageferryError, match="two tiers"):
+        Machine(damon, MERCI, tiers=[[0], [1], [2]])
+    with pytest.raises(PageferryError, match="no such node: 7"):
+        Machine(damon, MERCI, tiers=[[0], [7]])
+    damon.path("/sys/devices/virtual/memory_tiering/memory_tier22/nodelist").unlink()
+    with pytest.raises(PageferryError, match="one memory tier"):
+        Machine(damon, MERCI)
+
+
+def test_a_tier_of_two_nodes_has_destinations(damon: FakeDamon) -> None:
+    add_node(damon, 2)
+    damon.node_goals = True
+    machine = Machine(damon, MERCI, tiers=[[0, 2], [1]])
+    machine.steps(1)
+    assert machine.scheme(1, "dests/nr_dests") == "2"
+    assert [machine.scheme(1, f"dests/{n}/id") for n in (0, 1)] == ["0", "2"]
+    # The kernel cannot add up two nodes.
+    assert machine.scheme(1, "quotas/goals/0/target_metric") == "user_input"
