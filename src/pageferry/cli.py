@@ -32,6 +32,7 @@ COMMANDS: tuple[tuple[str | None, str], ...] = (
     ("engine", "engine_check"),
     ("interleave", "interleave"),
     (None, "balance"),
+    (None, "tier"),
     (None, "exporter"),
     (None, "compare"),
     (None, "off"),

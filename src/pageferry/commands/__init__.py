@@ -13,6 +13,7 @@ ABOUT = {
     "engine": "see and choose what copies pages",
     "interleave": "spread a process's memory over nodes by weight",
     "balance": "keep interleave weights right as bandwidth changes",
+    "tier": "keep hot memory on fast nodes, and cold memory on slow ones",
     "exporter": "give the counters of migration to Prometheus",
     "compare": "run your own program with each engine while its memory migrates",
     "off": "turn every copy engine off",

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pageferry tier`, on a machine made of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helpers.fake_damon import FakeDamon
+from helpers.tier_machine import MERCI, Machine, furnish
+from pageferry.cli import main
+from pageferry.damon.admin import TOP
+from pageferry.interleave import lock
+
+
+@pytest.fixture
+def damon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDamon:
+    """A kernel with DAMON, and two tiers."""
+    damon = FakeDamon(root=tmp_path)
+    furnish(damon)
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(damon.root))
+    return damon
+
+
+def test_status_shows_a_running_service(
+    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tier", "--status"]) == 1
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    capsys.readouterr()
+    assert main(["tier", "--status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rate_part"] == 1.0
+    assert main(["tier", "--status"]) == 0
+    assert "ping-pong   0.0% of 0 promotions" in capsys.readouterr().out
+
+
+def test_stop_ends_what_a_killed_service_has_left(
+    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tier", "--stop"]) == 1
+    Machine(damon, []).steps(1)
+    # A service that runs stops its kdamonds by itself.
+    with lock.hold(damon, "tier", 0.0, "wait"):
+        assert main(["tier", "--stop"]) == 1
+    capsys.readouterr()
+    damon.write(f"{TOP}/1/state", "off")
+    assert main(["tier", "--stop"]) == 0
+    assert "stopped 2 kdamonds" in capsys.readouterr().out
+
+
+def test_a_second_service_is_refused(
+    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with lock.hold(damon, "tier", 0.0, "wait"):
+        assert main(["tier", "--all", "--for", "1s"]) == 1
+    assert "another pageferry command is at work" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_writes(
+    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tier", "--all", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert f"migrate_cold > {damon.root}{TOP}/0/contexts/0/schemes/0/action" in out
+    assert f"migrate_hot > {damon.root}{TOP}/1/contexts/0/schemes/0/action" in out
+    assert damon.running() == [] and damon.read(f"{TOP}/nr_kdamonds") == "0"
+    assert main(["tier", "--all", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["writes"]
+
+
+def test_wrong_words(damon: FakeDamon) -> None:
+    assert main(["tier", "--all", "--pid", "42"]) == 2
+    assert main(["tier", "--pid", "x"]) == 2
+    assert main(["tier", "--config", str(damon.root / "none")]) == 2
+
+
+def test_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tier", "--replay", "static", "--json"]) == 0
+    rows = {row["rule"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["nothing"]["fast_share"] == 0.0
+    assert rows["tier"]["fast_share"] > 0.98 and rows["tier"]["settled_s"] == 20
+    assert rows["tier"]["ping_pong_bytes"] == 0
