@@ -51,23 +51,23 @@ def test_a_new_process_needs_budget_and_the_way_back(
 
 
 def test_new_memory_wakes_damon_for_a_while(damon: FakeDamon) -> None:
-    machine = Machine(damon, FakeMover(), again="5s")
+    machine = Machine(damon, FakeMover(), again="3s")
     machine.until(15.0)
     show(damon, 6, 2)
-    machine.until(22.0)
+    machine.until(20.0)
     assert damon.running() == []
     put(damon, "/proc/42/statm", "100 16 0 0 0 0 0")
-    machine.until(24.0)
+    machine.until(21.0)
     assert damon.running() == ["0"]
-    machine.until(29.9)
+    machine.until(29.0)
     assert damon.running() == []
 
 
 def test_new_memory_waits_for_the_budget(damon: FakeDamon) -> None:
-    machine = Machine(damon, FakeMover(), Quota(8 * PAGE, 3600.0), again="5s")
+    machine = Machine(damon, FakeMover(), Quota(8 * PAGE, 3600.0), again="3s")
     machine.until(15.0)
     show(damon, 6, 2)
-    machine.until(22.0)
+    machine.until(20.0)
     put(damon, "/proc/42/statm", "100 16 0 0 0 0 0")
     machine.until(29.0)
     assert damon.running() == []
@@ -76,7 +76,7 @@ def test_new_memory_waits_for_the_budget(damon: FakeDamon) -> None:
 
 def test_more_than_expected_counts_for_the_budget(damon: FakeDamon) -> None:
     """FakeDamon says that each kdamond moved 20 pages; 4 were expected."""
-    machine = Machine(damon, FakeMover(), Quota(100 * PAGE, 3600.0))
+    machine = Machine(damon, FakeMover(), Quota(100 * PAGE, 3600.0), again="3s")
     machine.until(15.0)
     show(damon, 6, 2)
     machine.until(22.0)

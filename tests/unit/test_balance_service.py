@@ -139,12 +139,15 @@ def test_with_damon_the_kernel_moves(tmp_path: Path) -> None:
     damon = FakeDamon(root=tmp_path)
     furnish(damon)
     mover = FakeMover()
-    machine = Machine(damon, mover)
+    machine = Machine(damon, mover, again="4s")
     show(damon, 8, 0)
     assert machine.until(20.0) == [Kind.SPREAD]
     assert damon.running() == ["0"]
     assert machine.balancer.is_moving
     show(damon, 6, 2)
+    machine.until(22.0)
+    # 95% have arrived, so DAMON moves the rest.
+    assert not machine.balancer.is_moving and damon.running() == ["0"]
     machine.until(30.0)
     # Memory has arrived, so no kdamond runs, and the session goes on.
     assert damon.running() == []
@@ -298,7 +301,7 @@ def test_children_that_end_soon_change_nothing(tmp_path: Path) -> None:
         add_area(damon, pid, BASE, [100])
         machine.until(machine.now_s + 1.0)
         damon.path(f"/proc/{pid}/stat").unlink()
-    assert commits == len(damon.commits) == 1
+    assert commits == len(damon.commits) == 0
 
 
 def test_a_pid_that_means_another_process_now(files: Files) -> None:

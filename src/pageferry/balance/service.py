@@ -13,7 +13,7 @@ from pageferry.balance.config import Config, Program
 from pageferry.balance.rule import SLIGHT, distance, home_weights
 from pageferry.balance.sources import UseSource
 from pageferry.errors import PageferryError
-from pageferry.interleave.control import USER, Control, Request
+from pageferry.interleave.control import KERNEL, USER, Control, Request
 from pageferry.interleave.weights import Weights
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
@@ -37,8 +37,9 @@ class Group:
         # The process that names the session, the oldest; None without a session.
         self.leader: int | None = None
         self.complaint = ""
-        # Whether its session may still move memory.
+        # Whether its session may still move memory, and by DAMON.
         self.awake = False
+        self.by_damon = True
         # Failed tries in a row, and the time of the next one.
         self.failures = 0
         self.again_s = 0.0
@@ -88,7 +89,7 @@ class Service:
         # Bytes that the last move may cost, and that it has cost so far.
         self._charged_bytes = 0
         self._moved_bytes = 0
-        # Until then DAMON places new memory.
+        # Until then DAMON places new memory, and the rest of a move.
         self._awake_until_s = 0.0
         if not dry_run:
             self._adopt()
@@ -112,7 +113,11 @@ class Service:
         pids = [pid for group in self.groups for pid in group.pids]
         memory_bytes = programs.resident_bytes(self.files, pids)
         self._look(now_s, pids)
+        moved = self.balancer.is_moving
         decision = self._decide(now_s, use, memory_bytes, bool(pids))
+        if moved and not self.balancer.is_moving:
+            # The balancer waits for 95%. DAMON moves the rest in this time.
+            self._awake_until_s = now_s + self._again_s
         self._explain(decision)
         if decision.weights is not None:
             self._apply(now_s, decision.weights, decision)
@@ -324,6 +329,7 @@ class Service:
                 group.leader = None
             return False
         group.complaint, group.failures, group.awake = "", 0, True
+        group.by_damon = outcome.session.by == KERNEL
         if outcome.report is not None:
             self._moved_bytes += outcome.report.moved_pages * PAGE
             if outcome.report.no_room:
@@ -338,11 +344,13 @@ class Service:
 
     def _finish(self, now_s: float) -> None:
         """After a move, end the sessions at home, and let DAMON rest for the others."""
-        if self.balancer.is_moving or self.dry_run or now_s < self._awake_until_s:
+        if self.balancer.is_moving or self.dry_run:
             return
         for group in self.groups:
             if group.leader is None or not group.awake:
                 continue
+            if group.by_damon and now_s < self._awake_until_s:
+                return
             try:
                 self._moved_bytes += self.control.rest(group.leader)
                 if self.balancer.is_home:
