@@ -25,7 +25,7 @@ help:
 	@echo "make builds     compile many kernel configurations, some of them random"
 	@echo "make kcsan      search for data races in selftests and torture"
 	@echo "make pressure   move memory while it is short"
-	@echo "make loads      try the balancer on 10,000 random loads"
+	@echo "make loads      try the balancer on 10,000 loads, and fail each write"
 	@echo "make perf       check the speed, on an idle host"
 	@echo "make packages-proof         install both packages on Debian 13, and purge them"
 	@echo "make packages-proof-debian  the same with Debian's configuration: hours"
@@ -64,7 +64,7 @@ pressure: setup
 	@$(PYTHON) -m pytest -m pressure --tb=short
 
 loads: setup
-	@$(PYTHON) -m pytest -m loads -s tests/loads
+	@$(PYTHON) -m pytest -m loads -s tests/loads tests/unit/test_service_faults.py
 
 perf: setup
 	@$(PYTHON) -m pytest -m perf

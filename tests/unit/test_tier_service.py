@@ -133,7 +133,7 @@ def test_processes_come_and_go(damon: FakeDamon) -> None:
     for pid in (42, 43):
         damon.path(f"/proc/{pid}/stat").unlink()
     machine.steps(1)
-    assert damon.running() == []
+    assert damon.read(f"{TOP}/nr_kdamonds") == "0"
     assert machine.said[-1] == "none of the processes is running"
 
 

@@ -88,6 +88,8 @@ class Kdamonds:
         """Replace all kdamonds. After an error, none is left."""
         with self._locked():
             self._stop()
+            if not watches:
+                return
             self.admin.require_alone("pageferry interleave status; damo stop")
             if not self.files.dry_run:
                 self.admin.make_room(takeover=False)
@@ -120,6 +122,7 @@ class Kdamonds:
             self.admin.stop(slot)
             del self.state.threads[slot]
             self._watches.pop(slot, None)
+        self.admin.clear_up()
         self._counted = {}
         self.save()
 

@@ -76,17 +76,20 @@ class Service:
         try:
             self._arrange(now_s, pids)
         except PageferryError as error:
-            self.kdamonds.stop()
-            wait_s = min(5.0 * 2.0**self._failures, _LONGEST_WAIT_S)
-            self._failures = min(self._failures + 1, 16)
-            self._again_s = now_s + wait_s
-            self._say_new(
-                f"{error.line()} ({error.hint})" if error.hint else error.line()
-            )
+            self._fail(now_s, error)
         self._steer(now_s, pids)
-        if self.kdamonds.watches:
-            self.kdamonds.count()
         self.kdamonds.save()
+
+    def _fail(self, now_s: float, error: PageferryError) -> None:
+        """Stop what runs, because the plan is not in force. Try again later."""
+        self._again_s = now_s + min(5.0 * 2.0**self._failures, _LONGEST_WAIT_S)
+        self._failures = min(self._failures + 1, 16)
+        self._say_new(f"{error.line()} ({error.hint})" if error.hint else error.line())
+        try:
+            self.kdamonds.stop()
+        except PageferryError as another:
+            # The next try stops it first.
+            self._say_new(another.line())
 
     def stop(self) -> None:
         """Stop all kdamonds; memory stays where it is."""
@@ -227,6 +230,8 @@ class Service:
             self.kdamonds.set_rate(self.rate)
             free, total = machine.free_and_total(self.files)
             self.kdamonds.set_goals(self.features, free, total)
+            if self.kdamonds.watches:
+                self.kdamonds.count()
         except PageferryError as error:
             # The kdamond may have ended with its processes. The next step looks.
             self._say_new(error.line())

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Both services while writes to DAMON's files fail, and processes come and go."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helpers import balance_machine, tier_machine
+from helpers.fake_damon import FakeDamon
+from helpers.fake_process import BASE, FakeMover, add_area, add_process
+from pageferry.balance.config import Program
+from pageferry.damon.admin import TOP
+from pageferry.errors import PageferryError
+from pageferry.sysfs.files import Files
+
+# A service tries again after 5 s.
+QUIET_S = 20.0
+
+
+class FailingDamon(FakeDamon):
+    """A kernel that refuses the write with this number, or each one by chance."""
+
+    number = -1
+    count = 0
+    chance: Callable[[], bool] = staticmethod(lambda: False)
+
+    def write(self, name: str, value: str) -> None:
+        """Fail, or do the same as the kernel."""
+        if name.startswith(TOP):
+            self.count += 1
+            if self.count - 1 == self.number or self.chance():
+                raise PageferryError("cannot write", value=name, reason="Invalid")
+        super().write(name, value)
+
+
+def add(files: Files, pid: int) -> None:
+    add_process(files, pid, name="merci")
+    add_area(files, pid, BASE + (pid << 24), list(range(100, 108)))
+    balance_machine.put(files, f"/proc/{pid}/statm", "100 8 0 0 0 0 0")
+
+
+def remove(files: Files, pid: int) -> None:
+    for file in files.path(f"/proc/{pid}").iterdir():
+        file.unlink()
+    files.path(f"/proc/{pid}").rmdir()
+
+
+def balance_story(damon: FailingDamon) -> balance_machine.Machine:
+    """Spread, add a process, come home, and end."""
+    balance_machine.furnish(damon)
+    balance_machine.show(damon, 8, 0)
+    machine = balance_machine.Machine(damon, FakeMover(), again="3s")
+    machine.until(15.0)
+    balance_machine.show(damon, 6, 2)
+    add(damon, 60)
+    machine.until(32.0)
+    balance_machine.show(damon, 8, 0)
+    machine.until(32.0 + QUIET_S)
+    return machine
+
+
+def tier_story(damon: FailingDamon) -> tier_machine.Machine:
+    """Watch processes that come and go, and change the rate."""
+    tier_machine.furnish(damon)
+    machine = tier_machine.Machine(damon, [Program(name="merci")])
+    machine.steps(2)
+    balance_machine.put(damon, "/proc/pressure/memory", "some total=100000")
+    machine.steps(1)
+    add(damon, 60)
+    machine.steps(3)
+    balance_machine.put(damon, "/proc/sys/kernel/numa_balancing", "2")
+    machine.steps(int(QUIET_S / 5))
+    return machine
+
+
+def numbers(story: Callable[[FailingDamon], object], top: Path, every: int) -> range:
+    """Return the numbers of some writes of a story."""
+    damon = FailingDamon(root=top / "all")
+    story(damon)
+    return range(0, damon.count, every)
+
+
+def check_balance(damon: FailingDamon) -> None:
+    """All memory is at home in the end, so nothing may be left."""
+    machine = balance_story(damon)
+    assert machine.balancer.is_home, damon.number
+    assert damon.running() == [], damon.number
+    assert machine.control.store.all() == [], damon.number
+
+
+def check_tiers(damon: FailingDamon) -> None:
+    """The last plan is in force in the end, and a stop leaves nothing."""
+    try:
+        machine = tier_story(damon)
+    except PageferryError:
+        # The first look at the kernel's abilities failed: the command ends.
+        assert damon.running() == [], damon.number
+        return
+    assert damon.running() == ["0"], damon.number
+    assert machine.scheme(0, "action") == "migrate_cold", damon.number
+    targets = damon.read(f"{TOP}/0/contexts/0/targets/nr_targets")
+    assert targets == "2", damon.number
+    machine.service.stop()
+    assert damon.running() == [], damon.number
+
+
+@pytest.mark.parametrize(
+    "every", [9, pytest.param(1, marks=pytest.mark.loads)], ids=("some", "all")
+)
+@pytest.mark.parametrize("service", ["balance", "tiers"])
+def test_a_service_survives_any_write_that_fails(
+    tmp_path: Path, service: str, every: int
+) -> None:
+    check, story = STORIES[service]
+    for number in numbers(story, tmp_path, every):
+        damon = FailingDamon(root=tmp_path / str(number))
+        damon.number = number
+        check(damon)
+
+
+STORIES: dict[
+    str, tuple[Callable[[FailingDamon], None], Callable[[FailingDamon], object]]
+] = {
+    "balance": (check_balance, balance_story),
+    "tiers": (check_tiers, tier_story),
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_some_minutes_of_tiers_with_faults(tmp_path: Path, seed: int) -> None:
+    live_through(FailingDamon(root=tmp_path), seed, steps=60)
+
+
+@pytest.mark.loads
+def test_a_day_of_tiers_with_faults(tmp_path: Path) -> None:
+    """A step each 75 s: in between, nothing changes."""
+    live_through(FailingDamon(root=tmp_path), 0, steps=24 * 3600 // 75)
+
+
+def live_through(damon: FailingDamon, seed: int, steps: int) -> None:
+    """Let processes come and go while 1% of all writes fail. Nothing may be left."""
+    tier_machine.furnish(damon)
+    machine = tier_machine.Machine(damon, [Program(name="merci")])
+    chance = random.Random(seed)
+    damon.chance = lambda: chance.random() < 0.01
+    alive, next_pid = [42], 100
+    for _ in range(steps):
+        if chance.random() < 0.2 and len(alive) < 6:
+            add(damon, next_pid)
+            alive.append(next_pid)
+            next_pid += 1
+        if chance.random() < 0.2 and alive:
+            remove(damon, alive.pop(chance.randrange(len(alive))))
+        machine.now_s += 70.0
+        machine.steps(1)
+        assert set(damon.running()) <= {"0"}
+    damon.chance = lambda: False
+    # The longest wait for the next try.
+    machine.now_s += 60.0
+    machine.steps(2)
+    assert damon.running() == (["0"] if alive else [])
+    if alive:
+        count = int(damon.read(f"{TOP}/0/contexts/0/targets/nr_targets"))
+        assert count == len(alive)
+    machine.service.stop()
+    assert damon.running() == [] and damon.read(f"{TOP}/nr_kdamonds") == "0"
+    assert not damon.path("/run/pageferry/tier.json").exists()
