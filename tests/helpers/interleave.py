@@ -18,11 +18,15 @@ PAGES_PER_MIB = 256
 
 
 def boot(
-    kernel: BuiltKernel, topology: str, mib: int, cases: Sequence[str]
+    kernel: BuiltKernel,
+    topology: str,
+    mib: int,
+    cases: Sequence[str],
+    guest: str = "helpers.interleave_guest",
 ) -> dict[str, Any]:
-    """Boot once, and return the results of all cases."""
+    """Boot once, and return the results of all cases of a guest's module."""
     hold = build.build() / "hold"
-    command = (sys.executable, "-m", "helpers.interleave_guest", str(hold), str(mib))
+    command = (sys.executable, "-m", guest, str(hold), str(mib))
     outcome = run_vm(
         VmRequest(
             command=(*command, *cases),
