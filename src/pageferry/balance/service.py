@@ -79,6 +79,8 @@ class Service:
         self.decisions: list[dict[str, object]] = []
         self._said: tuple[Kind, str] | None = None
         self._waiting = ""
+        # Measures the cost of looks; tests replace it.
+        self.stopwatch: Callable[[], float] = time.monotonic
         self._again_s = parse_seconds(config.again)
         # The last look at the placement, and the time of the next one.
         self._shares: dict[int, float] = {}
@@ -191,10 +193,10 @@ class Service:
             return
         if now_s < self._next_look_s:
             return
-        begin_s = time.monotonic()
+        begin_s = self.stopwatch()
         self._shares = self.control.placed(pids)
         self._mind(now_s)
-        took_s = time.monotonic() - begin_s
+        took_s = self.stopwatch() - begin_s
         busy = any(group.awake for group in self.groups)
         self._next_look_s = now_s + max(
             0.0 if busy else self._again_s, took_s / _LOOK_SHARE
