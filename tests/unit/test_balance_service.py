@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,21 @@ def test_with_damon_the_kernel_moves(tmp_path: Path) -> None:
     assert damon.running() == []
     assert machine.control.store.all() == []
     assert mover.moves == []
+
+
+def test_a_look_that_takes_long_does_not_end_a_move(tmp_path: Path) -> None:
+    damon = FakeDamon(root=tmp_path)
+    furnish(damon)
+    show(damon, 8, 0)
+    machine = Machine(damon, FakeMover())
+    ticks = count(step=2.0)
+    # Each look takes 2 s, so the next one is 200 s later.
+    machine.service.stopwatch = lambda: next(ticks)
+    machine.until(14.0)
+    machine.service._next_look_s = 0.0
+    machine.until(15.0)
+    assert machine.balancer.is_moving
+    assert machine.until(200.0) == [] and machine.balancer.is_moving
 
 
 def test_without_processes_nothing_is_decided(files: Files) -> None:

@@ -123,6 +123,25 @@ def test_a_start_that_fails_changes_nothing_and_waits_longer_each_time() -> None
     assert waits[:6] == [10, 15, 25, 45, 65, 65]
 
 
+def test_a_rare_look_is_no_move_that_stopped() -> None:
+    """A look that takes 2 s leaves 200 s to the next one, by its limit of 1%."""
+    balancer = Balancer(BANDWIDTH, 0)
+    made = [balancer.step(float(at), {0: 72e9}, MEMORY, HOME.shares) for at in range(6)]
+    assert made[-1].weights == THREE_TO_ONE
+    balancer.started(5.0, THREE_TO_ONE, made[-1].moves_bytes)
+    balancer.step(6.0, {0: 72e9}, MEMORY, HOME.shares)
+    for at in range(7, 206):
+        # Memory moves, and so does traffic. Only the shares are old.
+        use = {0: 72e9, 1: at * 0.08e9}
+        made.append(balancer.step(float(at), use, MEMORY, HOME.shares, fresh=False))
+    assert {decision.kind for decision in made[6:]} == {Kind.MOVING}
+    # Half of the way has passed at the next look.
+    half = {0: 0.87, 1: 0.13}
+    made.append(balancer.step(206.0, {0: 72e9, 1: 10.8e9}, MEMORY, half))
+    assert balancer.is_moving
+    assert balancer.step(266.0, {0: 72e9}, MEMORY, half).kind != Kind.MOVING
+
+
 def test_a_move_that_stops_ends_after_a_minute() -> None:
     progress = Progress(HOME)
     progress.start(0.0, THREE_TO_ONE, HOME.shares)

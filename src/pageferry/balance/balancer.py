@@ -114,16 +114,20 @@ class Balancer:
         use: Mapping[int, float],
         memory_bytes: int,
         shares: Mapping[int, float] | None = None,
+        *,
+        fresh: bool = True,
     ) -> Decision:
         """Decide from the use of the nodes in bytes/s.
 
         shares: the measured share of each node; None if memory moves at once.
+        fresh: whether they were measured now. Older ones do not show that a move stopped.
         """
         before, self.shares = self.shares, shares or self.weights.shares
         if self._move.underway:
             self._budget.still_moving(now_s)
-            self._notice_change(use, before)
-            if self._move.goes_on(now_s, self.shares):
+            if fresh:
+                self._notice_change(use, before)
+            if not fresh or self._move.goes_on(now_s, self.shares):
                 left = format_size(int(self._move.left * memory_bytes))
                 text = f"{left} are still on their way to weights {self.weights}"
                 return Decision(Kind.MOVING, text)

@@ -38,7 +38,7 @@ class Progress:
         self._since_s = now_s
 
     def goes_on(self, now_s: float, shares: Mapping[int, float]) -> bool:
-        """Look at the shares again, and say whether the move goes on."""
+        """Look at new shares, and say whether the move goes on."""
         self.left = rule.distance(shares, self.target.shares)
         if self.left <= (1 - ARRIVED) * self._way + 1e-9:
             self.underway, self.arrived = False, True

@@ -114,9 +114,9 @@ class Service:
         use = self.source.read()
         pids = [pid for group in self.groups for pid in group.pids]
         memory_bytes = programs.resident_bytes(self.files, pids)
-        self._look(now_s, pids)
+        fresh = self._look(now_s, pids)
         moved = self.balancer.is_moving
-        decision = self._decide(now_s, use, memory_bytes, bool(pids))
+        decision = self._decide(now_s, use, memory_bytes, bool(pids), fresh)
         if moved and not self.balancer.is_moving:
             # The balancer waits for 95%. DAMON moves the rest in this time.
             self._awake_until_s = now_s + self._again_s
@@ -172,11 +172,17 @@ class Service:
                 self.control.drop(session.pid)
 
     def _decide(
-        self, now_s: float, use: Mapping[int, float], memory_bytes: int, anybody: bool
+        self,
+        now_s: float,
+        use: Mapping[int, float],
+        memory_bytes: int,
+        anybody: bool,
+        fresh: bool,
     ) -> Decision:
         """Let the balancer decide, if any process runs."""
         if anybody:
-            return self.balancer.step(now_s, use, memory_bytes, self._shares or None)
+            shares = self._shares or None
+            return self.balancer.step(now_s, use, memory_bytes, shares, fresh=fresh)
         if not self.balancer.is_home:
             # The next processes begin at home.
             nodes = list(self.balancer.bandwidth)
@@ -186,13 +192,16 @@ class Service:
     def _home_weights(self) -> Weights:
         return Weights(((self.balancer.home, 1),))
 
-    def _look(self, now_s: float, pids: list[int]) -> None:
-        """Measure the placement: often during a move, and rarely otherwise."""
+    def _look(self, now_s: float, pids: list[int]) -> bool:
+        """Measure the placement: often during a move, and rarely otherwise.
+
+        Return whether the shares are those of now.
+        """
         if self.dry_run or not pids:
             self._shares = {}
-            return
+            return True
         if now_s < self._next_look_s:
-            return
+            return False
         begin_s = self.stopwatch()
         self._shares = self.control.placed(pids)
         self._mind(now_s)
@@ -201,6 +210,7 @@ class Service:
         self._next_look_s = now_s + max(
             0.0 if busy else self._again_s, took_s / _LOOK_SHARE
         )
+        return True
 
     def _find_processes(self, now_s: float) -> None:
         """Add processes that stay, and end sessions whose process has ended."""
