@@ -3,7 +3,8 @@
 
 A load lasts for 10 to 40 minutes, because no rule can win against loads that change as
 soon as memory has moved. Everything else is as bad as a machine may be: memory moves at
-0.1 to 2 GB/s, starts fail, moves stop on their way, others use each node.
+0.1 to 2 GB/s, starts fail, moves stop on their way, up to 10% of it is pinned, and others
+use each node.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def make(seed: int) -> Case:
     memory_bytes = int(chance.uniform(1.0, 64.0) * GIB)
     budget_bytes = int(memory_bytes * chance.uniform(0.2, 4.0))
     budget = Quota(budget_bytes, chance.choice((600.0, 3600.0)))
+    pinned = chance.choice((0.0, chance.uniform(0.0, 0.1)))
     return Case(
         seed,
         bandwidth,
@@ -81,6 +83,7 @@ def make(seed: int) -> Case:
             start_fails=chance.choice((0.0, 0.5)),
             move_sticks=chance.choice((0.0, 0.2)),
             seed=seed,
+            pinned=pinned,
         ),
         Settings(hold_s=20.0, budget=chance.choice((None, budget))),
     )
@@ -101,6 +104,12 @@ def keep_promises(case: Case, found: Outcome) -> None:
     for number, (now_s, decision) in enumerate(found.changes, 1):
         begun = sum(moment.time_s <= now_s for moment in case.moments)
         assert number <= begun, f"seed {case.seed}: {decision.why}"
+    # A start that moves nothing is repeated once.
+    for (_, first, before), (_, again, _), (_, third, after) in zip(
+        found.starts, found.starts[1:], found.starts[2:], strict=False
+    ):
+        same = first.weights == again.weights == third.weights
+        assert not same or after > before, f"seed {case.seed}"
     quota = case.settings.budget
     if quota is not None:
         moved = worst_period(found, quota)

@@ -10,6 +10,7 @@ import pytest
 from helpers.balance_machine import Machine, furnish, put, show
 from helpers.fake_damon import FakeDamon
 from helpers.fake_process import BASE, FakeMover, add_area, add_process
+from pageferry.balance import trace
 from pageferry.interleave.user_space import Quota
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
@@ -30,11 +31,11 @@ def newcomer(files: Files) -> None:
     put(files, "/proc/60/statm", "100 8 0 0 0 0 0")
 
 
-@pytest.mark.parametrize(("pages", "joins"), [(11, False), (12, True)])
+@pytest.mark.parametrize(("pages", "joins"), [(9, False), (10, True)])
 def test_a_new_process_needs_budget_and_the_way_back(
     tmp_path: Path, pages: int, joins: bool
 ) -> None:
-    """4 pages have moved, 2 would move, and 6 must be able to come back."""
+    """2 pages have moved, 2 would move, and 6 must be able to come back."""
     files = Files(root=tmp_path)
     furnish(files)
     mover = FakeMover()
@@ -82,6 +83,48 @@ def test_more_than_expected_counts_for_the_budget(damon: FakeDamon) -> None:
     machine.until(22.0)
     assert machine.balancer.admits(machine.now_s, 0, 80 * PAGE)
     assert not machine.balancer.admits(machine.now_s, 0, 81 * PAGE)
+
+
+def test_less_than_expected_is_refunded(damon: FakeDamon) -> None:
+    """FakeDamon says that each kdamond moved 20 pages; 64 were expected."""
+    put(damon, "/proc/42/statm", "100 248 0 0 0 0 0")
+    machine = Machine(damon, FakeMover(), Quota(200 * PAGE, 3600.0), again="3s")
+    machine.until(14.0)
+    assert machine.balancer.is_moving
+    assert not machine.balancer.admits(machine.now_s, 0, 137 * PAGE)
+    show(damon, 6, 2)
+    machine.until(22.0)
+    assert machine.balancer.admits(machine.now_s, 0, 180 * PAGE)
+    assert not machine.balancer.admits(machine.now_s, 0, 181 * PAGE)
+    assert machine.service.figures.moved_bytes == 20 * PAGE
+
+
+def test_memory_that_cannot_move_is_tried_once_more(damon: FakeDamon) -> None:
+    """Pages stay at home, as pinned ones do: half of the quarter that should leave."""
+    machine = Machine(damon, FakeMover(), again="3s")
+    machine.service.source.moments = [trace.Moment(0.0, {}, 108e9)]  # type: ignore[attr-defined]
+    machine.until(4.0)
+    show(damon, 7, 1)
+    # The balancer waits for a minute, tries once more, and waits again.
+    machine.until(140.0)
+    started = damon.threads
+    assert damon.running() == []
+    machine.until(700.0)
+    assert damon.threads == started
+
+
+def test_bound_memory_does_not_count_for_the_placement(damon: FakeDamon) -> None:
+    for pid in (42, 43):
+        line = f"{BASE:x} default anon=8 dirty=8 N0=6 N1=2 kernelpagesize_kB=4"
+        put(damon, f"/proc/{pid}/numa_maps", f"{line}\n7f5500000000 bind:0 anon=9 N0=9")
+    machine = Machine(damon, FakeMover())
+    machine.until(1.0)
+    assert machine.service._shares == {0: 0.75, 1: 0.25}
+    for pid in (42, 43):
+        put(damon, f"/proc/{pid}/numa_maps", f"{BASE:x} bind:0 anon=8 N0=8")
+    machine = Machine(damon, FakeMover())
+    assert machine.until(30.0) == [] and damon.commits == []
+    assert machine.said == ["their owners have bound all memory of the processes"]
 
 
 def test_memory_that_is_bound_during_a_move_stays(damon: FakeDamon) -> None:

@@ -109,6 +109,21 @@ def test_a_load_that_changes_during_a_move_is_seen_after_it() -> None:
     assert found.changes[1][0] > 0.9 * 172
 
 
+@pytest.mark.parametrize("budget", [None, Quota(64 * GIB, 3600.0)])
+def test_pinned_memory_is_called_home_twice_and_then_left(budget: Quota | None) -> None:
+    """A fifth of the memory is pinned where the first move has left it."""
+    moments = [*STEADY, Moment(600.0, {}, 40e9)]
+    balancer = Balancer(BANDWIDTH, 0, Settings(budget=budget))
+    where = Conditions(0.5e9, pinned=0.2)
+    found = run(balancer, moments, MEMORY, where, 7200.0)
+    kinds = [made.kind for _, made, _ in found.starts]
+    assert kinds == [Kind.SPREAD, Kind.HOME, Kind.HOME]
+    # The second try has moved nothing, and has cost nothing.
+    assert found.starts[-1][2] == found.moved[-1][1]
+    assert found.decisions[-1][1].kind == Kind.STAY_HOME
+    assert balancer.admits(7200.0, 0, 64 * GIB - int(found.moved[-1][1]))
+
+
 def test_a_start_that_fails_changes_nothing_and_waits_longer_each_time() -> None:
     balancer = Balancer(BANDWIDTH, 0)
     tries = []

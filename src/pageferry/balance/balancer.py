@@ -100,8 +100,8 @@ class Balancer:
 
     @property
     def _rests_at_home(self) -> bool:
-        """Say whether memory is at home, and did not stop on its way there."""
-        return self.is_home and self._move.arrived
+        """Say whether all memory that can move is at home."""
+        return self.is_home and self._move.rests
 
     @property
     def is_moving(self) -> bool:
@@ -181,6 +181,10 @@ class Balancer:
     def spent(self, now_s: float, moved_bytes: int) -> None:
         """Charge bytes to the budget that moved without a decision."""
         self._budget.spend(now_s, moved_bytes)
+
+    def refund(self, charged_bytes: int) -> None:
+        """Take back the last charges, for bytes that did not move."""
+        self._budget.refund(charged_bytes)
 
     def _wait_anew(self, wanted: Kind | None, now_s: float) -> None:
         # The change that the use asks for, and since when without a break.
@@ -278,7 +282,7 @@ class Balancer:
             target, after = self.weights, before
         gain = after / before - 1 if before > 0 else 0.0
         if gain < self.settings.min_gain or (
-            target == self.weights and self._move.arrived
+            target == self.weights and self._move.rests
         ):
             text = f"{load}: {target} would give {gain:+.0%}, which is too little"
             return Decision(Kind.NO_GAIN, text, gain=gain)

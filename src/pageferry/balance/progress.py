@@ -24,6 +24,8 @@ class Progress:
         self.target = weights
         self.underway = False
         self.arrived = True
+        # Whether a move and its repetition left memory elsewhere: pinned or bound.
+        self.stuck = False
         # Fraction of the memory that is still elsewhere.
         self.left = 0.0
         # Pages have the places of one of these weights.
@@ -31,11 +33,13 @@ class Progress:
 
     def start(self, now_s: float, target: Weights, shares: Mapping[int, float]) -> None:
         """Begin a move."""
+        self._again = target == self.target and not self.arrived
         self.target, self.underway, self.arrived = target, True, False
+        self.stuck = False
         if target not in self._places:
             self._places.append(target)
         self.left = self._way = self._least = rule.distance(shares, target.shares)
-        self._since_s = now_s
+        self._begin_s = self._since_s = now_s
 
     def goes_on(self, now_s: float, shares: Mapping[int, float]) -> bool:
         """Look at new shares, and say whether the move goes on."""
@@ -47,7 +51,13 @@ class Progress:
             self._least, self._since_s = self.left, now_s
         elif now_s - self._since_s >= PATIENCE_S:
             self.underway = False
+            self.stuck = self._again and self._since_s == self._begin_s
         return self.underway
+
+    @property
+    def rests(self) -> bool:
+        """Say whether another try would move nothing."""
+        return self.arrived or self.stuck
 
     def at_most(self, target: Weights, shares: Mapping[int, float]) -> float:
         """Return the fraction of memory that moves to a target, or more than that.

@@ -122,6 +122,14 @@ class Budget:
         if self.quota is not None:
             self._spent.append((now_s, size_bytes))
 
+    def refund(self, size_bytes: int) -> None:
+        """Take back the last charges, for bytes that did not move."""
+        while size_bytes > 0 and self._spent:
+            now_s, charged = self._spent.pop()
+            if charged > size_bytes:
+                self._spent.append((now_s, charged - size_bytes))
+            size_bytes -= charged
+
     def still_moving(self, now_s: float) -> None:
         """Charge the last bytes at this time, because they still move."""
         if self._spent:

@@ -12,6 +12,7 @@ from pageferry.balance.balancer import Balancer, Decision, Kind
 from pageferry.balance.config import Config, Program
 from pageferry.balance.rule import SLIGHT, distance, home_weights
 from pageferry.balance.sources import UseSource
+from pageferry.balance.strays import Strays
 from pageferry.errors import PageferryError
 from pageferry.interleave.control import KERNEL, USER, Control, Request
 from pageferry.interleave.weights import Weights
@@ -83,14 +84,17 @@ class Service:
         self.stopwatch: Callable[[], float] = time.monotonic
         self._again_s = parse_seconds(config.again)
         # The last look at the placement, and the time of the next one.
-        self._shares: dict[int, float] = {}
+        self._shares: dict[int, float] | None = None
         self._next_look_s = 0.0
         # The least memory since the last pass, and the time of the next one.
         self._memory_at_pass = 0
         self._next_pass_s = 0.0
+        self._strays = Strays()
         # Bytes that the last move may cost, and that it has cost so far.
         self._charged_bytes = 0
         self._moved_bytes = 0
+        # Whether a session ended before its moved bytes were read.
+        self._lost_count = False
         # Until then DAMON places new memory, and the rest of a move.
         self._awake_until_s = 0.0
         if not dry_run:
@@ -126,8 +130,8 @@ class Service:
             self._next_pass_s = now_s + self._again_s
             self._memory_at_pass = memory_bytes
         self._catch_up(now_s)
-        self._see_to_new_memory(now_s, memory_bytes)
         self._finish(now_s)
+        self._see_to_new_memory(now_s, memory_bytes)
         self.figures.use = use
         self.figures.weights = self.balancer.weights
         self.figures.processes = len(pids)
@@ -179,15 +183,19 @@ class Service:
         anybody: bool,
         fresh: bool,
     ) -> Decision:
-        """Let the balancer decide, if any process runs."""
-        if anybody:
-            shares = self._shares or None
-            return self.balancer.step(now_s, use, memory_bytes, shares, fresh=fresh)
+        """Let the balancer decide, if any process has memory that may move."""
+        if anybody and self._shares != {}:
+            return self.balancer.step(
+                now_s, use, memory_bytes, self._shares, fresh=fresh
+            )
         if not self.balancer.is_home:
             # The next processes begin at home.
             nodes = list(self.balancer.bandwidth)
             self.balancer.reset(home_weights(nodes, self.balancer.home))
-        return Decision(Kind.STAY_HOME, "none of the processes is running")
+        why = "their owners have bound all memory of the processes"
+        return Decision(
+            Kind.STAY_HOME, why if anybody else "none of the processes is running"
+        )
 
     def _home_weights(self) -> Weights:
         return Weights(((self.balancer.home, 1),))
@@ -198,12 +206,15 @@ class Service:
         Return whether the shares are those of now.
         """
         if self.dry_run or not pids:
-            self._shares = {}
+            self._shares = None
             return True
         if now_s < self._next_look_s:
             return False
         begin_s = self.stopwatch()
-        self._shares = self.control.placed(pids)
+        found = self.control.placed(pids, self.balancer.bandwidth)
+        if found is not None:
+            self._shares = found
+            self._strays.look(distance(found, self.balancer.weights.shares))
         self._mind(now_s)
         took_s = self.stopwatch() - begin_s
         busy = any(group.awake for group in self.groups)
@@ -234,9 +245,7 @@ class Service:
                 pid == group.leader and (pid, start) in known for pid, start in seen
             )
             if leader_ended and group.leader is not None:
-                if not self.dry_run:
-                    self.control.drop(group.leader)
-                group.leader = None
+                self._drop(group)
             if self.dry_run or self.balancer.is_home:
                 group.pids = ready
                 continue
@@ -271,6 +280,7 @@ class Service:
         self._waiting = ""
         self._memory_at_pass = memory_bytes
         self._next_pass_s = self._awake_until_s = now_s + self._again_s
+        self._strays.begin()
 
     def _mind(self, now_s: float) -> None:
         """While DAMON runs, look for memory that its owner has bound meanwhile."""
@@ -282,8 +292,7 @@ class Service:
             except PageferryError as error:
                 self._complain(group, error)
                 # Another start moves what its owner has not bound, from user space.
-                self.control.drop(group.leader)
-                group.leader = None
+                self._drop(group)
                 group.fail(now_s)
                 group.again_s = now_s
 
@@ -302,9 +311,9 @@ class Service:
         self.balancer.started(now_s, weights, decision.moves_bytes)
         self._charged_bytes = decision.moves_bytes
         self._next_look_s = 0.0
+        self._strays = Strays()
         self.figures.changes[decision.kind.value] += 1
         self.figures.gain = decision.gain
-        self.figures.moved_bytes += decision.moves_bytes
 
     def _catch_up(self, now_s: float) -> None:
         """Try groups again whose last change failed."""
@@ -335,10 +344,10 @@ class Service:
         except PageferryError as error:
             self._complain(group, error)
             group.fail(now_s)
+            self._lost_count = True
             if group.leader is not None and not self._runs(group.leader):
                 # Its kdamond has stopped. The next try starts another one.
-                self.control.drop(group.leader)
-                group.leader = None
+                self._drop(group)
             return False
         group.complaint, group.failures, group.awake = "", 0, True
         group.by_damon = outcome.session.by == KERNEL
@@ -347,6 +356,14 @@ class Service:
             if outcome.report.no_room:
                 self.say(f"{group.program}: not all of it fits")
         return True
+
+    def _drop(self, group: Group) -> None:
+        """End the session of a group without a look at its moved bytes."""
+        assert group.leader is not None
+        if not self.dry_run:
+            self.control.drop(group.leader)
+        group.leader = None
+        self._lost_count = True
 
     def _runs(self, leader: int) -> bool:
         session = self.control.store.find(leader)
@@ -364,6 +381,7 @@ class Service:
             if group.by_damon and now_s < self._awake_until_s:
                 return
             try:
+                self._lost_count |= not self._runs(group.leader)
                 self._moved_bytes += self.control.rest(group.leader)
                 if self.balancer.is_home:
                     self.control.drop(group.leader)
@@ -372,12 +390,21 @@ class Service:
             except PageferryError as error:
                 self._complain(group, error)
                 group.fail(now_s)
+                self._lost_count = True
+            self._strays.end()
+        self._settle_accounts(now_s)
+
+    def _settle_accounts(self, now_s: float) -> None:
+        """Charge the bytes that have moved, instead of those that were expected."""
         # Memory that came during the move may have moved, too.
         more = self._moved_bytes - self._charged_bytes
         if more > 0:
             self.balancer.spent(now_s, more)
-            self.figures.moved_bytes += more
+        elif not self._lost_count:
+            self.balancer.refund(-more)
+        self.figures.moved_bytes += self._moved_bytes
         self._charged_bytes = self._moved_bytes = 0
+        self._lost_count = False
 
     def _see_to_new_memory(self, now_s: float, memory_bytes: int) -> None:
         """Place new memory, if the budget covers it."""
@@ -386,17 +413,14 @@ class Service:
             return
         wanted = self.balancer.weights
         grown = memory_bytes - self._memory_at_pass
-        strayed = distance(self._shares, wanted.shares) if self._shares else 0.0
-        moves = int(
-            max(grown * (1 - wanted.share(self.balancer.home)), strayed * memory_bytes)
-        )
+        strayed = int(self._strays.share * memory_bytes)
+        moves = max(int(grown * (1 - wanted.share(self.balancer.home))), strayed)
         if now_s < self._next_pass_s or moves <= SLIGHT * memory_bytes:
             return
         if not self.balancer.admits(now_s, memory_bytes, moves):
             self._say_waiting("new memory waits at home")
             return
         self._begin_pass(now_s, memory_bytes, moves)
-        self.figures.moved_bytes += moves
         for group in self.groups:
             if group.leader is not None and not group.failures:
                 self._settle(now_s, group, wanted)

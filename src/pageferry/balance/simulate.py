@@ -31,6 +31,8 @@ class Conditions:
     start_fails: float = 0.0
     move_sticks: float = 0.0
     seed: int = 0
+    # Fraction of the memory that never moves again, wherever its first move left it.
+    pinned: float = 0.0
 
 
 class MovingMemory:
@@ -45,6 +47,9 @@ class MovingMemory:
         self.where = where
         self.target = weights
         self.moved_bytes = 0.0
+        # Bytes that will have moved at the end of the move, if all of them can.
+        self.expected_bytes = 0.0
+        self.idle = True
         self._parts: dict[Weights, float] = {weights: 1.0}
         self._due_s = 0.0
         # The rest of each part, which this move does not reach.
@@ -53,10 +58,14 @@ class MovingMemory:
     def start(self, now_s: float, target: Weights, reach: float = 1.0) -> None:
         """Begin a move that ends when it has reached this fraction of its pages."""
         self.target, self._due_s = target, now_s + self.where.delay_s
-        self._stays = {part: (1 - reach) * size for part, size in self._parts.items()}
+        self._stays = {
+            part: max((1 - reach) * size, min(self.where.pinned, size))
+            for part, size in self._parts.items()
+        }
 
     def advance(self, now_s: float, passed_s: float) -> None:
         """Move memory for some time, which ends now."""
+        before = self.moved_bytes
         room = self.where.bytes_per_s * min(passed_s, max(now_s - self._due_s, 0.0))
         for weights in [part for part in self._parts if part != self.target]:
             cost = rule.share_that_moves(weights, self.target) * self.size_bytes
@@ -68,6 +77,7 @@ class MovingMemory:
             self.moved_bytes += part * cost
             if self._parts[weights] <= 0:
                 del self._parts[weights]
+        self.idle = self.moved_bytes == before and now_s > self._due_s
 
     @property
     def shares(self) -> dict[int, float]:
@@ -84,7 +94,9 @@ class Outcome:
     """The results of a simulation."""
 
     decisions: list[tuple[float, Decision]] = field(default_factory=list)
-    # The decisions that started a move to other weights.
+    # The decisions that started a move, with the bytes moved until then.
+    starts: list[tuple[float, Decision, float]] = field(default_factory=list)
+    # Those that started a move to other weights.
     changes: list[tuple[float, Decision]] = field(default_factory=list)
     # Mean traffic of the balanced processes, and the same with all memory at home.
     mean_bytes_s: float = 0.0
@@ -129,6 +141,10 @@ def run(
         found.decisions.append((now_s, decision))
         if decision.weights is not None:
             _act(found, balancer, memory, decision, now_s, chance)
+        elif memory.idle and not balancer.is_moving:
+            # The service reads what has moved.
+            balancer.refund(int(memory.expected_bytes - memory.moved_bytes))
+            memory.expected_bytes = memory.moved_bytes
     return found
 
 
@@ -146,10 +162,12 @@ def _act(
         balancer.failed(now_s)
         return
     sticks = chance.random() < memory.where.move_sticks
+    found.starts.append((now_s, decision, memory.moved_bytes))
     # A second try of the same weights is no change.
     if decision.weights != memory.target:
         found.changes.append((now_s, decision))
     memory.start(now_s, decision.weights, chance.random() if sticks else 1.0)
+    memory.expected_bytes = memory.moved_bytes + decision.moves_bytes
     balancer.started(now_s, decision.weights, decision.moves_bytes)
 
 

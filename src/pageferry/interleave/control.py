@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -295,16 +295,21 @@ class Control:
             if killed or not self.pids_of(session):
                 self._drop(session)
 
-    def placed(self, pids: Sequence[int]) -> dict[int, float]:
-        """Return the share of the memory of processes on each node."""
-        found = placement.read(self.files, pids)
+    def placed(
+        self, pids: Sequence[int], nodes: Iterable[int]
+    ) -> dict[int, float] | None:
+        """Return the share of each node of the memory that may move among some nodes.
+
+        Empty if none may move; None if the kernel does not say.
+        """
+        found = placement.read(self.files, pids, nodes)
         if found.known:
             return found.shares
         # This kernel does not show numa_maps, so ask for each page.
         try:
             pages = Pass(self.files, self.mover, Weights(((0, 1),))).look(pids).pages
         except PageferryError:
-            return {}
+            return None
         total = sum(pages.values())
         return {node: count / total for node, count in pages.items() if count}
 

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from pageferry.sysfs.files import Files
 from pageferry.units import KIB, parse_nodes
 
-_LINE = re.compile(r"([0-9a-f]+) (\S+)(.*)")
 _PAGES = re.compile(r" N(\d+)=(\d+)")
 _PAGE_KIB = re.compile(r" kernelpagesize_kB=(\d+)")
 # MPOL_BIND, with or without flags: bind:1 or bind=static:0-1.
-_BIND = re.compile(r"bind(?:=[^:]*)?:([\d,-]+)")
+_BIND = re.compile(r"[0-9a-f]+ bind(?:=[^:]*)?:([\d,-]+)")
 
 
 @dataclass
@@ -47,19 +46,22 @@ class Bound:
     pages: int
 
 
-def read(files: Files, pids: Iterable[int]) -> Placement:
-    """Add up the memory of processes by node.
+def read(files: Files, pids: Iterable[int], nodes: Iterable[int]) -> Placement:
+    """Add up the memory of processes that may move among these nodes.
 
     Programs and libraries do not count: all processes share their clean pages. Nor do
-    hugetlb pages and the stack, which stay where they are.
+    hugetlb pages, the stack, and memory that its owner has bound: these stay.
     """
-    found = Placement()
+    found, wanted = Placement(), set(nodes)
     for pid in pids:
         text = files.read_or(f"/proc/{pid}/numa_maps", "")
         for line in text.splitlines():
             found.known = True
             clean = " file=" in line and " anon=" not in line and " dirty=" not in line
             if clean or " huge" in line or " stack" in line:
+                continue
+            policy = _bound_to(line)
+            if policy is not None and not wanted <= policy:
                 continue
             size = _PAGE_KIB.search(line)
             page_bytes = int(size[1]) * KIB if size else 0
@@ -72,15 +74,17 @@ def bound(files: Files, pid: int, nodes: Iterable[int]) -> list[Bound]:
     """List the mappings of a process that may not have memory on all of these nodes."""
     wanted, found = set(nodes), []
     for line in files.read_or(f"/proc/{pid}/numa_maps", "").splitlines():
-        match = _LINE.match(line)
-        policy = _BIND.match(match[2]) if match else None
-        if match is None or policy is None:
-            continue
-        allowed = frozenset(parse_nodes(policy[1]))
-        pages = sum(int(count) for _, count in _PAGES.findall(match[3]))
-        if not wanted <= allowed:
-            found.append(Bound(int(match[1], 16), allowed, pages))
+        allowed = _bound_to(line)
+        if allowed is not None and not wanted <= allowed:
+            pages = sum(int(count) for _, count in _PAGES.findall(line))
+            found.append(Bound(int(line.split()[0], 16), allowed, pages))
     return found
+
+
+def _bound_to(line: str) -> frozenset[int] | None:
+    """Return the nodes to which the owner has bound a mapping; None if to none."""
+    policy = _BIND.match(line)
+    return frozenset(parse_nodes(policy[1])) if policy else None
 
 
 def allowed(files: Files, pid: int) -> set[int] | None:
