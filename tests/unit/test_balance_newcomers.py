@@ -11,6 +11,7 @@ from helpers.balance_machine import Machine, furnish, put, show
 from helpers.fake_damon import FakeDamon
 from helpers.fake_process import BASE, FakeMover, add_area, add_process
 from pageferry.balance import trace
+from pageferry.balance.balancer import Kind
 from pageferry.interleave.user_space import Quota
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
@@ -97,6 +98,26 @@ def test_less_than_expected_is_refunded(damon: FakeDamon) -> None:
     assert machine.balancer.admits(machine.now_s, 0, 180 * PAGE)
     assert not machine.balancer.admits(machine.now_s, 0, 181 * PAGE)
     assert machine.service.figures.moved_bytes == 20 * PAGE
+
+
+def test_a_restart_knows_what_is_spread_and_spent(damon: FakeDamon) -> None:
+    """The first service leaves memory spread, as on_stop = "leave" says."""
+    budget = Quota(25 * PAGE, 3600.0)
+    machine = Machine(damon, FakeMover(), budget, again="3s")
+    machine.until(15.0)
+    show(damon, 6, 2)
+    machine.until(20.0)
+    machine.service.stop()
+    assert machine.control.store.all() == []
+    again = Machine(damon, FakeMover(), budget, again="3s")
+    again.now_s = 20.0
+    # DAMON has moved 20 of 25 pages. The quarter on the far node has 4.
+    assert again.balancer.admits(20.0, 0, 5 * PAGE)
+    assert not again.balancer.admits(20.0, 0, 6 * PAGE)
+    assert again.until(29.0) == []
+    # One copy of the program has ended, and its memory comes home.
+    assert again.until(40.0) == [Kind.HOME]
+    assert damon.running() == ["0"]
 
 
 def test_memory_that_cannot_move_is_tried_once_more(damon: FakeDamon) -> None:

@@ -75,14 +75,17 @@ class Balancer:
 
     def __post_init__(self) -> None:
         self._home_weights = rule.home_weights(list(self.bandwidth), self.home)
-        self._budget = rule.Budget(self.settings.budget)
+        self.budget = rule.Budget(self.settings.budget)
         self._failures = 0
         self._seen: list[tuple[float, Mapping[int, float]]] = []
         self.reset(self._home_weights)
 
-    def reset(self, weights: Weights) -> None:
-        """Begin with memory at the places of these weights, and an unknown load."""
-        self.weights = weights
+    def reset(self, weights: Weights, *, moving: bool = False) -> None:
+        """Begin with an unknown load. `moving`: memory is on its way to the weights.
+
+        The first measured shares tell whether it has their places.
+        """
+        self.weights, self._moving, self._found = weights, moving, False
         self.shares: Mapping[int, float] = weights.shares
         self._move = Progress(weights)
         self._again_s = 0.0
@@ -123,8 +126,11 @@ class Balancer:
         fresh: whether they were measured now. Older ones do not show that a move stopped.
         """
         before, self.shares = self.shares, shares or self.weights.shares
+        if not self._found:
+            self._found = True
+            self._move.find(now_s, self.shares, moving=self._moving)
         if self._move.underway:
-            self._budget.still_moving(now_s)
+            self.budget.still_moving(now_s)
             if fresh:
                 self._notice_change(use, before)
             if not fresh or self._move.goes_on(now_s, self.shares):
@@ -158,7 +164,7 @@ class Balancer:
         """Record that memory began to move to the places of new weights."""
         self._move.start(now_s, weights, self.shares)
         self.weights = weights
-        self._budget.spend(now_s, moves_bytes)
+        self.budget.spend(now_s, moves_bytes)
         self._failures, self._again_s = 0, 0.0
         self._known, self._settled_s, self._changed = None, None, False
         self._wait_anew(None, now_s)
@@ -176,15 +182,15 @@ class Balancer:
         memory_bytes: all memory, with the new one.
         """
         back = (1 - self.weights.share(self.home)) * memory_bytes
-        return self._budget.covers(now_s, moves_bytes + int(back))
+        return self.budget.covers(now_s, moves_bytes + int(back))
 
     def spent(self, now_s: float, moved_bytes: int) -> None:
         """Charge bytes to the budget that moved without a decision."""
-        self._budget.spend(now_s, moved_bytes)
+        self.budget.spend(now_s, moved_bytes)
 
     def refund(self, charged_bytes: int) -> None:
         """Take back the last charges, for bytes that did not move."""
-        self._budget.refund(charged_bytes)
+        self.budget.refund(charged_bytes)
 
     def _wait_anew(self, wanted: Kind | None, now_s: float) -> None:
         # The change that the use asks for, and since when without a break.
@@ -332,7 +338,7 @@ class Balancer:
         if target != self._home_weights:
             away = 1 - min(target.share(self.home), self.shares.get(self.home, 0.0))
         moves = int(share * memory_bytes)
-        if not self._budget.covers(now_s, moves + int(away * memory_bytes)):
+        if not self.budget.covers(now_s, moves + int(away * memory_bytes)):
             back = ", and as much back" if away else ""
             text = f"{load}: {target} would move {format_size(moves)}{back}, over the budget"
             return Decision(Kind.OVER_BUDGET, text, moves_bytes=moves, gain=gain)

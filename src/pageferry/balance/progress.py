@@ -28,14 +28,25 @@ class Progress:
         self.stuck = False
         # Fraction of the memory that is still elsewhere.
         self.left = 0.0
-        # Pages have the places of one of these weights.
+        # Pages have the places of one of these weights, unless others placed them.
         self._places = [weights]
+        self._placed_by_others = False
+        self._stopped = False
+
+    def find(self, now_s: float, shares: Mapping[int, float], *, moving: bool) -> None:
+        """Begin with memory at its measured nodes. `moving`: it is on its way."""
+        if rule.distance(shares, self.target.shares) <= 1 - ARRIVED:
+            return
+        self._placed_by_others = True
+        if moving:
+            self.start(now_s, self.target, shares)
+        self.arrived = False
 
     def start(self, now_s: float, target: Weights, shares: Mapping[int, float]) -> None:
         """Begin a move."""
-        self._again = target == self.target and not self.arrived
+        self._again = target == self.target and self._stopped
         self.target, self.underway, self.arrived = target, True, False
-        self.stuck = False
+        self.stuck = self._stopped = False
         if target not in self._places:
             self._places.append(target)
         self.left = self._way = self._least = rule.distance(shares, target.shares)
@@ -46,11 +57,11 @@ class Progress:
         self.left = rule.distance(shares, self.target.shares)
         if self.left <= (1 - ARRIVED) * self._way + 1e-9:
             self.underway, self.arrived = False, True
-            self._places = [self.target]
+            self._places, self._placed_by_others = [self.target], False
         elif self.left <= self._least - _STEP * self._way:
             self._least, self._since_s = self.left, now_s
         elif now_s - self._since_s >= PATIENCE_S:
-            self.underway = False
+            self.underway, self._stopped = False, True
             self.stuck = self._again and self._since_s == self._begin_s
         return self.underway
 
@@ -68,4 +79,6 @@ class Progress:
         """
         if len(target.targets) == 1 and not self.arrived:
             return 1 - min(shares.get(target.targets[0], 0.0), 1.0)
+        if self._placed_by_others:
+            return 1.0
         return max(rule.share_that_moves(part, target) for part in self._places)

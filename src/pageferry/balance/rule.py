@@ -114,32 +114,33 @@ class Budget:
 
     def __init__(self, quota: Quota | None) -> None:
         self.quota = quota
-        # Bytes, and the last time at which they may have moved.
-        self._spent: list[tuple[float, int]] = []
+        # Bytes, and the last time at which they may have moved. A service that begins
+        # again goes on with it.
+        self.spent: list[tuple[float, int]] = []
 
     def spend(self, now_s: float, size_bytes: int) -> None:
         """Charge bytes that begin to move now."""
         if self.quota is not None:
-            self._spent.append((now_s, size_bytes))
+            self.spent.append((now_s, size_bytes))
 
     def refund(self, size_bytes: int) -> None:
         """Take back the last charges, for bytes that did not move."""
-        while size_bytes > 0 and self._spent:
-            now_s, charged = self._spent.pop()
+        while size_bytes > 0 and self.spent:
+            now_s, charged = self.spent.pop()
             if charged > size_bytes:
-                self._spent.append((now_s, charged - size_bytes))
+                self.spent.append((now_s, charged - size_bytes))
             size_bytes -= charged
 
     def still_moving(self, now_s: float) -> None:
         """Charge the last bytes at this time, because they still move."""
-        if self._spent:
-            self._spent[-1] = (now_s, self._spent[-1][1])
+        if self.spent:
+            self.spent[-1] = (now_s, self.spent[-1][1])
 
     def covers(self, now_s: float, more_bytes: int) -> bool:
         """Say whether more bytes may move now."""
         if self.quota is None:
             return True
         begin_s = now_s - self.quota.interval_s
-        self._spent = [pair for pair in self._spent if pair[0] > begin_s]
-        spent = sum(size for _, size in self._spent)
+        self.spent = [pair for pair in self.spent if pair[0] > begin_s]
+        spent = sum(size for _, size in self.spent)
         return spent + more_bytes <= self.quota.size_bytes

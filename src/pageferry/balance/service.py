@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import msgspec
 
 from pageferry.balance import metrics, programs
 from pageferry.balance.balancer import Balancer, Decision, Kind
@@ -26,6 +29,8 @@ _LOOK_SHARE = 0.01
 _LONGEST_WAIT_S = 60.0
 # The owner of our sessions; a new service takes over those of a killed one.
 OWNER = "balance"
+# The spent budget. The clock of its times and this file both begin with the boot.
+_BUDGET = "/run/pageferry/balance.json"
 Say = Callable[[str], None]
 
 
@@ -97,8 +102,11 @@ class Service:
         self._lost_count = False
         # Until then DAMON places new memory, and the rest of a move.
         self._awake_until_s = 0.0
+        # The budget as the file has it.
+        self._saved: list[tuple[float, int]] = []
         if not dry_run:
             self._adopt()
+            self._load_budget()
 
     def run(self, interval_s: float, end_s: float | None = None) -> None:
         """Run until a signal, or for `end_s` seconds."""
@@ -137,6 +145,7 @@ class Service:
         self.figures.processes = len(pids)
         self.figures.memory_bytes = memory_bytes
         self._publish()
+        self._save_budget()
         return decision
 
     def stop(self) -> None:
@@ -169,11 +178,32 @@ class Service:
                     group.pids = [session.pid, *session.members]
                     group.seen = {(p.pid, p.start_time): 0.0 for p in found}
                     group.awake = not session.resting
-                    self.balancer.reset(session.wanted)
+                    group.by_damon = session.by == KERNEL
+                    moving = any(each.awake and each.by_damon for each in self.groups)
+                    self.balancer.reset(session.wanted, moving=moving)
                     self.say(f"{group.program}: goes on with {session.wanted}")
                     break
             else:
                 self.control.drop(session.pid)
+
+    def _load_budget(self) -> None:
+        """Go on with the budget of the last service since boot."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            text = self.files.path(_BUDGET).read_bytes()
+            self._saved = msgspec.json.decode(text, type=list[tuple[float, int]])
+            self.balancer.budget.spent = list(self._saved)
+
+    def _save_budget(self) -> None:
+        spent = self.balancer.budget.spent
+        if self.dry_run or spent == self._saved:
+            return
+        self._saved = list(spent)
+        try:
+            metrics.write(
+                self.files.path(_BUDGET), msgspec.json.encode(spent).decode() + "\n"
+            )
+        except OSError as error:
+            self.say(f"cannot write {_BUDGET}: {error.strerror}")
 
     def _decide(
         self,
