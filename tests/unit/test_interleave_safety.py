@@ -119,6 +119,32 @@ def test_a_start_that_was_killed_leaves_nothing_in_the_way(damon: FakeDamon) -> 
     assert damon.running() == ["0"]
 
 
+@pytest.mark.parametrize("resting", [False, True])
+def test_a_signal_during_a_start_leaves_no_kdamond(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch, resting: bool
+) -> None:
+    """SIGTERM comes after DAMON has begun, and before the tool knows its thread."""
+    control = Control(damon, FakeMover())
+    if resting:
+        control.start(Request(PID, EVEN))
+        control.rest(PID)
+    write = FakeDamon.write
+
+    def interrupt(self: FakeDamon, name: str, value: str) -> None:
+        write(self, name, value)
+        if value == "on":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakeDamon, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        if resting:
+            control.set(PID, EVEN)
+        else:
+            control.start(Request(PID, EVEN))
+    assert damon.running() == [] and damon.read(f"{TOP}/nr_kdamonds") == "0"
+    assert [known.resting for known in control.store.all()] == [True] * resting
+
+
 def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
     with (
         lock.hold(damon, "interleave", 0.0, "wait"),

@@ -161,7 +161,8 @@ class Control:
             try:
                 self._start_kernel(session, pids)
             except BaseException:
-                self.store.forget(session.pid)
+                # A signal may come after the kdamond has begun, so stop it first.
+                self._drop(session)
                 raise
         elif not self.files.dry_run:
             self.store.save(session)
@@ -267,6 +268,8 @@ class Control:
             session.resting = False
             self._start_kernel(session, pids)
         except BaseException:
+            if session.slot is not None:
+                self.admin.stop(session.slot)
             session.slot, session.thread, session.resting = None, None, True
             self.store.save(session)
             raise
