@@ -98,6 +98,20 @@ def test_all_memory_is_watched_node_by_node(damon: FakeDamon) -> None:
     assert damon.running() == [] and read_state(damon) is None
 
 
+def test_physical_memory_that_comes_later_is_watched(damon: FakeDamon) -> None:
+    """NUMA balancing promotes, so there is one kdamond: the one that demotes."""
+    put(damon, "/proc/sys/kernel/numa_balancing", "2")
+    machine = Machine(damon, [])
+    machine.steps(1)
+    assert damon.running() == ["0"]
+    put(damon, "/sys/devices/system/node/node0/memory7/state", "online")
+    machine.steps(1)
+    regions = f"{TOP}/0/contexts/0/targets/0/regions"
+    assert damon.read(f"{regions}/nr_regions") == "2"
+    assert damon.read(f"{regions}/1/start") == str(7 << 30)
+    assert damon.running() == ["0"]
+
+
 def test_bound_memory_stays_by_a_filter_of_addresses(damon: FakeDamon) -> None:
     machine = Machine(damon, MERCI)
     machine.steps(1)

@@ -156,6 +156,8 @@ class Service:
             not lost
             and len(now) == len(wanted) == 1
             and now[0].moves == wanted[0].moves
+            # Other physical addresses need another kdamond.
+            and now[0].node is None
         ):
             self.kdamonds.retarget(wanted[0])
             return
