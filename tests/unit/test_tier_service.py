@@ -53,6 +53,27 @@ def test_processes_are_watched_by_virtual_address(damon: FakeDamon) -> None:
     assert [machine.scheme(n, "filters/0/matching") for n in (0, 1)] == ["Y", "N"]
 
 
+def test_the_quota_is_not_spent_on_memory_in_its_place(damon: FakeDamon) -> None:
+    """DAMON charges it by virtual address, and the gap before the heap as cold."""
+    with damon.path("/proc/42/maps").open("a") as maps:
+        maps.write("400000-500000 r-xp 0 0:0 1 /bin/merci\n")
+        maps.write("30000000-30100000 rw-p 0 0:0 0 [heap]\n")
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    for number in (0, 1):
+        for name in ("sz", "nr_accesses", "age"):
+            assert machine.scheme(number, f"quotas/weights/{name}_permil") == "0"
+        assert machine.scheme(number, "filters/0/type") == "addr"
+        assert machine.scheme(number, "filters/0/addr_start") == str(0x500000)
+        assert machine.scheme(number, "filters/0/addr_end") == str(0x30000000)
+    # A kdamond for a node sees no memory that is in its place.
+    machine.service.stop()
+    machine = Machine(damon, [])
+    machine.steps(1)
+    assert machine.scheme(0, "quotas/weights/age_permil") == "1000"
+    assert machine.scheme(0, "quotas/weights/nr_accesses_permil", 1) == "1000"
+
+
 def test_the_service_measures_goals_for_an_old_kernel(damon: FakeDamon) -> None:
     set_free(damon, 0, 0)
     machine = Machine(damon, MERCI, headroom=0.1)

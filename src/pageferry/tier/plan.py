@@ -61,7 +61,7 @@ class Watch:
     node: int | None = None
     ranges: tuple[Range, ...] = ()
     pids: tuple[int, ...] = ()
-    # Addresses whose owner has bound them.
+    # Addresses that their owner has bound, and a gap that DAMON would charge as cold.
     keep: tuple[Range, ...] = ()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pageferry.balance import programs
 from pageferry.errors import PageferryError, unsupported, usage_error
+from pageferry.interleave.gaps import before_heap
 from pageferry.interleave.moving import PageMover
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
@@ -209,6 +210,9 @@ class Service:
             self._say_new("none of the processes is running")
             return []
         keep = sorted({each for pid in members for each in self._bound.get(pid, ())})
+        gap = before_heap([self.files.read_or(f"/proc/{p}/maps", "") for p in members])
+        if gap is not None:
+            keep.append((gap.start, gap.end))
         return [plan.virtual(self.tiers, members, keep, self.config.headroom, up=up)]
 
     def _steer(self, now_s: float, pids: Sequence[int]) -> None:

@@ -54,7 +54,7 @@ def start_writes(
         (f"{_SCHEMES}/nr_schemes", str(len(watch.moves))),
     ]
     for at, move in enumerate(watch.moves):
-        writes += _scheme(at, move, watch.keep, features, cold_after_s)
+        writes += _scheme(at, move, watch, features, cold_after_s)
     return [*writes, *rate_writes(watch, bytes_per_s)]
 
 
@@ -100,7 +100,7 @@ def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
 def _scheme(
     at: int,
     move: Move,
-    keep: tuple[Range, ...],
+    watch: Watch,
     features: Features,
     cold_after_s: float,
 ) -> list[Write]:
@@ -108,8 +108,13 @@ def _scheme(
     cold_age = max(round(cold_after_s * 1_000_000 / AGGREGATE_US), 1)
     accesses = (_HOT_ACCESSES, _ANY_COUNT) if move.hot else (0, "0")
     age = _HOT_AGGREGATIONS if move.hot else cold_age
-    # The hottest memory goes first, and the memory that was idle for longest.
-    weights = ("1000", "0") if move.hot else ("0", "1000")
+    # The hottest memory goes first, and the memory that was idle for longest. By virtual
+    # address DAMON charges memory that is in its place, too. The hottest memory is on the
+    # fast node, so with priorities the rest would never move.
+    if watch.node is None:
+        weights = ("0", "0")
+    else:
+        weights = ("1000", "0") if move.hot else ("0", "1000")
     return [
         (f"{top}/action", "migrate_hot" if move.hot else "migrate_cold"),
         *_destinations(top, move.nodes),
@@ -124,7 +129,7 @@ def _scheme(
         (f"{top}/quotas/weights/nr_accesses_permil", weights[0]),
         (f"{top}/quotas/weights/age_permil", weights[1]),
         *_goal(top, move.goal, features),
-        *_filters(at, move, keep),
+        *_filters(at, move, watch.keep),
     ]
 
 
