@@ -301,12 +301,33 @@ def test_processes_have_two_tiers(damon: FakeDamon) -> None:
         Machine(damon, MERCI)
 
 
-def test_a_tier_of_two_nodes_has_destinations(damon: FakeDamon) -> None:
+def test_a_tier_of_two_nodes_is_refused(damon: FakeDamon) -> None:
+    """Hot memory of one socket would move to the other one."""
     add_node(damon, 2)
-    damon.node_goals = True
-    machine = Machine(damon, MERCI, tiers=[[0, 2], [1]])
+    put(damon, "/sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0,2")
+    for programs in (MERCI, []):
+        with pytest.raises(PageferryError, match="several nodes") as caught:
+            Machine(damon, programs)
+        assert caught.value.code == ExitCode.UNSUPPORTED
+        assert caught.value.hint == "name one node for each tier: tiers = [[0], [1]]"
+
+
+def test_a_process_with_memory_outside_all_tiers_is_left_out(damon: FakeDamon) -> None:
+    add_node(damon, 2)
+    # The kernel lists possible nodes, too; node 3 is not there.
+    put(damon, "/proc/42/status", "Mems_allowed_list:\t0-3")
+    machine = Machine(damon, MERCI, tiers=[[0], [1]])
     machine.steps(1)
-    assert machine.scheme(1, "dests/nr_dests") == "2"
-    assert [machine.scheme(1, f"dests/{n}/id") for n in (0, 1)] == ["0", "2"]
-    # The kernel cannot add up two nodes.
-    assert machine.scheme(1, "quotas/goals/0/target_metric") == "user_input"
+    assert damon.running() == []
+    assert (
+        "process 42 may have memory on node 2, which is in no tier" in machine.said[0]
+    )
+    put(damon, "/proc/42/status", "Mems_allowed_list:\t0-1")
+    machine.steps(13)
+    assert damon.running() == ["0"]
+    # By physical address, memory of node 2 is not watched.
+    put(damon, "/proc/42/status", "Mems_allowed_list:\t0-3")
+    machine.service.stop()
+    machine = Machine(damon, [], tiers=[[0], [1]])
+    machine.steps(1)
+    assert damon.running() == ["0", "1"]

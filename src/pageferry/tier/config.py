@@ -18,7 +18,7 @@ DEFAULT = Path("/etc/pageferry/tier.toml")
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
-    # Nodes of each tier, the fastest first; by default the kernel's memory tiers.
+    # The node of each tier, the fastest first; by default the kernel's memory tiers.
     tiers: list[list[int]] = []
     # Whose memory moves; without any, that of all programs, by physical address.
     process: list[Program] = []
@@ -66,8 +66,10 @@ def parse(text: bytes | str, source: str | Path) -> Config:
 def problem_of(config: Config) -> str | None:
     """Return the first wrong value that msgspec does not find."""
     nodes = [node for tier in config.tiers for node in tier]
-    if config.tiers and (len(config.tiers) < 2 or not all(config.tiers)):
-        return "tiers has two lists of nodes or more: [[0], [1]]"
+    if config.tiers and (
+        len(config.tiers) < 2 or any(len(tier) != 1 for tier in config.tiers)
+    ):
+        return "tiers has two lists or more, each with one node: [[0], [1]]"
     if len(nodes) != len(set(nodes)) or any(node < 0 for node in nodes):
         return f"a node belongs to one tier: {config.tiers}"
     for program in config.process:

@@ -149,11 +149,10 @@ class Kdamonds:
         self, features: Features, free: Mapping[int, int], total: Mapping[int, int]
     ) -> None:
         """Tell the kernel how far goals are reached that it does not measure."""
-        for slot, watch in self._watches.items():
+        for slot, watch in self._watches.items() if not features.node_goals else ():
             reached = [move.goal.reached_bp(free, total) for move in watch.moves]
-            todo = writes.goal_writes(watch, features, reached)
-            if todo:
-                self._commit(slot, todo, "commit_schemes_quota_goals")
+            todo = writes.goal_writes(reached)
+            self._commit(slot, todo, "commit_schemes_quota_goals")
 
     def count(self) -> None:
         """Add what DAMON has moved since the last count."""

@@ -10,7 +10,7 @@ from pageferry.errors import unsupported, usage_error
 from pageferry.interleave import placement
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import read_nodes
-from pageferry.tier.plan import Range, Tiers, merge
+from pageferry.tier.plan import Range, merge
 from pageferry.units import format_nodes
 
 _BLOCKS = "/sys/devices/system/memory"
@@ -22,15 +22,20 @@ _WAITED = "/sys/kernel/mm/migrate_offload/stats/reasons/damon/waited_sum_ns"
 _TIERING = 2
 
 
-def find_tiers(files: Files, said: Tiers) -> list[list[int]]:
-    """Return the configured tiers, or those of the kernel, the fastest first."""
+def find_tiers(files: Files, said: Sequence[Sequence[int]]) -> list[int]:
+    """Return the node of each tier, the fastest first: as configured, or the kernel's.
+
+    A tier has one node. A scheme with several destinations would also move memory
+    between them, from one socket to the other. By physical address, Linux ignores all
+    but one.
+    """
     nodes = [node for node in read_nodes(files) if node.total_bytes]
     here = {node.number for node in nodes}
     if said:
         absent = sorted({n for tier in said for n in tier} - here)
         if absent:
             raise usage_error(f"no such node: {format_nodes(absent)}", "tiers")
-        return [list(tier) for tier in said]
+        return [node for (node,) in said]
     by_tier: dict[int, list[int]] = {}
     for node in nodes:
         if node.tier is not None:
@@ -42,7 +47,15 @@ def find_tiers(files: Files, said: Tiers) -> list[list[int]]:
             hint="tiers = [[0], [1]] in the configuration",
         )
     # The kernel gives faster memory the smaller number.
-    return [by_tier[tier] for tier in sorted(by_tier)]
+    found = [by_tier[tier] for tier in sorted(by_tier)]
+    if any(len(tier) > 1 for tier in found):
+        raise unsupported(
+            "a memory tier of this machine has several nodes",
+            f"tiers = {found}",
+            "DAMON would move memory between them, too",
+            f"name one node for each tier: tiers = {[tier[:1] for tier in found]}",
+        )
+    return [node for (node,) in found]
 
 
 def free_and_total(files: Files) -> tuple[dict[int, int], dict[int, int]]:
@@ -101,6 +114,19 @@ def owner_keeps(files: Files, pid: int, nodes: Sequence[int]) -> str | None:
     outside = set(nodes) - allowed if allowed is not None else set()
     if outside:
         return f"the cpuset of process {pid} excludes node {format_nodes(outside)}"
+    return None
+
+
+def other_nodes(files: Files, pid: int, nodes: Sequence[int]) -> str | None:
+    """Return why memory of a process may be on other nodes, if so.
+
+    A scheme for virtual addresses would move hot memory of another socket, too.
+    """
+    here = {node.number for node in read_nodes(files) if node.total_bytes}
+    others = here & (placement.allowed(files, pid) or set()) - set(nodes)
+    if others:
+        text = f"process {pid} may have memory on node {format_nodes(others)}"
+        return f"{text}, which is in no tier (a cpuset helps)"
     return None
 
 

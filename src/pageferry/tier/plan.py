@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-Tiers = Sequence[Sequence[int]]
+# The node of each tier, the fastest first.
+Tiers = Sequence[int]
 # A range of addresses, without its end.
 Range = tuple[int, int]
 # Promotion stops when this part of the headroom is left. Between both marks, memory
@@ -17,17 +18,17 @@ _WHOLE_BP = 10_000
 
 @dataclass(frozen=True)
 class Goal:
-    """The state of some nodes at which a scheme has nothing left to do."""
+    """The state of a node at which a scheme has nothing left to do."""
 
-    nodes: tuple[int, ...]
-    # The fraction of their memory that is free at the goal.
+    node: int
+    # The fraction of its memory that is free at the goal.
     free: float
     # Whether the scheme uses free memory up, or makes it.
     fills: bool
 
     @property
     def metric(self) -> str:
-        """Return the kernel's name for the goal of a single node."""
+        """Return the kernel's name for the goal."""
         return "node_mem_used_bp" if self.fills else "node_mem_free_bp"
 
     @property
@@ -36,9 +37,9 @@ class Goal:
         return round((1 - self.free if self.fills else self.free) * _WHOLE_BP)
 
     def reached_bp(self, free: Mapping[int, int], total: Mapping[int, int]) -> int:
-        """Return how much of the goal these nodes have reached, in 1/10000."""
-        whole = max(sum(total[node] for node in self.nodes), 1)
-        part = sum(free[node] for node in self.nodes) / whole
+        """Return how much of the goal the node has reached, in 1/10000."""
+        # A node may go offline between the plan and a look.
+        part = free.get(self.node, 0) / max(total.get(self.node, 0), 1)
         now = 1 - part if self.fills else part
         return int(now * _WHOLE_BP * _WHOLE_BP / self.target_bp)
 
@@ -48,7 +49,7 @@ class Move:
     """One scheme: hot memory goes up, or cold memory goes down."""
 
     hot: bool
-    nodes: tuple[int, ...]
+    target: int
     goal: Goal
 
 
@@ -70,18 +71,14 @@ def physical(
 ) -> list[Watch]:
     """Plan a kdamond for each node; `up`: whether DAMON promotes."""
     watches = []
-    for at, tier in enumerate(tiers):
+    for at, node in enumerate(tiers):
         moves = []
         if at + 1 < len(tiers):
-            goal = Goal(tuple(tier), headroom, fills=False)
-            moves.append(Move(False, tuple(tiers[at + 1]), goal))
+            moves.append(Move(False, tiers[at + 1], Goal(node, headroom, fills=False)))
         if at and up:
             moves.append(_promotion(tiers[at - 1], headroom))
-        watches += [
-            Watch(tuple(moves), node, tuple(ranges.get(node, ())))
-            for node in tier
-            if moves and ranges.get(node)
-        ]
+        if moves and ranges.get(node):
+            watches.append(Watch(tuple(moves), node, tuple(ranges[node])))
     return watches
 
 
@@ -99,16 +96,14 @@ def virtual(
     tier, the way down to the second one would bring memory of the third up.
     """
     fast, slow = tiers
-    goal = Goal(tuple(fast), headroom, fills=False)
-    moves = [Move(False, tuple(slow), goal)]
+    moves = [Move(False, slow, Goal(fast, headroom, fills=False))]
     if up:
         moves.append(_promotion(fast, headroom))
     return Watch(tuple(moves), pids=tuple(pids), keep=tuple(keep))
 
 
-def _promotion(nodes: Sequence[int], headroom: float) -> Move:
-    goal = Goal(tuple(nodes), headroom * PROMOTE_UNTIL, fills=True)
-    return Move(True, tuple(nodes), goal)
+def _promotion(node: int, headroom: float) -> Move:
+    return Move(True, node, Goal(node, headroom * PROMOTE_UNTIL, fills=True))
 
 
 def merge(blocks: Iterable[int], block_bytes: int) -> list[Range]:

@@ -50,7 +50,7 @@ class Service:
         # Measures the cost of looks; tests replace it.
         self.stopwatch: Callable[[], float] = time.monotonic
         self.steering = Steering(config.stall)
-        tier_of = {n: at for at, tier in enumerate(self.tiers) for n in tier}
+        tier_of = {node: at for at, node in enumerate(self.tiers)}
         self.sampler = Sampler(files, mover, tier_of)
         self._waited_s = machine.waited_s(files)
         self._before_s: float | None = None
@@ -109,26 +109,25 @@ class Service:
         return max(int(self.config.limit.bytes_per_s * self.steering.part), 1)
 
     def _require_features(self) -> None:
-        several = any(len(tier) > 1 for tier in self.tiers)
         if self.config.process and len(self.tiers) > 2:
             raise usage_error(
                 "processes have two tiers",
-                f"tiers = {self.tiers}",
+                f"nodes {self.tiers}",
                 "leave out [[process]], or name the nodes of two tiers",
             )
         missing = None
         if not self.features.target_nid:
             missing = "it has no action migrate_hot: Linux 6.11 and later have it"
-        elif not self.features.dests and (several or self.config.process):
+        elif not self.features.dests and self.config.process:
             missing = (
-                "its schemes have no dests, as Linux 6.17 and pageferry's 6.12 have"
+                "it moves only physical memory; Linux 6.17 and pageferry's 6.12 more"
             )
         if missing and not self.files.dry_run:
             raise unsupported(
                 "DAMON of this kernel cannot serve these tiers",
-                f"tiers = {self.tiers}",
+                f"nodes {self.tiers}",
                 missing,
-                "leave out [[process]], and name one node for each tier",
+                "leave out [[process]]" if self.config.process else None,
             )
 
     def _find_processes(self) -> list[int]:
@@ -174,9 +173,11 @@ class Service:
         if due:
             self._bound, self._left_out = {}, {}
         begin_s = self.stopwatch()
-        nodes = [node for tier in self.tiers for node in tier]
+        nodes = self.tiers
         for pid in pids if due else new:
             why = machine.owner_keeps(self.files, pid, nodes)
+            if self.config.process and not why:
+                why = machine.other_nodes(self.files, pid, nodes)
             ranges = [] if why else machine.bound_ranges(self.files, pid, nodes)
             kept = sum(map(len, self._bound.values()))
             if kept + len(ranges) > _MOST_FILTERS:
@@ -200,8 +201,7 @@ class Service:
                     reason=kept[0],
                     hint="name the other programs with [[process]]",
                 )
-            nodes = [node for tier in self.tiers for node in tier]
-            ranges = machine.ranges_of(self.files, nodes)
+            ranges = machine.ranges_of(self.files, self.tiers)
             return plan.physical(self.tiers, ranges, self.config.headroom, up=up)
         for why in self._left_out.values():
             self._say_new(f"left out: {why}")
@@ -247,7 +247,7 @@ class Service:
     def _explain(self, wanted: Sequence[Watch]) -> None:
         if not wanted:
             return
-        names = " > ".join(",".join(map(str, tier)) for tier in self.tiers)
+        names = " > ".join(map(str, self.tiers))
         up = any(move.hot for watch in wanted for move in watch.moves)
         who = "DAMON" if up else "NUMA balancing (numa_balancing has 2)"
         goals = (

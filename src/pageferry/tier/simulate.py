@@ -99,7 +99,7 @@ class Simulation:
         self.sample = {
             at: PageHistory(self.tier[at]) for at in range(0, _BLOCKS, _SAMPLE)
         }
-        watch = plan.virtual([[FAST], [SLOW]], [1], [], config.headroom, up=True)
+        watch = plan.virtual([FAST, SLOW], [1], [], config.headroom, up=True)
         self.down, self.up = (move.goal for move in watch.moves)
         self.cold_after_s = parse_seconds(config.cold_after)
         # Blocks that may move; a rate of less than one adds up.

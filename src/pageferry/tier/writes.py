@@ -27,7 +27,8 @@ _SCHEMES = "contexts/0/schemes"
 class Features:
     """The abilities of the running kernel's DAMON."""
 
-    # Several destinations of a scheme. Such a kernel also migrates by virtual address.
+    # Several destinations of a scheme. `tier` does not use them, but a kernel that has
+    # them migrates by virtual address, too.
     dests: bool = False
     # Goals that the kernel measures on a node itself.
     node_goals: bool = False
@@ -66,12 +67,11 @@ def rate_writes(watch: Watch, bytes_per_s: int) -> list[Write]:
     ]
 
 
-def goal_writes(watch: Watch, features: Features, reached: list[int]) -> list[Write]:
-    """List the writes that tell the kernel of goals that it cannot measure."""
+def goal_writes(reached: list[int]) -> list[Write]:
+    """List the writes that tell a kernel how far it has come, if it cannot measure."""
     return [
         (f"{_SCHEMES}/{at}/quotas/goals/0/current_value", str(value))
-        for at, (move, value) in enumerate(zip(watch.moves, reached, strict=True))
-        if not _measured(move.goal, features)
+        for at, value in enumerate(reached)
     ]
 
 
@@ -81,11 +81,6 @@ def keep_writes(watch: Watch) -> list[Write]:
     for at, move in enumerate(watch.moves):
         writes += _filters(at, move, watch.keep)
     return writes
-
-
-def _measured(goal: Goal, features: Features) -> bool:
-    """Say whether the kernel measures the goal. It cannot add up several nodes."""
-    return features.node_goals and len(goal.nodes) == 1
 
 
 def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
@@ -117,7 +112,7 @@ def _scheme(
         weights = ("1000", "0") if move.hot else ("0", "1000")
     return [
         (f"{top}/action", "migrate_hot" if move.hot else "migrate_cold"),
-        *_destinations(top, move.nodes),
+        (f"{top}/target_nid", str(move.target)),
         (f"{top}/access_pattern/sz/min", "0"),
         (f"{top}/access_pattern/sz/max", _ANY_SIZE),
         (f"{top}/access_pattern/nr_accesses/min", str(accesses[0])),
@@ -133,27 +128,15 @@ def _scheme(
     ]
 
 
-def _destinations(top: str, nodes: tuple[int, ...]) -> list[Write]:
-    if len(nodes) == 1:
-        return [(f"{top}/target_nid", str(nodes[0]))]
-    writes = [(f"{top}/dests/nr_dests", str(len(nodes)))]
-    for at, node in enumerate(nodes):
-        writes += [
-            (f"{top}/dests/{at}/id", str(node)),
-            (f"{top}/dests/{at}/weight", "1"),
-        ]
-    return writes
-
-
 def _goal(top: str, goal: Goal, features: Features) -> list[Write]:
     name = f"{top}/quotas/goals"
     writes = [(f"{name}/nr_goals", "1")]
-    if _measured(goal, features):
+    if features.node_goals:
         return [
             *writes,
             (f"{name}/0/target_metric", goal.metric),
             (f"{name}/0/target_value", str(goal.target_bp)),
-            (f"{name}/0/nid", str(goal.nodes[0])),
+            (f"{name}/0/nid", str(goal.node)),
         ]
     # The service writes the current value.
     return [
