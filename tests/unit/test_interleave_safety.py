@@ -153,6 +153,8 @@ def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
     ):
         pass
     assert "process " in (caught.value.reason or "")
+    # Other users cannot hold it.
+    assert damon.path("/run/pageferry/interleave.lock").stat().st_mode & 0o077 == 0
     with lock.hold(damon, "interleave", 0.0, "wait"):
         pass
 

@@ -25,7 +25,8 @@ def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[None]:
     path = files.path(f"{_DIRECTORY}/{name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # A user who can open the file could hold the lock for ever.
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise from_os_error(error, "cannot lock", ExitCode.FAILED) from error
     try:
