@@ -80,6 +80,7 @@ def test_the_package_of_the_tool_is_for_all_machines(made: list[Path]) -> None:
         "etc/default/pageferry",
         "*/systemd/system/pageferry-engine.service",
         "*/systemd/system/pageferry-balance.service",
+        "*/systemd/system/pageferry-tier.service",
     ],
 )
 def test_the_package_has_the_file(unpacked: Path, name: str) -> None:
@@ -93,7 +94,7 @@ def test_units_are_off_after_installation(made: list[Path], tmp_path: Path) -> N
     # An upgrade does not stop an engine that copies.
     assert not (tmp_path / "preinst").exists()
     # debhelper asks this before it enables a unit again that an administrator enabled.
-    assert script.count("deb-systemd-helper debian-installed") == 2
+    assert script.count("deb-systemd-helper debian-installed") == 3
 
 
 def test_commands_that_need_no_files(unpacked: Path) -> None:

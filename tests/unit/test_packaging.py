@@ -56,6 +56,15 @@ def test_a_unit_names_a_page_that_exists(unit: Path) -> None:
     assert f"pageferry {name.replace('-', ' ')}" in names_of_commands()
 
 
+def test_damon_stops_after_the_service_of_the_tiers_was_killed() -> None:
+    """The next start comes seconds later, or never."""
+    text = (PACKAGING / "systemd/pageferry-tier.service").read_text()
+    assert "\nExecStopPost=-/usr/bin/pageferry tier --stop\n" in text
+    assert "\nRestart=on-failure\n" in text
+    # The command finds the kdamonds in this directory.
+    assert "\nRuntimeDirectoryPreserve=yes\n" in text
+
+
 def settings_of(default: Path) -> dict[str, str]:
     """Read a file as systemd does, also the lines that are commented out."""
     lines = re.findall(r"^#?([A-Z]+)=(.*)$", default.read_text(), re.MULTILINE)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +19,7 @@ from pageferry.tier.steer import PING_PONG_S, PageHistory, Seen, Steering
 from pageferry.units import GIB
 
 RANGES = {0: [(0, 4 * GIB)], 1: [(4 * GIB, 8 * GIB)], 2: [(8 * GIB, 9 * GIB)]}
+SHIPPED = Path(__file__).resolve().parents[2] / "packaging/systemd/tier.toml"
 SLOWLY = Config(rate="512M/1s")
 
 
@@ -38,6 +42,15 @@ def test_a_wrong_configuration_is_named(text: str, problem: str) -> None:
     with pytest.raises(PageferryError, match="makes no sense") as caught:
         config.parse(text, "tier.toml")
     assert problem in str(caught.value)
+
+
+def test_the_shipped_configuration_shows_the_defaults() -> None:
+    lines = SHIPPED.read_text().splitlines()
+    active = [re.sub(r"^#(?=\S+ = )", "", line) for line in lines]
+    found = config.parse("\n".join(active), SHIPPED)
+    assert str(found.process[0]) == "name merci"
+    defaults = config.Config(process=found.process, tiers=found.tiers)
+    assert found == defaults and config.load(SHIPPED).process == found.process
 
 
 def test_blocks_of_memory_become_ranges() -> None:
