@@ -212,7 +212,7 @@ def test_a_change_waits_for_its_turn(
     damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A `set` that read its session before the lock would undo another one."""
-    monkeypatch.setattr("pageferry.interleave.control._LOCK_S", 0.1)
+    monkeypatch.setattr("pageferry.interleave.lock._DAMON_S", 0.1)
     control = Control(damon, FakeMover())
     control.start(Request(PID, EVEN))
     with (

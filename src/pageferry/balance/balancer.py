@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pageferry.backoff import Backoff
 from pageferry.balance import rule
 from pageferry.balance.progress import Progress
 from pageferry.interleave.user_space import Quota
@@ -20,8 +21,6 @@ from pageferry.units import format_rate, format_size
 
 # A load is new if the use of a node differs by this fraction of its bandwidth.
 NEW_LOAD = 0.1
-# The longest time until a failed start is tried again.
-_LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,6 @@ class Balancer:
     def __post_init__(self) -> None:
         self._home_weights = rule.home_weights(list(self.bandwidth), self.home)
         self.budget = rule.Budget(self.settings.budget)
-        self._failures = 0
         self._seen: list[tuple[float, Mapping[int, float]]] = []
         self.reset(self._home_weights)
 
@@ -88,7 +86,7 @@ class Balancer:
         self.weights, self._moving, self._found = weights, moving, False
         self.shares: Mapping[int, float] = weights.shares
         self._move = Progress(weights)
-        self._again_s = 0.0
+        self._tries = Backoff(max(self.settings.hold_s, 1.0))
         # The use that was measured after the last change.
         self._known: dict[int, float] | None = None
         self._settled_s: float | None = None
@@ -139,10 +137,9 @@ class Balancer:
                 return Decision(Kind.MOVING, text)
             self._settled_s = None if self._changed else now_s
             self._wait_anew(None, now_s)
-        if now_s < self._again_s:
-            text = (
-                f"the last start failed: trying again in {self._again_s - now_s:.0f} s"
-            )
+        wait_s = self._tries.again_s - now_s
+        if wait_s > 0:
+            text = f"the last start failed: trying again in {wait_s:.0f} s"
             return Decision(Kind.RETRY, text)
         wanted = self._wish(use)
         if wanted is not self._wanted or (wanted is not Kind.HOME and self._jumps(use)):
@@ -165,15 +162,13 @@ class Balancer:
         self._move.start(now_s, weights, self.shares)
         self.weights = weights
         self.budget.spend(now_s, moves_bytes)
-        self._failures, self._again_s = 0, 0.0
+        self._tries.succeed()
         self._known, self._settled_s, self._changed = None, None, False
         self._wait_anew(None, now_s)
 
     def failed(self, now_s: float) -> None:
         """Record that nothing began to move. The next try waits twice as long."""
-        wait_s = max(self.settings.hold_s, 1.0) * 2.0**self._failures
-        self._again_s = now_s + min(wait_s, _LONGEST_WAIT_S)
-        self._failures = min(self._failures + 1, 16)
+        self._tries.fail(now_s)
         self._wait_anew(None, now_s)
 
     def admits(self, now_s: float, memory_bytes: int, moves_bytes: int) -> bool:

@@ -27,6 +27,14 @@ class Program(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     cgroup: str | None = None
     include_children: bool = True
 
+    @property
+    def problem(self) -> str | None:
+        """Return why this names no processes, if so."""
+        given = (self.pid, self.name, self.cgroup)
+        if sum(value is not None for value in given) != 1:
+            return "a [[process]] has one of pid, name and cgroup"
+        return None
+
     def __str__(self) -> str:
         if self.pid is not None:
             return f"pid {self.pid}"
@@ -106,9 +114,8 @@ def _problem(config: Config) -> str | None:
     if not config.process:
         return "there is no [[process]]"
     for program in config.process:
-        given = (program.pid, program.name, program.cgroup)
-        if sum(value is not None for value in given) != 1:
-            return "a [[process]] has one of pid, name and cgroup"
+        if program.problem:
+            return program.problem
     if not 0 < config.home_below < config.spread_above <= 1:
         return "0 < home_below < spread_above <= 1 must hold"
     if not 0 <= config.min_gain <= 10:

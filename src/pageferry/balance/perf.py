@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from pageferry.errors import ExitCode, from_os_error
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.nodes import nodes_of_cpus
 from pageferry.units import KIB, MIB, format_nodes, parse_nodes
 
 _DEVICES = "/sys/bus/event_source/devices"
@@ -48,7 +48,7 @@ def obstacle(files: Files, wanted: Iterable[int] = ()) -> str | None:
     found = events(files)
     if not found:
         return "the kernel shows no counters of memory controllers"
-    nodes = _nodes_of_cpus(files)
+    nodes = nodes_of_cpus(files)
     seen = {
         nodes.get(cpu, 0)
         for device, _ in found
@@ -58,16 +58,6 @@ def obstacle(files: Files, wanted: Iterable[int] = ()) -> str | None:
     if hidden:
         return f"no memory controller counts for node {format_nodes(hidden)}"
     return None if os.geteuid() == 0 else "only root may read them"
-
-
-def _nodes_of_cpus(files: Files) -> dict[int, int]:
-    """Return the node of each CPU."""
-    return {
-        cpu: node.number
-        for node in read_nodes(files)
-        if node.cpus
-        for cpu in parse_nodes(node.cpus)
-    }
 
 
 def config_of(files: Files, device: str, text: str) -> int:
@@ -88,7 +78,7 @@ class Counters:
     def __init__(self, files: Files) -> None:
         self.files = files
         libc = ctypes.CDLL(None, use_errno=True)
-        nodes = _nodes_of_cpus(files)
+        nodes = nodes_of_cpus(files)
         # For each counter: its descriptor, its node, and the bytes of one count.
         self._open: list[tuple[int, int, float]] = []
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from pageferry.backoff import Backoff
 from pageferry.balance import metrics, programs
 from pageferry.balance.balancer import Balancer, Decision, Kind
 from pageferry.balance.config import Config, Program
@@ -25,8 +26,6 @@ from pageferry.units import parse_seconds
 
 # Looking at the placement takes at most this part of a CPU.
 _LOOK_SHARE = 0.01
-# The longest time until a failed change of a group is tried again.
-_LONGEST_WAIT_S = 60.0
 # The owner of our sessions; a new service takes over those of a killed one.
 OWNER = "balance"
 # The spent budget. The clock of its times and this file both begin with the boot.
@@ -46,16 +45,9 @@ class Group:
         # Whether its session may still move memory, and by DAMON.
         self.awake = False
         self.by_damon = True
-        # Failed tries in a row, and the time of the next one.
-        self.failures = 0
-        self.again_s = 0.0
+        self.tries = Backoff()
         # When each process was first seen, by PID and start time.
         self.seen: dict[tuple[int, int], float] = {}
-
-    def fail(self, now_s: float) -> None:
-        """Let the next try wait twice as long as the last one."""
-        self.again_s = now_s + min(5.0 * 2.0**self.failures, _LONGEST_WAIT_S)
-        self.failures = min(self.failures + 1, 16)
 
 
 class Service:
@@ -323,8 +315,8 @@ class Service:
                 self._complain(group, error)
                 # Another start moves what its owner has not bound, from user space.
                 self._drop(group)
-                group.fail(now_s)
-                group.again_s = now_s
+                group.tries.fail(now_s)
+                group.tries.again_s = now_s
 
     def _apply(self, now_s: float, weights: Weights, decision: Decision) -> None:
         """Set the weights of all groups. Without a success, nothing has changed."""
@@ -348,7 +340,7 @@ class Service:
     def _catch_up(self, now_s: float) -> None:
         """Try groups again whose last change failed."""
         for group in self.groups:
-            due = group.failures and now_s >= group.again_s
+            due = group.tries.failures and now_s >= group.tries.again_s
             if due and group.pids and not self.balancer.is_home and not self.dry_run:
                 self._settle(now_s, group, self.balancer.weights)
 
@@ -373,13 +365,14 @@ class Service:
                 outcome = self.control.set(group.leader, weights, members=rest)
         except PageferryError as error:
             self._complain(group, error)
-            group.fail(now_s)
+            group.tries.fail(now_s)
             self._lost_count = True
             if group.leader is not None and not self._runs(group.leader):
                 # Its kdamond has stopped. The next try starts another one.
                 self._drop(group)
             return False
-        group.complaint, group.failures, group.awake = "", 0, True
+        group.tries.succeed()
+        group.complaint, group.awake = "", True
         group.by_damon = outcome.session.by == KERNEL
         if outcome.report is not None:
             self._moved_bytes += outcome.report.moved_pages * PAGE
@@ -419,7 +412,7 @@ class Service:
                 group.awake = False
             except PageferryError as error:
                 self._complain(group, error)
-                group.fail(now_s)
+                group.tries.fail(now_s)
                 self._lost_count = True
             self._strays.end()
         self._settle_accounts(now_s)
@@ -452,7 +445,7 @@ class Service:
             return
         self._begin_pass(now_s, memory_bytes, moves)
         for group in self.groups:
-            if group.leader is not None and not group.failures:
+            if group.leader is not None and not group.tries.failures:
                 self._settle(now_s, group, wanted)
 
     def _say_waiting(self, text: str) -> None:

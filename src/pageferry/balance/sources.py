@@ -11,8 +11,8 @@ from typing import Protocol
 from pageferry.balance import perf, trace
 from pageferry.errors import unsupported
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.nodes import read_nodes
-from pageferry.units import format_nodes, parse_nodes
+from pageferry.sysfs.nodes import nodes_of_cpus, read_nodes
+from pageferry.units import format_nodes
 
 _RESCTRL = "/sys/fs/resctrl"
 _CPUS = "/sys/devices/system/cpu"
@@ -143,14 +143,8 @@ def resctrl_obstacle(files: Files) -> str | None:
 
 def _nodes_of_caches(files: Files) -> dict[int, int]:
     """Return the node of each L3 cache."""
-    nodes = {
-        cpu: node.number
-        for node in read_nodes(files)
-        if node.cpus
-        for cpu in parse_nodes(node.cpus)
-    }
     found: dict[int, int] = {}
-    for cpu, node in sorted(nodes.items()):
+    for cpu, node in sorted(nodes_of_cpus(files).items()):
         text = files.read_or(f"{_CPUS}/cpu{cpu}/cache/index3/id", "")
         if text.isdecimal():
             found.setdefault(int(text), node)

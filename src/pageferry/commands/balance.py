@@ -22,6 +22,7 @@ from pageferry.interleave.control import Control
 from pageferry.interleave.moving import MovePages
 from pageferry.interleave.user_space import parse_quota
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.processes import parse_pid
 from pageferry.units import format_rate, parse_seconds, parse_size
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def parse_bandwidth(text: str) -> dict[str, float]:
 
 def _config(args: argparse.Namespace) -> Config:
     named = [
-        *[Program(pid=_pid(text)) for text in args.pid],
+        *[Program(pid=parse_pid(text)) for text in args.pid],
         *[Program(name=name) for name in args.name],
         *[Program(cgroup=path) for path in args.cgroup],
     ]
@@ -133,12 +134,6 @@ def _config(args: argparse.Namespace) -> Config:
     if named or args.replay is not None:
         return Config(process=named)
     return config.load(config.DEFAULT)
-
-
-def _pid(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1 << 22:
-        raise usage_error("not the number of a process", text)
-    return int(text)
 
 
 def _measure(files: Files, *, as_json: bool) -> int:

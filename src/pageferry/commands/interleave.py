@@ -15,6 +15,7 @@ from pageferry.interleave.moving import MovePages
 from pageferry.interleave.user_space import Report, parse_quota
 from pageferry.interleave.weights import parse_weights
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.processes import parse_pid
 from pageferry.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -109,13 +110,6 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         help="print the plan and all sysfs writes, do nothing",
     )
     parser.add_argument("--json", action="store_true")
-
-
-def parse_pid(text: str) -> int:
-    """Parse a process ID."""
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1 << 22:
-        raise usage_error("not the number of a process", text)
-    return int(text)
 
 
 def run_start(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.interleave import lock
 from pageferry.interleave.moving import MovePages
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.processes import parse_pid
 from pageferry.tier import config, simulate
 from pageferry.tier.config import Config
 from pageferry.tier.kdamonds import State, read_state, stop_all
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _config(args: argparse.Namespace) -> Config:
     named = [
-        *[Program(pid=_pid(text)) for text in args.pid],
+        *[Program(pid=parse_pid(text)) for text in args.pid],
         *[Program(name=name) for name in args.name],
         *[Program(cgroup=path) for path in args.cgroup],
     ]
@@ -105,12 +106,6 @@ def _config(args: argparse.Namespace) -> Config:
     if named or args.all or args.replay is not None:
         return Config(process=named)
     return config.load(config.DEFAULT)
-
-
-def _pid(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1 << 22:
-        raise usage_error("not the number of a process", text)
-    return int(text)
 
 
 def _serve(args: argparse.Namespace, found: Config, files: Files) -> int:

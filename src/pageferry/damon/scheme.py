@@ -13,8 +13,8 @@ from pageferry.interleave.weights import Weights
 
 Write = tuple[str, str]
 # The largest values of the files: no limit.
-_ANY_SIZE = str((1 << 64) - 1)
-_ANY_COUNT = str((1 << 32) - 1)
+ANY_SIZE = str((1 << 64) - 1)
+ANY_COUNT = str((1 << 32) - 1)
 _INTERVALS = "contexts/0/monitoring_attrs/intervals"
 
 
@@ -139,9 +139,9 @@ def _pattern_writes(hot: bool) -> list[Write]:
     top = "contexts/0/schemes/0/access_pattern"
     return [
         (f"{top}/sz/min", "0"),
-        (f"{top}/sz/max", _ANY_SIZE),
+        (f"{top}/sz/max", ANY_SIZE),
         (f"{top}/nr_accesses/min", "1" if hot else "0"),
-        (f"{top}/nr_accesses/max", _ANY_COUNT),
+        (f"{top}/nr_accesses/max", ANY_COUNT),
         (f"{top}/age/min", "0"),
-        (f"{top}/age/max", _ANY_COUNT),
+        (f"{top}/age/max", ANY_COUNT),
     ]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -38,8 +37,6 @@ KERNEL: By = "kernel"
 USER: By = "user"
 # A worker looks for new weights or a stop this often.
 _LISTEN_S = 0.2
-# Another command changes DAMON's files in less time.
-_LOCK_S = 10.0
 # A worker finishes its current step before it ends.
 _WORKER_ENDS_S = 10.0
 # The status measures the CPU time of watchers for at least this long.
@@ -117,7 +114,7 @@ class Control:
 
     def start(self, request: Request, *, keep_on: bool = False) -> Outcome:
         """Start a session; an error leaves everything unchanged."""
-        with self._locked():
+        with lock.hold_damon(self.files):
             self.sweep()
             session, pids, why = self._begin(request)
         if session.by == KERNEL:
@@ -176,7 +173,7 @@ class Control:
         members: tuple[int, ...] | None = None,
     ) -> Outcome:
         """Change the weights of a session; `members` replaces its other processes."""
-        with self._locked():
+        with lock.hold_damon(self.files):
             session, pids = self._change(pid, weights, quota, members)
         if session.by == KERNEL or self.has_worker(session):
             return Outcome(session, pids)
@@ -224,7 +221,7 @@ class Control:
 
     def rest(self, pid: int) -> int:
         """Stop DAMON, because memory is in its place. Returns the moved bytes."""
-        with self._locked():
+        with lock.hold_damon(self.files):
             session = self.store.require(pid)
             if session.by != KERNEL or session.resting or not self.is_running(session):
                 return 0
@@ -236,7 +233,7 @@ class Control:
         A process may call mbind(2), and an administrator may change its cpuset, after
         DAMON has begun. The error has the reason.
         """
-        with self._locked():
+        with lock.hold_damon(self.files):
             session = self.store.require(pid)
             if session.by == KERNEL and not session.resting:
                 self._mind(session, self.pids_of(session), session.wanted)
@@ -276,7 +273,7 @@ class Control:
 
     def drop(self, pid: int) -> None:
         """End a session whose process may have ended; memory stays where it is."""
-        with self._locked():
+        with lock.hold_damon(self.files):
             session = self.store.read(pid)
             if session is not None:
                 self._drop(session)
@@ -316,10 +313,6 @@ class Control:
         total = sum(pages.values())
         return {node: count / total for node, count in pages.items() if count}
 
-    def _locked(self) -> AbstractContextManager[None]:
-        hint = "repeat the command; pageferry interleave status shows the sessions"
-        return lock.hold(self.files, "interleave", _LOCK_S, hint)
-
     def status(self, pid: int) -> Status:
         """Look up the places of the memory, and move nothing."""
         session = self.store.require(pid)
@@ -342,7 +335,7 @@ class Control:
         session = self.store.require(pid)
         if home is not None:
             check_nodes(home, read_nodes(self.files))
-        with self._locked():
+        with lock.hold_damon(self.files):
             # The stored session shows that the kdamond is ours, so stop it first.
             self._drop(session)
         deadline = time.monotonic() + _WORKER_ENDS_S
@@ -546,7 +539,7 @@ class Control:
             work.run(pids)
         finally:
             # Store the moved pages after an error, too.
-            with self._locked():
+            with lock.hold_damon(self.files):
                 self._add_up(session, work.report)
         return work.report
 

@@ -8,12 +8,21 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from pageferry.errors import ExitCode, PageferryError, from_os_error
 from pageferry.sysfs.files import Files
 
 _DIRECTORY = "/run/pageferry"
 _RETRY_S = 0.05
+# Another command changes DAMON's files in less time.
+_DAMON_S = 10.0
+
+
+def hold_damon(files: Files) -> AbstractContextManager[None]:
+    """Hold the lock of the commands that change DAMON's files."""
+    hint = "repeat the command; pageferry interleave status shows the sessions"
+    return hold(files, "interleave", _DAMON_S, hint)
 
 
 @contextlib.contextmanager

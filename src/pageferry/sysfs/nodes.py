@@ -46,6 +46,16 @@ def read_nodes(files: Files) -> list[Node]:
     return sorted(found, key=lambda node: node.number)
 
 
+def nodes_of_cpus(files: Files) -> dict[int, int]:
+    """Return the node of each CPU."""
+    return {
+        cpu: node.number
+        for node in read_nodes(files)
+        if node.cpus
+        for cpu in parse_nodes(node.cpus)
+    }
+
+
 def _meminfo(text: str, key: str) -> int:
     match = re.search(rf"{key}:\s*(\d+) kB", text)
     return int(match[1]) * 1024 if match else 0

@@ -55,6 +55,13 @@ def find(files: Files, pid: int) -> Process | None:
     )
 
 
+def parse_pid(text: str) -> int:
+    """Parse the number of a process."""
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 1 << 22:
+        raise usage_error("not the number of a process", text)
+    return int(text)
+
+
 def require(files: Files, pid: int) -> Process:
     """Read one process, or raise an error if it does not run."""
     process = find(files, pid)

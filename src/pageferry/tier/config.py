@@ -73,9 +73,8 @@ def problem_of(config: Config) -> str | None:
     if len(nodes) != len(set(nodes)) or any(node < 0 for node in nodes):
         return f"a node belongs to one tier: {config.tiers}"
     for program in config.process:
-        given = (program.pid, program.name, program.cgroup)
-        if sum(value is not None for value in given) != 1:
-            return "a [[process]] has one of pid, name and cgroup"
+        if program.problem:
+            return program.problem
     if not 0 < config.headroom < 0.5:
         return "headroom is a fraction of a tier: 0.05 for 5%"
     if not 0 < config.stall <= 1:

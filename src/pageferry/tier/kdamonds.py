@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -19,8 +18,6 @@ from pageferry.tier.plan import Watch
 from pageferry.tier.writes import Features
 
 STATE = "/run/pageferry/tier.json"
-# Another command changes DAMON's files in less time.
-_LOCK_S = 10.0
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -86,7 +83,7 @@ class Kdamonds:
         rate: int,
     ) -> None:
         """Replace all kdamonds. After an error, none is left."""
-        with self._locked():
+        with lock.hold_damon(self.files):
             self._stop()
             if not watches:
                 return
@@ -112,7 +109,7 @@ class Kdamonds:
 
     def stop(self) -> None:
         """Stop all kdamonds; memory stays where it is."""
-        with self._locked():
+        with lock.hold_damon(self.files):
             self._stop()
 
     def _stop(self) -> None:
@@ -178,12 +175,8 @@ class Kdamonds:
             path.unlink(missing_ok=True)
 
     def _commit(self, slot: int, todo: list[Write], command: str = "commit") -> None:
-        with self._locked():
+        with lock.hold_damon(self.files):
             self.admin.commit(slot, todo, command)
-
-    def _locked(self) -> AbstractContextManager[None]:
-        hint = "repeat the command; pageferry interleave status shows the sessions"
-        return lock.hold(self.files, "interleave", _LOCK_S, hint)
 
 
 def stop_all(files: Files) -> int:

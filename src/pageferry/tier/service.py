@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from pageferry.backoff import Backoff
 from pageferry.balance import programs
 from pageferry.errors import PageferryError, unsupported, usage_error
 from pageferry.interleave.gaps import before_heap
@@ -23,8 +24,6 @@ from pageferry.units import format_rate, format_size, parse_seconds
 # Looking for bound memory takes at most this part of a CPU.
 _LOOK_SHARE = 0.01
 _LOOK_S = 60.0
-# The longest time until a failed start is tried again.
-_LONGEST_WAIT_S = 60.0
 # DAMON checks each filter for each region.
 _MOST_FILTERS = 32
 Say = Callable[[str], None]
@@ -58,8 +57,7 @@ class Service:
         self._left_out: dict[int, str] = {}
         self._pids: list[int] = []
         self._next_look_s = 0.0
-        self._failures = 0
-        self._again_s = 0.0
+        self._tries = Backoff()
         self._said: set[str] = set()
 
     def run(self, interval_s: float, end_s: float | None = None) -> None:
@@ -85,8 +83,7 @@ class Service:
 
     def _fail(self, now_s: float, error: PageferryError) -> None:
         """Stop what runs, because the plan is not in force. Try again later."""
-        self._again_s = now_s + min(5.0 * 2.0**self._failures, _LONGEST_WAIT_S)
-        self._failures = min(self._failures + 1, 16)
+        self._tries.fail(now_s)
         self._say_new(f"{error.line()} ({error.hint})" if error.hint else error.line())
         try:
             self.kdamonds.stop()
@@ -145,7 +142,7 @@ class Service:
         lost = not self.kdamonds.is_running()
         if lost:
             self._say_new("a kdamond has stopped: its processes ended, or by another")
-        if now_s < self._again_s:
+        if now_s < self._tries.again_s:
             return
         self._look(now_s, pids)
         wanted = self._plan(pids)
@@ -162,7 +159,7 @@ class Service:
             self.kdamonds.retarget(wanted[0])
             return
         self.kdamonds.start(wanted, self.features, self.cold_after_s, self.rate)
-        self._failures = 0
+        self._tries.succeed()
         self._explain(wanted)
 
     def _look(self, now_s: float, pids: Sequence[int]) -> None:

@@ -6,11 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pageferry.damon.scheme import Write, target_writes
+from pageferry.damon.scheme import ANY_COUNT, ANY_SIZE, Write, target_writes
 from pageferry.tier.plan import Goal, Move, Range, Watch
 
-_ANY_SIZE = str((1 << 64) - 1)
-_ANY_COUNT = str((1 << 32) - 1)
 # Each aggregation has 20 samples.
 SAMPLE_US = 10_000
 AGGREGATE_US = 200_000
@@ -101,7 +99,7 @@ def _scheme(
 ) -> list[Write]:
     top = f"{_SCHEMES}/{at}"
     cold_age = max(round(cold_after_s * 1_000_000 / AGGREGATE_US), 1)
-    accesses = (_HOT_ACCESSES, _ANY_COUNT) if move.hot else (0, "0")
+    accesses = (_HOT_ACCESSES, ANY_COUNT) if move.hot else (0, "0")
     age = _HOT_AGGREGATIONS if move.hot else cold_age
     # The hottest memory goes first, and the memory that was idle for longest. By virtual
     # address DAMON charges memory that is in its place, too. The hottest memory is on the
@@ -114,11 +112,11 @@ def _scheme(
         (f"{top}/action", "migrate_hot" if move.hot else "migrate_cold"),
         (f"{top}/target_nid", str(move.target)),
         (f"{top}/access_pattern/sz/min", "0"),
-        (f"{top}/access_pattern/sz/max", _ANY_SIZE),
+        (f"{top}/access_pattern/sz/max", ANY_SIZE),
         (f"{top}/access_pattern/nr_accesses/min", str(accesses[0])),
         (f"{top}/access_pattern/nr_accesses/max", accesses[1]),
         (f"{top}/access_pattern/age/min", str(age)),
-        (f"{top}/access_pattern/age/max", _ANY_COUNT),
+        (f"{top}/access_pattern/age/max", ANY_COUNT),
         (f"{top}/quotas/reset_interval_ms", str(RESET_MS)),
         (f"{top}/quotas/weights/sz_permil", "0"),
         (f"{top}/quotas/weights/nr_accesses_permil", weights[0]),
