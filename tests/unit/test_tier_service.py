@@ -17,6 +17,9 @@ from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.tier.kdamonds import STATE, read_state, stop_all
 
+# The schemes of three tiers: a kdamond, and the number of the scheme.
+WAYS = ((0, 0), (1, 0), (1, 1), (2, 0))
+
 
 @pytest.fixture
 def damon(tmp_path: Path) -> FakeDamon:
@@ -194,11 +197,39 @@ def test_the_rate_halves_while_programs_wait(damon: FakeDamon) -> None:
     # 100 ms of 5 s are 2%.
     put(damon, "/proc/pressure/memory", "some avg10=0.00 total=100000")
     machine.steps(1)
-    assert machine.scheme(0, "quotas/bytes") == str(1 << 29)
+    # Free memory ends the waits, so demotion keeps its rate.
+    assert machine.scheme(0, "quotas/bytes") == str(1 << 30)
     assert machine.scheme(1, "quotas/bytes") == str(1 << 29)
-    assert "waited 2.0% of the time: the rate is now" in machine.said[-1]
+    assert "waited 2.0% of the time: the rate of promotion is now" in machine.said[-1]
     machine.steps(1)
-    assert machine.scheme(0, "quotas/bytes") == str(5 << 27)
+    assert machine.scheme(1, "quotas/bytes") == str(5 << 27)
+
+
+def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) -> None:
+    put(damon, "/sys/devices/system/node/node0/cpulist", "0-63")
+    put(damon, "/sys/kernel/mm/migrate_offload/stats/reasons/damon/waited_sum_ns", "0")
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    # 64 threads waited for the same page, 10 ms of 5 s: 0.2%.
+    sum_ns = 64 * 10_000_000
+    put(
+        damon,
+        "/sys/kernel/mm/migrate_offload/stats/reasons/damon/waited_sum_ns",
+        sum_ns,
+    )
+    machine.steps(1)
+    assert machine.scheme(1, "quotas/bytes") == str(1 << 30)
+
+
+def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
+    add_node(damon, 2)
+    put(damon, "/sys/devices/system/node/node2/memory2/state", "online")
+    machine = Machine(damon, [], tiers=[[0], [1], [2]])
+    machine.steps(1)
+    assert damon.running() == ["0", "1", "2"]
+    rates = [machine.scheme(at, "quotas/bytes", slot) for slot, at in WAYS]
+    # Two schemes demote, and two promote.
+    assert rates == [str(1 << 29)] * 4
 
 
 def test_the_rate_halves_by_ping_pong(damon: FakeDamon) -> None:

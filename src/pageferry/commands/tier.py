@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Keep hot memory on fast nodes and cold memory on slow ones, by DAMON. Cold memory
 goes down before the fast tier is full, so that some of it is always free. Hot
-memory goes up into this room. The rate halves while programs wait for memory, or
+memory goes up into this room, at half the rate while programs wait for memory, or
 while pages come back soon after they went up. Each change is one line on stderr.
 Runs until you stop it."""
 
@@ -150,7 +150,7 @@ def _status(files: Files, *, as_json: bool) -> int:
         f"went down   {format_size(state.demoted_bytes)}\n"
         f"ping-pong   {part:.1%} of {state.sampled_promotions} promotions of "
         f"{state.sampled_pages} sampled pages\n"
-        f"rate        {state.rate_part:.0%} of the highest"
+        f"rate up     {state.rate_part:.0%} of the highest"
     )
     return int(ExitCode.OK)
 

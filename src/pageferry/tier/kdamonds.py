@@ -14,7 +14,7 @@ from pageferry.errors import PageferryError, unsupported
 from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.tier import writes
-from pageferry.tier.plan import Watch
+from pageferry.tier.plan import Rates, Watch
 from pageferry.tier.writes import Features
 
 STATE = "/run/pageferry/tier.json"
@@ -27,7 +27,7 @@ class State(msgspec.Struct, kw_only=True):
     threads: dict[int, int | None] = {}
     promoted_bytes: int = 0
     demoted_bytes: int = 0
-    # The part of the highest rate that is in force.
+    # The part of the highest rate that is in force for promotion.
     rate_part: float = 1.0
     sampled_pages: int = 0
     sampled_promotions: int = 0
@@ -51,7 +51,7 @@ class Kdamonds:
         self.state = read_state(files) or State()
         self.admin = Admin(files, self.state.threads)
         self._watches: dict[int, Watch] = {}
-        self._rate = 0
+        self._rates: Rates | None = None
         # Bytes that each scheme has moved, as far as they are in the totals.
         self._counted: dict[tuple[int, int], int] = {}
 
@@ -80,7 +80,7 @@ class Kdamonds:
         watches: Sequence[Watch],
         features: Features,
         cold_after_s: float,
-        rate: int,
+        rates: Rates,
     ) -> None:
         """Replace all kdamonds. After an error, none is left."""
         with lock.hold_damon(self.files):
@@ -98,14 +98,15 @@ class Kdamonds:
                     # If we are killed now, the next service knows whose kdamond it is.
                     self.state.threads[slot] = None
                     self.save()
-                    todo = writes.start_writes(watch, features, cold_after_s, rate)
+                    each = [rates.of(move, watches) for move in watch.moves]
+                    todo = writes.start_writes(watch, features, cold_after_s, each)
                     self.state.threads[slot] = self.admin.start(slot, todo)
                     self._watches[slot] = watch
                     self.save()
             except BaseException:
                 self._stop()
                 raise
-            self._rate = rate
+            self._rates = rates
 
     def stop(self) -> None:
         """Stop all kdamonds; memory stays where it is."""
@@ -134,13 +135,14 @@ class Kdamonds:
         self._commit(slot, writes.keep_writes(watch))
         self._watches[slot] = watch
 
-    def set_rate(self, bytes_per_s: int) -> None:
+    def set_rates(self, rates: Rates) -> None:
         """Change the rate of all schemes."""
-        if bytes_per_s == self._rate:
+        if rates == self._rates:
             return
         for slot, watch in self._watches.items():
-            self._commit(slot, writes.rate_writes(watch, bytes_per_s))
-        self._rate = bytes_per_s
+            each = [rates.of(move, self._watches.values()) for move in watch.moves]
+            self._commit(slot, writes.rate_writes(each))
+        self._rates = rates
 
     def set_goals(
         self, features: Features, free: Mapping[int, int], total: Mapping[int, int]

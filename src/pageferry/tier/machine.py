@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pageferry.errors import unsupported, usage_error
 from pageferry.interleave import placement
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.nodes import read_nodes
+from pageferry.sysfs.nodes import nodes_of_cpus, read_nodes
 from pageferry.tier.plan import Range, merge
 from pageferry.units import format_nodes
 
@@ -100,12 +100,14 @@ def waited_s(files: Files) -> float:
     """Return how long programs have waited for memory since boot.
 
     PSI counts the time in which any program waited. It does not count waits for a page
-    that migrates; pageferry's kernel does.
+    that migrates. pageferry's kernel does, as the sum of all threads. A thread that waits
+    for a page leaves its CPU, so the sum counts as time of one of all CPUs.
     """
     match = re.search(r"^some .*total=(\d+)", files.read_or(_PRESSURE, ""), re.M)
     migration = files.read_or(_WAITED, "0")
     waited_ns = int(migration) if migration.isdecimal() else 0
-    return (int(match[1]) / 1e6 if match else 0.0) + waited_ns / 1e9
+    cpus = max(len(nodes_of_cpus(files)), 1)
+    return (int(match[1]) / 1e6 if match else 0.0) + waited_ns / 1e9 / cpus
 
 
 def owner_keeps(files: Files, pid: int, nodes: Sequence[int]) -> str | None:

@@ -54,6 +54,19 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Rates:
+    """Bytes/s in both directions, each for all schemes together."""
+
+    up: int
+    down: int
+
+    def of(self, move: Move, watches: Iterable[Watch]) -> int:
+        """Return the share of one scheme: each has a quota of its own."""
+        same = sum(each.hot == move.hot for watch in watches for each in watch.moves)
+        return (self.up if move.hot else self.down) // max(same, 1)
+
+
+@dataclass(frozen=True)
 class Watch:
     """One kdamond: the memory of a node, or that of some processes."""
 

@@ -16,7 +16,7 @@ from pageferry.sysfs.files import Files
 from pageferry.tier import machine, plan
 from pageferry.tier.config import Config
 from pageferry.tier.kdamonds import Kdamonds
-from pageferry.tier.plan import Range, Watch
+from pageferry.tier.plan import Range, Rates, Watch
 from pageferry.tier.sampler import Sampler
 from pageferry.tier.steer import Steering
 from pageferry.units import format_rate, format_size, parse_seconds
@@ -101,9 +101,10 @@ class Service:
         )
 
     @property
-    def rate(self) -> int:
-        """Return the rate in force, in bytes/s."""
-        return max(int(self.config.limit.bytes_per_s * self.steering.part), 1)
+    def rates(self) -> Rates:
+        """Return the rates in force."""
+        most = self.config.limit.bytes_per_s
+        return Rates(int(most * self.steering.part), int(most))
 
     def _require_features(self) -> None:
         if self.config.process and len(self.tiers) > 2:
@@ -158,7 +159,7 @@ class Service:
         ):
             self.kdamonds.retarget(wanted[0])
             return
-        self.kdamonds.start(wanted, self.features, self.cold_after_s, self.rate)
+        self.kdamonds.start(wanted, self.features, self.cold_after_s, self.rates)
         self._tries.succeed()
         self._explain(wanted)
 
@@ -229,10 +230,10 @@ class Service:
         state.sampled_promotions += seen.promoted
         state.sampled_ping_pong += seen.ping_pong
         if self.steering.why:
-            rate = format_rate(self.rate)
-            self.say(f"{self.steering.why}: the rate is now {rate}")
+            rate = format_rate(self.rates.up)
+            self.say(f"{self.steering.why}: the rate of promotion is now {rate}")
         try:
-            self.kdamonds.set_rate(self.rate)
+            self.kdamonds.set_rates(self.rates)
             free, total = machine.free_and_total(self.files)
             self.kdamonds.set_goals(self.features, free, total)
             if self.kdamonds.watches:

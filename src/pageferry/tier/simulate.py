@@ -140,8 +140,8 @@ class Simulation:
         self.found.hits.append(served / len(hot))
 
     def _add_room(self) -> None:
-        rate = self.config.limit.bytes_per_s * self.steering.part / BLOCK_BYTES
-        for tier in (FAST, SLOW):
+        most = self.config.limit.bytes_per_s / BLOCK_BYTES
+        for tier, rate in ((FAST, most * self.steering.part), (SLOW, most)):
             # A quota does not save up for later.
             self.room[tier] = min(self.room[tier] + rate, max(rate, 1.0))
 

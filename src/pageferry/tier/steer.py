@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Steer the rate by stalls and by ping-pong. No clock, no files.
+"""Steer the rate of promotion by stalls and by ping-pong. No clock, no files.
 
 A page that is promoted and demoted again within a minute is ping-pong: both moves were
 wasted. The rate halves when there is too much of it, and otherwise grows again by a
-quarter in each step.
+quarter in each step. Demotion keeps its rate, because free memory ends most stalls.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PageHistory:
 
 
 class Steering:
-    """The part of the highest rate that is in force."""
+    """The part of the highest rate that is in force for promotion."""
 
     def __init__(self, most_stall: float) -> None:
         self.most_stall = most_stall

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,7 +38,7 @@ class Features:
 
 
 def start_writes(
-    watch: Watch, features: Features, cold_after_s: float, bytes_per_s: int
+    watch: Watch, features: Features, cold_after_s: float, rates: Sequence[int]
 ) -> list[Write]:
     """List the writes below kdamonds/N that configure a kdamond without starting it."""
     top = "contexts/0/monitoring_attrs"
@@ -54,14 +55,14 @@ def start_writes(
     ]
     for at, move in enumerate(watch.moves):
         writes += _scheme(at, move, watch, features, cold_after_s)
-    return [*writes, *rate_writes(watch, bytes_per_s)]
+    return [*writes, *rate_writes(rates)]
 
 
-def rate_writes(watch: Watch, bytes_per_s: int) -> list[Write]:
-    """List the writes that set the rate of each scheme."""
-    size = max(bytes_per_s * RESET_MS // 1000, 1)
+def rate_writes(rates: Sequence[int]) -> list[Write]:
+    """List the writes that set the rate of each scheme, in bytes/s."""
     return [
-        (f"{_SCHEMES}/{at}/quotas/bytes", str(size)) for at in range(len(watch.moves))
+        (f"{_SCHEMES}/{at}/quotas/bytes", str(max(rate * RESET_MS // 1000, 1)))
+        for at, rate in enumerate(rates)
     ]
 
 
