@@ -145,6 +145,22 @@ def test_a_signal_during_a_start_leaves_no_kdamond(
     assert [known.resting for known in control.store.all()] == [True] * resting
 
 
+def test_a_kdamond_in_the_slot_of_a_killed_start_may_be_anothers(
+    damon: FakeDamon,
+) -> None:
+    """After the kill, another program has made a kdamond of its own."""
+    control = Control(damon, FakeMover())
+    session = control.start(Request(PID, EVEN)).session
+    damon.write(f"{TOP}/0/state", "off")
+    session.thread = None
+    control.store.save(session)
+    damon.write(f"{TOP}/nr_kdamonds", "1")
+    damon.write(f"{TOP}/0/state", "on")
+    with pytest.raises(PageferryError, match="another user of DAMON"):
+        control.start(Request(43, EVEN, by="kernel"))
+    assert damon.running() == ["0"]
+
+
 def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
     with (
         lock.hold(damon, "interleave", 0.0, "wait"),

@@ -252,3 +252,11 @@ def test_nodes_and_tiers(tmp_path: Path) -> None:
     found = read_nodes(Files(root=tmp_path))
     assert [(n.number, n.cpus, n.tier) for n in found] == [(0, "0-1", 4), (10, "", 56)]
     assert (found[0].total_bytes, found[0].free_bytes) == (2 << 20, 1 << 20)
+
+
+def test_the_log_of_writes_does_not_grow_for_ever(tmp_path: Path) -> None:
+    files = Files(root=tmp_path)
+    (tmp_path / "engine").write_text("")
+    for number in range(1100):
+        files.write("/engine", str(number))
+    assert len(files.writes) == 1000 and files.writes[-1][1] == "1099"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -309,6 +310,48 @@ def test_a_write_that_fails_leaves_no_kdamond(
     assert read_state(damon) is None
     machine.steps(2)
     assert damon.running() == ["0", "1"]
+
+
+@pytest.mark.parametrize("failing", ["update_schemes_stats", "off"])
+def test_one_kdamond_that_cannot_stop_does_not_keep_the_others(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    machine = Machine(damon, [])
+    machine.steps(1)
+    write = FakeDamon.write
+    with monkeypatch.context() as patch:
+
+        def fail(self: FakeDamon, name: str, value: str) -> None:
+            if name == f"{TOP}/0/state" and value == failing:
+                raise PageferryError("cannot write", value=name, reason="Invalid")
+            write(self, name, value)
+
+        patch.setattr(FakeDamon, "write", fail)
+        if failing == "off":
+            with pytest.raises(PageferryError, match="cannot write"):
+                machine.service.stop()
+        else:
+            machine.service.stop()
+    # The state still names the one that runs.
+    left = ["0"] if failing == "off" else []
+    assert damon.running() == left
+    if left:
+        assert stop_all(damon) == 1
+    assert damon.running() == [] and damon.read(f"{TOP}/nr_kdamonds") == "0"
+
+
+def test_a_full_disk_does_not_end_the_service(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    full = OSError(28, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.mkstemp", Mock(side_effect=full))
+        machine.steps(2)
+    assert "No space left on device" in machine.said[-1]
+    machine.steps(2)
+    assert damon.running() == ["0"] and read_state(damon) is not None
 
 
 def test_what_a_kernel_lacks_is_named(damon: FakeDamon) -> None:

@@ -57,8 +57,17 @@ class Admin:
 
     def is_ours(self, kdamond: Kdamond) -> bool:
         """Say whether this tool has started the running kdamond."""
-        thread = self.ours.get(kdamond.slot, -1)
-        return kdamond.running and thread in (None, kdamond.pid)
+        if not kdamond.running or kdamond.slot not in self.ours:
+            return False
+        thread = self.ours[kdamond.slot]
+        if thread is None:
+            # A command of ours was killed at the start of a kdamond. Another program
+            # that used the slot since then has made its own directories.
+            return self._made_by_us()
+        return thread == kdamond.pid
+
+    def _made_by_us(self) -> bool:
+        return self.files.path(_MARK).exists() and len(self.kdamonds()) == SLOTS
 
     def others(self) -> str | None:
         """Name another running user of DAMON; None if there is none."""

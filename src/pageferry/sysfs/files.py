@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pageferry.errors import ExitCode, PageferryError
 
+_LAST_WRITES = 1000
 _ROOT_VARIABLE = "PAGEFERRY_SYSFS_ROOT"
 
 
@@ -77,6 +78,8 @@ class Files:
         self.writes.append((path, value))
         if self.dry_run:
             return
+        # A service writes for months.
+        del self.writes[:-_LAST_WRITES]
         try:
             # The kernel takes each write(2) as one command. Without O_CREAT, a
             # missing file is an error: this kernel lacks the feature.

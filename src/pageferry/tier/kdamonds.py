@@ -10,7 +10,7 @@ import msgspec
 from pageferry.balance.metrics import write as write_atomically
 from pageferry.damon.admin import Admin
 from pageferry.damon.scheme import Write
-from pageferry.errors import PageferryError, unsupported
+from pageferry.errors import ExitCode, PageferryError, from_os_error, unsupported
 from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.tier import writes
@@ -114,15 +114,25 @@ class Kdamonds:
             self._stop()
 
     def _stop(self) -> None:
-        if self._watches:
+        """Stop each kdamond, even if an error keeps another one running."""
+        failed: PageferryError | None = None
+        try:
             self.count()
+        except PageferryError as error:
+            failed = error
         for slot in list(self.state.threads):
-            self.admin.stop(slot)
+            try:
+                self.admin.stop(slot)
+            except PageferryError as error:
+                failed = error
+                continue
             del self.state.threads[slot]
             self._watches.pop(slot, None)
-        self.admin.clear_up()
         self._counted = {}
         self.save()
+        if self.state.threads and failed is not None:
+            raise failed
+        self.admin.clear_up()
 
     def is_running(self) -> bool:
         """Say whether all kdamonds run, or there are none."""
@@ -171,10 +181,15 @@ class Kdamonds:
         if self.files.dry_run:
             return
         path = self.files.path(STATE)
-        if self.state.threads:
-            write_atomically(path, msgspec.json.encode(self.state).decode() + "\n")
-        else:
-            path.unlink(missing_ok=True)
+        try:
+            if self.state.threads:
+                write_atomically(path, msgspec.json.encode(self.state).decode() + "\n")
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise from_os_error(
+                error, "cannot store the state", ExitCode.FAILED
+            ) from error
 
     def _commit(self, slot: int, todo: list[Write], command: str = "commit") -> None:
         with lock.hold_damon(self.files):

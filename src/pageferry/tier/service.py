@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from pageferry.backoff import Backoff
@@ -58,7 +59,8 @@ class Service:
         self._pids: list[int] = []
         self._next_look_s = 0.0
         self._tries = Backoff()
-        self._said: set[str] = set()
+        # Lines may name processes, of which there are ever more.
+        self._said: deque[str] = deque(maxlen=64)
 
     def run(self, interval_s: float, end_s: float | None = None) -> None:
         """Run until a signal, or for `end_s` seconds."""
@@ -79,7 +81,10 @@ class Service:
         except PageferryError as error:
             self._fail(now_s, error)
         self._steer(now_s, pids)
-        self.kdamonds.save()
+        try:
+            self.kdamonds.save()
+        except PageferryError as error:
+            self._say_new(error.line())
 
     def _fail(self, now_s: float, error: PageferryError) -> None:
         """Stop what runs, because the plan is not in force. Try again later."""
@@ -262,5 +267,5 @@ class Service:
     def _say_new(self, text: str) -> None:
         """Print a line that was not printed before."""
         if text not in self._said:
-            self._said.add(text)
+            self._said.append(text)
             self.say(text)
