@@ -40,7 +40,7 @@ class Machine:
         self.service = Service(config, files, self.mover, self.said.append)
         self.now_s = 0.0
         # A busy host must not change what the service does.
-        self.service.stopwatch = lambda: self.now_s
+        self.service.owners.stopwatch = lambda: self.now_s
 
     def steps(self, count: int) -> None:
         """Make some steps, five seconds apart."""

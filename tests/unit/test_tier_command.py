@@ -71,6 +71,17 @@ def test_a_dry_run_prints_writes(
     assert json.loads(capsys.readouterr().out)["writes"]
 
 
+def test_a_dry_run_beside_a_service_stops_nothing(
+    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Machine(damon, MERCI).steps(1)
+    assert main(["tier", "--all", "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "killed" not in said.err and "another user" not in said.err
+    assert "migrate_cold" in said.out and "off >" not in said.out
+    assert damon.running() == ["0"]
+
+
 def test_wrong_words(damon: FakeDamon) -> None:
     assert main(["tier", "--all", "--pid", "42"]) == 2
     assert main(["tier", "--pid", "x"]) == 2

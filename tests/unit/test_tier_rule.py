@@ -27,6 +27,7 @@ SLOWLY = Config(rate="512M/1s")
     ("text", "problem"),
     [
         ("tiers = [[0]]", "two lists"),
+        ("headroom = 0.00001", "headroom is a fraction"),
         ("tiers = [[0], []]", "each with one node"),
         ("tiers = [[0, 2], [1]]", "each with one node"),
         ("tiers = [[1], [1]]", "belongs to one tier"),

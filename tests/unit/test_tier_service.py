@@ -163,6 +163,75 @@ def test_a_cpuset_leaves_its_process_out(damon: FakeDamon) -> None:
     assert "name the other programs with [[process]]" in machine.said[0]
 
 
+def test_a_process_that_numactl_bound_is_left_out(damon: FakeDamon) -> None:
+    """Each new mapping is bound, too, so a filter for those of now is too little."""
+    maps = f"{BASE:x} bind:0 anon=64 N0=64\n7ffe00000000 bind:0 stack anon=3 N0=3"
+    put(damon, "/proc/42/numa_maps", maps)
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    assert damon.running() == []
+    assert machine.said[0] == "left out: process 42 is bound to node 0 (numactl)"
+
+
+def test_a_reused_pid_has_another_owner(damon: FakeDamon) -> None:
+    put(damon, "/proc/42/numa_maps", f"{BASE:x} bind:0 anon=64 N0=64")
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    assert machine.scheme(0, "filters/nr_filters") == "2"
+    stat = damon.path("/proc/42/stat")
+    stat.write_text(stat.read_text().replace(" 420 ", " 999 "))
+    damon.path("/proc/42/numa_maps").unlink()
+    machine.steps(1)
+    assert machine.scheme(0, "filters/nr_filters") == "1"
+
+
+def test_a_new_process_comes_last(damon: FakeDamon) -> None:
+    """DAMON keeps what it knows of a process by the place in its list."""
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    add_process(damon, 7, parent=42, name="helper")
+    stat = damon.path("/proc/7/stat")
+    stat.write_text(stat.read_text().replace(" 70 ", " 999 "))
+    machine.steps(1)
+    targets = f"{TOP}/0/contexts/0/targets"
+    pids = [damon.read(f"{targets}/{at}/pid_target") for at in (0, 1)]
+    assert pids == ["42", "7"]
+
+
+def test_a_kdamond_that_stops_each_time_is_started_less_and_less(
+    damon: FakeDamon,
+) -> None:
+    machine = Machine(damon, MERCI)
+    for _ in range(60):
+        machine.steps(1)
+        if damon.running():
+            damon.write(f"{TOP}/0/state", "off")
+    # In five minutes: after 5, 10, 20, 40, 60, 60 and 60 s.
+    assert damon.threads - 1000 <= 8
+    assert len([line for line in machine.said if "has stopped" in line]) == 1
+    # A kdamond that runs for a minute counts as good again.
+    machine.steps(40)
+    damon.write(f"{TOP}/0/state", "off")
+    machine.steps(3)
+    assert damon.running() == ["0"]
+
+
+def test_others_that_hide_the_abilities_of_damon_are_waited_for(
+    damon: FakeDamon,
+) -> None:
+    """Their kdamond has no scheme, so no file tells what a scheme could do."""
+    damon.write(f"{TOP}/nr_kdamonds", "1")
+    damon.write(f"{TOP}/0/contexts/nr_contexts", "1")
+    damon.write(f"{TOP}/0/state", "on")
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    assert "another user of DAMON" in machine.said[0]
+    damon.write(f"{TOP}/0/state", "off")
+    damon.write(f"{TOP}/nr_kdamonds", "0")
+    machine.steps(2)
+    assert damon.running() == ["0"] and damon.threads == 1002
+
+
 def test_processes_come_and_go(damon: FakeDamon) -> None:
     machine = Machine(damon, MERCI)
     machine.steps(1)

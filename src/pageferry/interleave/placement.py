@@ -44,6 +44,8 @@ class Bound:
     start: int
     nodes: frozenset[int]
     pages: int
+    # Only a policy of the whole process binds its stack.
+    stack: bool
 
 
 def read(files: Files, pids: Iterable[int], nodes: Iterable[int]) -> Placement:
@@ -77,7 +79,8 @@ def bound(files: Files, pid: int, nodes: Iterable[int]) -> list[Bound]:
         allowed = _bound_to(line)
         if allowed is not None and not wanted <= allowed:
             pages = sum(int(count) for _, count in _PAGES.findall(line))
-            found.append(Bound(int(line.split()[0], 16), allowed, pages))
+            start, stack = int(line.split()[0], 16), " stack" in line
+            found.append(Bound(start, allowed, pages, stack))
     return found
 
 

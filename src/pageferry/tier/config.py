@@ -75,7 +75,7 @@ def problem_of(config: Config) -> str | None:
     for program in config.process:
         if program.problem:
             return program.problem
-    if not 0 < config.headroom < 0.5:
+    if not 0.001 <= config.headroom < 0.5:
         return "headroom is a fraction of a tier: 0.05 for 5%"
     if not 0 < config.stall <= 1:
         return "stall is a fraction of time: 0.01 for 1%"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -54,14 +54,16 @@ class Kdamonds:
         self._rates: Rates | None = None
         # Bytes that each scheme has moved, as far as they are in the totals.
         self._counted: dict[tuple[int, int], int] = {}
+        # The abilities of the running kernel; None as long as others hide them.
+        self.features: Features | None = None
 
     @property
     def watches(self) -> list[Watch]:
         """List what the kdamonds do."""
         return list(self._watches.values())
 
-    def features(self) -> Features:
-        """Find the abilities of the running kernel."""
+    def find_features(self) -> Features | None:
+        """Find the abilities of the kernel, which shows them only below a scheme."""
         if not self.admin.is_present():
             raise unsupported(
                 "this kernel cannot move memory between tiers",
@@ -71,18 +73,23 @@ class Kdamonds:
             )
         found = self.admin.probe(Features.FILES)
         if found is None:
-            return Features(target_nid=True)
-        dests, goals, nid = (name in found for name in Features.FILES)
-        return Features(dests, goals, nid)
+            self.features = Features(target_nid=True) if self.files.dry_run else None
+        else:
+            dests, goals, nid = (name in found for name in Features.FILES)
+            self.features = Features(dests, goals, nid)
+        return self.features
 
     def start(
         self,
         watches: Sequence[Watch],
-        features: Features,
+        require: Callable[[Features | None], None],
         cold_after_s: float,
         rates: Rates,
     ) -> None:
-        """Replace all kdamonds. After an error, none is left."""
+        """Replace all kdamonds. After an error, none is left.
+
+        require: raises an error if the kernel lacks something.
+        """
         with lock.hold_damon(self.files):
             self._stop()
             if not watches:
@@ -90,6 +97,10 @@ class Kdamonds:
             self.admin.require_alone("pageferry interleave status; damo stop")
             if not self.files.dry_run:
                 self.admin.make_room(takeover=False)
+            # Another program may have hidden them before.
+            features = self.features or self.find_features()
+            require(features)
+            assert features is not None
             try:
                 self.admin.make_slots()
                 for number, watch in enumerate(watches):
@@ -115,6 +126,9 @@ class Kdamonds:
 
     def _stop(self) -> None:
         """Stop each kdamond, even if an error keeps another one running."""
+        if self.files.dry_run:
+            # Another service may own them.
+            return
         failed: PageferryError | None = None
         try:
             self.count()
@@ -154,11 +168,11 @@ class Kdamonds:
             self._commit(slot, writes.rate_writes(each))
         self._rates = rates
 
-    def set_goals(
-        self, features: Features, free: Mapping[int, int], total: Mapping[int, int]
-    ) -> None:
+    def set_goals(self, free: Mapping[int, int], total: Mapping[int, int]) -> None:
         """Tell the kernel how far goals are reached that it does not measure."""
-        for slot, watch in self._watches.items() if not features.node_goals else ():
+        if self.features is None or self.features.node_goals:
+            return
+        for slot, watch in self._watches.items():
             reached = [move.goal.reached_bp(free, total) for move in watch.moves]
             todo = writes.goal_writes(reached)
             self._commit(slot, todo, "commit_schemes_quota_goals")

@@ -132,9 +132,8 @@ def other_nodes(files: Files, pid: int, nodes: Sequence[int]) -> str | None:
     return None
 
 
-def bound_ranges(files: Files, pid: int, nodes: Sequence[int]) -> list[Range]:
-    """Return the addresses of a process that its owner has bound to other nodes."""
-    starts = {each.start for each in placement.bound(files, pid, nodes)}
+def ranges_from(files: Files, pid: int, starts: set[int]) -> list[Range]:
+    """Return the addresses of the mappings that begin at these."""
     if not starts:
         return []
     text = files.read_or(f"/proc/{pid}/maps", "")

@@ -10,23 +10,22 @@ from collections.abc import Callable, Sequence
 from pageferry.backoff import Backoff
 from pageferry.balance import programs
 from pageferry.errors import PageferryError, unsupported, usage_error
-from pageferry.interleave.gaps import before_heap
 from pageferry.interleave.moving import PageMover
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.processes import Process
 from pageferry.tier import machine, plan
 from pageferry.tier.config import Config
 from pageferry.tier.kdamonds import Kdamonds
-from pageferry.tier.plan import Range, Rates, Watch
+from pageferry.tier.owners import Owners
+from pageferry.tier.plan import Rates, Watch
 from pageferry.tier.sampler import Sampler
 from pageferry.tier.steer import Steering
+from pageferry.tier.writes import Features
 from pageferry.units import format_rate, format_size, parse_seconds
 
-# Looking for bound memory takes at most this part of a CPU.
-_LOOK_SHARE = 0.01
-_LOOK_S = 60.0
-# DAMON checks each filter for each region.
-_MOST_FILTERS = 32
+# After this time, kdamonds that ran until then no longer count as failing.
+_PROVEN_S = 60.0
 Say = Callable[[str], None]
 
 
@@ -41,23 +40,17 @@ class Service:
         self.say = say
         self.tiers = machine.find_tiers(files, config.tiers)
         self.kdamonds = Kdamonds(files)
-        if self.kdamonds.state.threads:
+        if self.kdamonds.state.threads and not files.dry_run:
             self.kdamonds.stop()
             say("stopped the kdamonds of a service that was killed")
-        self.features = self.kdamonds.features()
-        self._require_features()
+        self._require_features(self.kdamonds.find_features())
         self.cold_after_s = parse_seconds(config.cold_after)
-        # Measures the cost of looks; tests replace it.
-        self.stopwatch: Callable[[], float] = time.monotonic
+        self.owners = Owners(files, self.tiers, virtual=bool(config.process))
         self.steering = Steering(config.stall)
         tier_of = {node: at for at, node in enumerate(self.tiers)}
         self.sampler = Sampler(files, mover, tier_of)
         self._waited_s = machine.waited_s(files)
         self._before_s: float | None = None
-        self._bound: dict[int, list[Range]] = {}
-        self._left_out: dict[int, str] = {}
-        self._pids: list[int] = []
-        self._next_look_s = 0.0
         self._tries = Backoff()
         # Lines may name processes, of which there are ever more.
         self._said: deque[str] = deque(maxlen=64)
@@ -75,12 +68,12 @@ class Service:
 
     def step(self, now_s: float) -> None:
         """Look at processes and nodes, and set kdamonds, rate and goals."""
-        pids = self._find_processes()
+        members = self._find_processes()
         try:
-            self._arrange(now_s, pids)
+            self._arrange(now_s, members)
         except PageferryError as error:
             self._fail(now_s, error)
-        self._steer(now_s, pids)
+        self._steer(now_s, [each.pid for each in members])
         try:
             self.kdamonds.save()
         except PageferryError as error:
@@ -111,7 +104,8 @@ class Service:
         most = self.config.limit.bytes_per_s
         return Rates(int(most * self.steering.part), int(most))
 
-    def _require_features(self) -> None:
+    def _require_features(self, features: Features | None) -> None:
+        """Refuse a kernel that lacks something; None: others hide what it has."""
         if self.config.process and len(self.tiers) > 2:
             raise usage_error(
                 "processes have two tiers",
@@ -119,9 +113,11 @@ class Service:
                 "leave out [[process]], or name the nodes of two tiers",
             )
         missing = None
-        if not self.features.target_nid:
+        if features is None:
+            return
+        if not features.target_nid:
             missing = "it has no action migrate_hot: Linux 6.11 and later have it"
-        elif not self.features.dests and self.config.process:
+        elif not features.dests and self.config.process:
             missing = (
                 "it moves only physical memory; Linux 6.17 and pageferry's 6.12 more"
             )
@@ -133,90 +129,69 @@ class Service:
                 "leave out [[process]]" if self.config.process else None,
             )
 
-    def _find_processes(self) -> list[int]:
-        if self.config.process:
-            found = [programs.find(self.files, p) for p in self.config.process]
-            return sorted({each.pid for group in found for each in group})
-        return [
-            each.pid
-            for each in processes.everybody(self.files)
-            if not (each.ended or each.kernel_thread)
-        ]
+    def _find_processes(self) -> list[Process]:
+        """List the processes, the oldest first.
 
-    def _arrange(self, now_s: float, pids: Sequence[int]) -> None:
+        DAMON knows a process by its place in the list. A new one comes last, so all others
+        keep what DAMON has learned of them.
+        """
+        if self.config.process:
+            groups = [programs.find(self.files, p) for p in self.config.process]
+            found = {each.pid: each for group in groups for each in group}
+        else:
+            everybody = processes.everybody(self.files)
+            found = {p.pid: p for p in everybody if not (p.ended or p.kernel_thread)}
+        return sorted(found.values(), key=lambda each: (each.start_time, each.pid))
+
+    def _arrange(self, now_s: float, members: Sequence[Process]) -> None:
         """Start, change or stop kdamonds, if the plan has changed."""
-        lost = not self.kdamonds.is_running()
-        if lost:
-            self._say_new("a kdamond has stopped: its processes ended, or by another")
+        if not self.kdamonds.is_running():
+            # Begin again later: it may stop each time.
+            raise PageferryError(
+                "a kdamond has stopped",
+                reason="its processes have ended, or another program has stopped it",
+            )
         if now_s < self._tries.again_s:
             return
-        self._look(now_s, pids)
-        wanted = self._plan(pids)
-        if wanted == self.kdamonds.watches and not lost:
-            return
+        self.owners.look(now_s, members)
+        wanted = self._plan()
         now = self.kdamonds.watches
+        if wanted == now:
+            if now_s > self._tries.again_s + _PROVEN_S:
+                self._tries.succeed()
+            return
         if (
-            not lost
-            and len(now) == len(wanted) == 1
+            len(now) == len(wanted) == 1
             and now[0].moves == wanted[0].moves
             # Other physical addresses need another kdamond.
             and now[0].node is None
         ):
             self.kdamonds.retarget(wanted[0])
             return
-        self.kdamonds.start(wanted, self.features, self.cold_after_s, self.rates)
-        self._tries.succeed()
+        self.kdamonds.start(
+            wanted, self._require_features, self.cold_after_s, self.rates
+        )
         self._explain(wanted)
 
-    def _look(self, now_s: float, pids: Sequence[int]) -> None:
-        """Look for memory that its owner keeps on some nodes: rarely, for its cost."""
-        new = [pid for pid in pids if pid not in self._pids]
-        self._pids = list(pids)
-        due = now_s >= self._next_look_s
-        if due:
-            self._bound, self._left_out = {}, {}
-        begin_s = self.stopwatch()
-        nodes = self.tiers
-        for pid in pids if due else new:
-            why = machine.owner_keeps(self.files, pid, nodes)
-            if self.config.process and not why:
-                why = machine.other_nodes(self.files, pid, nodes)
-            ranges = [] if why else machine.bound_ranges(self.files, pid, nodes)
-            kept = sum(map(len, self._bound.values()))
-            if kept + len(ranges) > _MOST_FILTERS:
-                why = f"process {pid} has bound {len(ranges)} mappings with mbind(2)"
-            if why:
-                self._left_out[pid] = why
-            elif ranges:
-                self._bound[pid] = ranges
-        if due:
-            took_s = self.stopwatch() - begin_s
-            self._next_look_s = now_s + max(_LOOK_S, took_s / _LOOK_SHARE)
-
-    def _plan(self, pids: Sequence[int]) -> list[Watch]:
+    def _plan(self) -> list[Watch]:
         up = not machine.kernel_promotes(self.files)
+        headroom = self.config.headroom
         if not self.config.process:
-            kept = [*self._left_out.values()]
-            kept += [f"process {pid} has bound memory" for pid in self._bound]
-            if kept:
+            if self.owners.obstacle:
                 raise PageferryError(
                     "DAMON would move memory that its owner keeps elsewhere",
-                    reason=kept[0],
+                    reason=self.owners.obstacle,
                     hint="name the other programs with [[process]]",
                 )
             ranges = machine.ranges_of(self.files, self.tiers)
-            return plan.physical(self.tiers, ranges, self.config.headroom, up=up)
-        for why in self._left_out.values():
+            return plan.physical(self.tiers, ranges, headroom, up=up)
+        pids, keep, left_out = self.owners.divide()
+        for why in left_out:
             self._say_new(f"left out: {why}")
-        members = [pid for pid in pids if pid not in self._left_out]
-        if not members:
+        if not pids:
             self._say_new("none of the processes is running")
             return []
-        keep = sorted({each for pid in members for each in self._bound.get(pid, ())})
-        gap = before_heap([self.files.read_or(f"/proc/{p}/maps", "") for p in members])
-        if gap is not None:
-            keep.append((gap.start, gap.end))
-        return [plan.virtual(self.tiers, members, keep, self.config.headroom, up=up)]
+        return [plan.virtual(self.tiers, pids, keep, headroom, up=up)]
 
     def _steer(self, now_s: float, pids: Sequence[int]) -> None:
         """Set the rate by what the last interval has cost, and tell goals."""
@@ -240,9 +215,8 @@ class Service:
         try:
             self.kdamonds.set_rates(self.rates)
             free, total = machine.free_and_total(self.files)
-            self.kdamonds.set_goals(self.features, free, total)
-            if self.kdamonds.watches:
-                self.kdamonds.count()
+            self.kdamonds.set_goals(free, total)
+            self.kdamonds.count()
         except PageferryError as error:
             # The kdamond may have ended with its processes. The next step looks.
             self._say_new(error.line())
@@ -253,9 +227,9 @@ class Service:
         names = " > ".join(map(str, self.tiers))
         up = any(move.hot for watch in wanted for move in watch.moves)
         who = "DAMON" if up else "NUMA balancing (numa_balancing has 2)"
-        goals = (
-            "the kernel" if self.features.node_goals else "this service (user_input)"
-        )
+        features = self.kdamonds.features
+        by_kernel = features is not None and features.node_goals
+        goals = "the kernel" if by_kernel else "this service (user_input)"
         self._say_new(f"tiers {names}; {who} promotes; goals measured by {goals}")
         text = (
             f"DAMON demotes to keep {self.config.headroom:.0%} of each faster tier free"
