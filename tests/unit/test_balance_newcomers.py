@@ -12,6 +12,7 @@ from helpers.fake_damon import FakeDamon
 from helpers.fake_process import BASE, FakeMover, add_area, add_process
 from pageferry.balance import trace
 from pageferry.balance.balancer import Kind
+from pageferry.errors import PageferryError
 from pageferry.interleave.user_space import Quota
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
@@ -161,6 +162,29 @@ def test_memory_that_is_bound_during_a_move_stays(damon: FakeDamon) -> None:
     assert machine.control.store.require(42).by == "user"
     assert mover.moves == [(BASE + 3 * PAGE, 1), (BASE + 7 * PAGE, 1)]
     assert len([line for line in machine.said if "has bound" in line]) == 1
+
+
+def test_a_session_that_cannot_end_is_ended_later(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(damon, FakeMover())
+    machine.until(14.0)
+    for pid in (42, 43):
+        damon.path(f"/proc/{pid}/stat").unlink()
+    write = FakeDamon.write
+
+    def fail(self: FakeDamon, name: str, value: str) -> None:
+        if value == "off":
+            raise PageferryError("cannot write", value=name, reason="Invalid")
+        write(self, name, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeDamon, "write", fail)
+        machine.until(20.0)
+    assert damon.running() == ["0"]
+    assert len([line for line in machine.said if "cannot write" in line]) == 1
+    machine.until(22.0)
+    assert damon.running() == [] and machine.control.store.all() == []
 
 
 def test_a_cpuset_that_shrinks_during_a_move_stops_it(damon: FakeDamon) -> None:

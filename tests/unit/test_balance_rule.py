@@ -156,7 +156,7 @@ def test_the_budget_holds() -> None:
 def test_a_budget_is_new_after_its_period() -> None:
     budget = rule.Budget(Quota(20 * GIB, 3600.0))
     budget.spend(0.0, 16 * GIB)
-    budget.still_moving(100.0)
+    budget.still_moving(100.0, since_s=0.0)
     assert budget.covers(200.0, 4 * GIB) and not budget.covers(200.0, 5 * GIB)
     # The bytes count until an hour after the last of them.
     assert not budget.covers(3650.0, 5 * GIB)
@@ -194,3 +194,17 @@ def test_from_1_1_to_3_1_a_quarter_moves() -> None:
 def test_damaged_records_are_named(text: str) -> None:
     with pytest.raises(PageferryError, match="recorded load is damaged"):
         trace.parse(text, "file.csv")
+
+
+def test_all_that_moves_is_charged_until_it_has_moved() -> None:
+    """A new process joins a move of half an hour, and is charged on its own."""
+    budget = rule.Budget(Quota(20 * GIB, 3600.0))
+    budget.spend(0.0, 4 * GIB)
+    budget.spend(1000.0, 16 * GIB)
+    budget.spend(1500.0, GIB)
+    budget.still_moving(2800.0, since_s=1000.0)
+    assert budget.spent == [(0.0, 4 * GIB), (2800.0, 16 * GIB), (2800.0, GIB)]
+    assert not budget.covers(6300.0, 4 * GIB)
+    budget.refund(3 * GIB)
+    assert budget.spent == [(2800.0, 14 * GIB)]
+    assert budget.covers(6300.0, 6 * GIB)

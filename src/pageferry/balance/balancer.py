@@ -127,8 +127,11 @@ class Balancer:
         if not self._found:
             self._found = True
             self._move.find(now_s, self.shares, moving=self._moving)
+            if self._move.underway and self.budget.spent:
+                # The service that began this move has paid for it.
+                self._move.begin_s = self.budget.spent[-1][0]
         if self._move.underway:
-            self.budget.still_moving(now_s)
+            self.budget.still_moving(now_s, self._move.begin_s)
             if fresh:
                 self._notice_change(use, before)
             if not fresh or self._move.goes_on(now_s, self.shares):

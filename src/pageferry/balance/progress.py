@@ -50,7 +50,7 @@ class Progress:
         if target not in self._places:
             self._places.append(target)
         self.left = self._way = self._least = rule.distance(shares, target.shares)
-        self._begin_s = self._since_s = now_s
+        self.begin_s = self._since_s = now_s
 
     def goes_on(self, now_s: float, shares: Mapping[int, float]) -> bool:
         """Look at new shares, and say whether the move goes on."""
@@ -62,7 +62,7 @@ class Progress:
             self._least, self._since_s = self.left, now_s
         elif now_s - self._since_s >= PATIENCE_S:
             self.underway, self._stopped = False, True
-            self.stuck = self._again and self._since_s == self._begin_s
+            self.stuck = self._again and self._since_s == self.begin_s
         return self.underway
 
     @property

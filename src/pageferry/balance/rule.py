@@ -7,6 +7,7 @@ all traffic to b / s. The node with the lowest limit counts. Rates are in bytes/
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -131,10 +132,10 @@ class Budget:
                 self.spent.append((now_s, charged - size_bytes))
             size_bytes -= charged
 
-    def still_moving(self, now_s: float) -> None:
-        """Charge the last bytes at this time, because they still move."""
-        if self.spent:
-            self.spent[-1] = (now_s, self.spent[-1][1])
+    def still_moving(self, now_s: float, since_s: float) -> None:
+        """Charge what was spent since then at this time, because it still moves."""
+        at = bisect_left(self.spent, since_s, key=lambda pair: pair[0])
+        self.spent[at:] = [(now_s, size) for _, size in self.spent[at:]]
 
     def covers(self, now_s: float, more_bytes: int) -> bool:
         """Say whether more bytes may move now."""

@@ -266,8 +266,10 @@ class Service:
             leader_ended = group.leader is not None and not any(
                 pid == group.leader and (pid, start) in known for pid, start in seen
             )
-            if leader_ended and group.leader is not None:
-                self._drop(group)
+            if leader_ended and not self._drop(group):
+                # Its kdamond may still run, so the next step tries again.
+                group.pids = [pid for pid in ready if pid in before]
+                continue
             if self.dry_run or self.balancer.is_home:
                 group.pids = ready
                 continue
@@ -380,13 +382,18 @@ class Service:
                 self.say(f"{group.program}: not all of it fits")
         return True
 
-    def _drop(self, group: Group) -> None:
+    def _drop(self, group: Group) -> bool:
         """End the session of a group without a look at its moved bytes."""
         assert group.leader is not None
-        if not self.dry_run:
-            self.control.drop(group.leader)
+        try:
+            if not self.dry_run:
+                self.control.drop(group.leader)
+        except PageferryError as error:
+            self._complain(group, error)
+            return False
         group.leader = None
         self._lost_count = True
+        return True
 
     def _runs(self, leader: int) -> bool:
         session = self.control.store.find(leader)
