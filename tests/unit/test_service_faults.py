@@ -16,6 +16,7 @@ from pageferry.balance.config import Program
 from pageferry.damon.admin import TOP
 from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
+from pageferry.tier.kdamonds import stop_all
 
 # A service tries again after 5 s.
 QUIET_S = 20.0
@@ -35,6 +36,10 @@ class FailingDamon(FakeDamon):
             if self.count - 1 == self.number or self.chance():
                 raise PageferryError("cannot write", value=name, reason="Invalid")
         super().write(name, value)
+
+
+Machine = balance_machine.Machine | tier_machine.Machine
+Story = Callable[[FailingDamon], Machine]
 
 
 def add(files: Files, pid: int) -> None:
@@ -63,6 +68,15 @@ def balance_story(damon: FailingDamon) -> balance_machine.Machine:
     return machine
 
 
+def leaving_story(damon: FailingDamon) -> balance_machine.Machine:
+    """Spread, and end while DAMON moves memory."""
+    balance_machine.furnish(damon)
+    balance_machine.show(damon, 8, 0)
+    machine = balance_machine.Machine(damon, FakeMover())
+    machine.until(20.0)
+    return machine
+
+
 def tier_story(damon: FailingDamon) -> tier_machine.Machine:
     """Watch processes that come and go, and change the rate."""
     tier_machine.furnish(damon)
@@ -77,11 +91,13 @@ def tier_story(damon: FailingDamon) -> tier_machine.Machine:
     return machine
 
 
-def numbers(story: Callable[[FailingDamon], object], top: Path, every: int) -> range:
-    """Return the numbers of some writes of a story."""
+def numbers(story: Story, top: Path, every: int) -> list[int]:
+    """Return the numbers of some writes of a story, and of all writes of its end."""
     damon = FailingDamon(root=top / "all")
-    story(damon)
-    return range(0, damon.count, every)
+    machine = story(damon)
+    before = damon.count
+    machine.service.stop()
+    return [*range(0, before, every), *range(before, damon.count)]
 
 
 def check_balance(damon: FailingDamon) -> None:
@@ -90,6 +106,18 @@ def check_balance(damon: FailingDamon) -> None:
     assert machine.balancer.is_home, damon.number
     assert damon.running() == [], damon.number
     assert machine.control.store.all() == [], damon.number
+    machine.service.stop()
+
+
+def check_leaving(damon: FailingDamon) -> None:
+    """A kdamond that could not be stopped has a session that names it."""
+    machine = leaving_story(damon)
+    assert damon.running() == ["0"] or machine.service.figures.failures
+    machine.service.stop()
+    for session in machine.control.store.all():
+        machine.control.drop(session.pid)
+    assert damon.running() == [], damon.number
+    assert damon.read(f"{TOP}/nr_kdamonds") == "0", damon.number
 
 
 def check_tiers(damon: FailingDamon) -> None:
@@ -104,14 +132,19 @@ def check_tiers(damon: FailingDamon) -> None:
     assert machine.scheme(0, "action") == "migrate_cold", damon.number
     targets = damon.read(f"{TOP}/0/contexts/0/targets/nr_targets")
     assert targets == "2", damon.number
-    machine.service.stop()
+    try:
+        machine.service.stop()
+    except PageferryError:
+        # The unit has this in ExecStopPost.
+        stop_all(damon)
     assert damon.running() == [], damon.number
+    assert damon.read(f"{TOP}/nr_kdamonds") == "0", damon.number
 
 
 @pytest.mark.parametrize(
     "every", [9, pytest.param(1, marks=pytest.mark.loads)], ids=("some", "all")
 )
-@pytest.mark.parametrize("service", ["balance", "tiers"])
+@pytest.mark.parametrize("service", ["balance", "leaving", "tiers"])
 def test_a_service_survives_any_write_that_fails(
     tmp_path: Path, service: str, every: int
 ) -> None:
@@ -122,10 +155,9 @@ def test_a_service_survives_any_write_that_fails(
         check(damon)
 
 
-STORIES: dict[
-    str, tuple[Callable[[FailingDamon], None], Callable[[FailingDamon], object]]
-] = {
+STORIES: dict[str, tuple[Callable[[FailingDamon], None], Story]] = {
     "balance": (check_balance, balance_story),
+    "leaving": (check_leaving, leaving_story),
     "tiers": (check_tiers, tier_story),
 }
 

@@ -14,7 +14,7 @@ from pageferry.sysfs.files import Files
 TOP = "/sys/kernel/mm/damon/admin/kdamonds"
 # The kernel does not change the number of kdamonds while one of them runs.
 SLOTS = 8
-# This file exists if the tool has made the kdamonds.
+# This file has the number of kdamonds that the tool has made.
 _MARK = "/run/pageferry/damon-slots"
 # Kernel modules that use DAMON.
 _MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")
@@ -67,7 +67,8 @@ class Admin:
         return thread == kdamond.pid
 
     def _made_by_us(self) -> bool:
-        return self.files.path(_MARK).exists() and len(self.kdamonds()) == SLOTS
+        """Say whether the directories are as many as the tool has made."""
+        return self.files.read_or(_MARK, "") == str(len(self.kdamonds()))
 
     def others(self) -> str | None:
         """Name another running user of DAMON; None if there is none."""
@@ -112,11 +113,15 @@ class Admin:
         """Make directories for kdamonds unless there are some."""
         if self.kdamonds():
             return
-        self.write("nr_kdamonds", str(SLOTS))
+        self._make(SLOTS)
+
+    def _make(self, count: int) -> None:
+        """Make directories. The mark comes first: a later command clears up then."""
         if not self.files.dry_run:
             mark = self.files.path(_MARK)
             mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.write_text(f"{SLOTS}\n")
+            mark.write_text(f"{count}\n")
+        self.write("nr_kdamonds", str(count))
 
     def free_slot(self) -> int:
         """Return the slot of a kdamond that is not running."""
@@ -148,7 +153,7 @@ class Admin:
         if found or self.files.dry_run:
             return None
         try:
-            self.write("nr_kdamonds", "1")
+            self._make(1)
             self.write("0/contexts/nr_contexts", "1")
             known = self.files.read_or(f"{TOP}/0/contexts/0/avail_operations", "")
             self.write("0/contexts/0/schemes/nr_schemes", "1")
@@ -157,7 +162,7 @@ class Admin:
             here = {n for n in names if self.files.exists(f"{TOP}/{scheme}/{n}")}
             return here if "vaddr" in known.split() else here - {"dests/nr_dests"}
         finally:
-            self.write("nr_kdamonds", "0")
+            self.clear_up()
 
     def start(self, slot: int, writes: Sequence[Write]) -> int:
         """Configure and start a kdamond; returns its thread."""
@@ -196,7 +201,7 @@ class Admin:
         if not mark.exists() or any(kdamond.running for kdamond in found):
             return
         # Another number of kdamonds is another program's configuration.
-        if len(found) == SLOTS:
+        if self._made_by_us():
             self.write("nr_kdamonds", "0")
         if not self.files.dry_run:
             mark.unlink()
