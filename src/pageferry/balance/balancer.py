@@ -232,7 +232,7 @@ class Balancer:
         self._known, self._settled_s = self._mean(), None
 
     @property
-    def _placed(self) -> dict[int, float]:
+    def _placed(self) -> Mapping[int, float]:
         """Return the shares that are large enough to judge traffic by them."""
         return {
             node: share

@@ -7,8 +7,9 @@ This module reads and writes no files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pageferry.errors import unsupported, usage_error
 from pageferry.sysfs.nodes import Node
@@ -25,7 +26,7 @@ class Weights:
 
     pairs: tuple[tuple[int, int], ...]
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Return the sum: the number of folios in a round."""
         return sum(weight for _, weight in self.pairs)
@@ -35,7 +36,7 @@ class Weights:
         """List all nodes, also those with weight 0."""
         return tuple(node for node, _ in self.pairs)
 
-    @property
+    @cached_property
     def targets(self) -> tuple[int, ...]:
         """List the nodes with a weight above 0."""
         return tuple(node for node, weight in self.pairs if weight)
@@ -57,8 +58,8 @@ class Weights:
         """Return the wanted share of a node."""
         return dict(self.pairs).get(node, 0) / self.total
 
-    @property
-    def shares(self) -> dict[int, float]:
+    @cached_property
+    def shares(self) -> Mapping[int, float]:
         """Return the wanted share of each node with a weight above 0."""
         return {node: weight / self.total for node, weight in self.pairs if weight}
 
