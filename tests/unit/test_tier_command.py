@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import json
+import os
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from helpers.balance_machine import put
 from helpers.fake_damon import FakeDamon
+from helpers.fake_process import add_process
 from helpers.tier_machine import MERCI, Machine, furnish
 from pageferry.cli import main
 from pageferry.damon.admin import TOP
@@ -25,16 +29,39 @@ def damon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDamon:
 
 
 def test_status_shows_a_running_service(
-    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+    damon: FakeDamon,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert main(["tier", "--status"]) == 1
+    us = os.getpid()
+    add_process(damon, us, name="pageferry")
     machine = Machine(damon, MERCI)
     machine.steps(1)
     capsys.readouterr()
+    # Its thread has used 20 ms of a second.
+    put(damon, f"/proc/{damon.threads}/schedstat", "3600000000000 0 1")
+    clock = count(100.0, 0.5)
+
+    def sleep(_: float) -> None:
+        put(damon, f"/proc/{damon.threads}/schedstat", "3600020000000 0 1")
+
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("time.sleep", sleep)
     assert main(["tier", "--status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rate_part"] == 1.0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rate_part"] == 1.0 and found["alive"]
+    assert found["cpu_share"] == {"kdamond 0": 0.02, "service": 0.0}
     assert main(["tier", "--status"]) == 0
-    assert "ping-pong   0.0% of 0 promotions" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "ping-pong   0.0% of 0 promotions" in text
+    assert f"service     process {us}\n" in text and "watching    kdamond 0" in text
+    # Another process has its PID now.
+    damon.path(f"/proc/{us}/stat").write_text(
+        damon.path(f"/proc/{us}/stat").read_text().replace(f" {us * 10} ", " 9 ")
+    )
+    assert main(["tier", "--status"]) == 0
+    assert f"process {us} was killed; pageferry tier --stop" in capsys.readouterr().out
 
 
 def test_stop_ends_what_a_killed_service_has_left(

@@ -16,6 +16,7 @@ from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.interleave import lock
 from pageferry.interleave.moving import MovePages
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.processes import parse_pid
 from pageferry.tier import config, simulate
@@ -42,6 +43,8 @@ examples:
   pageferry tier --replay moving
 """
 _REPLAY_S = 1200
+# The status measures CPU time for at least this long.
+_SAMPLE_S = 1.0
 
 
 def add_parser(sub: Subparsers) -> None:
@@ -141,16 +144,26 @@ def _status(files: Files, *, as_json: bool) -> int:
         raise PageferryError(
             "no tiers are at work", hint="pageferry tier --config FILE starts some"
         )
+    alive = processes.is_alive(files, state.pid, state.start_time)
+    threads = {f"kdamond {slot}": thread for slot, thread in state.threads.items()}
+    service = {"service": state.pid} if alive else {}
+    costs = processes.CpuMeter(files, {**threads, **service}).shares(_SAMPLE_S)
     if as_json:
-        output.answer_json(_figures(state))
+        shares = {name: round(share, 6) for name, share in costs.items()}
+        document = {"alive": alive, **_figures(state), "cpu_share": shares}
+        output.answer_json(document)
         return int(ExitCode.OK)
     part = state.sampled_ping_pong / max(state.sampled_promotions, 1)
+    watching = [f"{name} {share:.2%} of a CPU" for name, share in costs.items()]
+    dead = f"process {state.pid} was killed; pageferry tier --stop ends its kdamonds"
     output.answer(
+        f"service     {f'process {state.pid}' if alive else dead}\n"
         f"went up     {format_size(state.promoted_bytes)}\n"
         f"went down   {format_size(state.demoted_bytes)}\n"
         f"ping-pong   {part:.1%} of {state.sampled_promotions} promotions of "
         f"{state.sampled_pages} sampled pages\n"
-        f"rate up     {state.rate_part:.0%} of the highest"
+        f"rate up     {state.rate_part:.0%} of the highest\n"
+        f"watching    {', '.join(watching) or '-'}"
     )
     return int(ExitCode.OK)
 

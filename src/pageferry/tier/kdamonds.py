@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from pageferry.damon.admin import Admin
 from pageferry.damon.scheme import Write
 from pageferry.errors import ExitCode, PageferryError, from_os_error, unsupported
 from pageferry.interleave import lock
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.tier import writes
 from pageferry.tier.plan import Rates, Watch
@@ -23,6 +25,9 @@ STATE = "/run/pageferry/tier.json"
 class State(msgspec.Struct, kw_only=True):
     """The running service, for `--status`, `--stop` and the next start."""
 
+    pid: int = 0
+    # The kernel may reuse its PID.
+    start_time: int = 0
     # The threads of our kdamonds by slot; None if the service was killed at a start.
     threads: dict[int, int | None] = {}
     promoted_bytes: int = 0
@@ -49,6 +54,8 @@ class Kdamonds:
         self.files = files
         # A service that was killed has left kdamonds: they are ours, too.
         self.state = read_state(files) or State()
+        us = processes.find(files, os.getpid())
+        self._us = (0, 0) if us is None else (us.pid, us.start_time)
         self.admin = Admin(files, self.state.threads)
         self._watches: dict[int, Watch] = {}
         self._rates: Rates | None = None
@@ -108,6 +115,7 @@ class Kdamonds:
                     slot = self.admin.free_slot() if here else number
                     # If we are killed now, the next service knows whose kdamond it is.
                     self.state.threads[slot] = None
+                    self.state.pid, self.state.start_time = self._us
                     self.save()
                     each = [rates.of(move, watches) for move in watch.moves]
                     todo = writes.start_writes(watch, features, cold_after_s, each)
