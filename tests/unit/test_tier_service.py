@@ -14,6 +14,7 @@ from helpers.fake_process import BASE, add_node, add_process
 from helpers.tier_machine import MERCI, Machine, furnish
 from pageferry.damon.admin import TOP
 from pageferry.errors import ExitCode, PageferryError
+from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.tier.kdamonds import STATE, read_state, stop_all
@@ -230,6 +231,17 @@ def test_others_that_hide_the_abilities_of_damon_are_waited_for(
     damon.write(f"{TOP}/nr_kdamonds", "0")
     machine.steps(2)
     assert damon.running() == ["0"] and damon.threads == 1002
+
+
+def test_the_look_at_the_kernel_waits_for_other_commands(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pageferry.interleave.lock._DAMON_S", 0.1)
+    with (
+        lock.hold(damon, "interleave", 0.0, "wait"),
+        pytest.raises(PageferryError, match="another pageferry command"),
+    ):
+        Machine(damon, MERCI)
 
 
 def test_processes_come_and_go(damon: FakeDamon) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pageferry.backoff import Backoff
 from pageferry.balance import programs
 from pageferry.errors import PageferryError, unsupported, usage_error
+from pageferry.interleave import lock
 from pageferry.interleave.moving import PageMover
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
@@ -43,7 +44,11 @@ class Service:
         if self.kdamonds.state.threads and not files.dry_run:
             self.kdamonds.stop()
             say("stopped the kdamonds of a service that was killed")
-        self._require_features(self.kdamonds.find_features())
+        # This makes a scheme for a moment, which a start of `interleave` would take for
+        # that of another program.
+        with lock.hold_damon(files):
+            features = self.kdamonds.find_features()
+        self._require_features(features)
         self.cold_after_s = parse_seconds(config.cold_after)
         self.owners = Owners(files, self.tiers, virtual=bool(config.process))
         self.steering = Steering(config.stall)
