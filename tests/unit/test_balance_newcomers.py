@@ -121,6 +121,19 @@ def test_a_restart_knows_what_is_spread_and_spent(damon: FakeDamon) -> None:
     assert damon.running() == ["0"]
 
 
+def test_a_program_that_begins_spread_comes_home(damon: FakeDamon) -> None:
+    """Its first process was at home, and has ended."""
+    machine = Machine(damon, FakeMover())
+    machine.until(3.0)
+    for pid in (42, 43):
+        damon.path(f"/proc/{pid}/stat").unlink()
+    machine.until(4.0)
+    newcomer(damon)
+    line = f"{BASE:x} default anon=8 dirty=8 N0=4 N1=4 kernelpagesize_kB=4"
+    put(damon, "/proc/60/numa_maps", line)
+    assert machine.until(10.0) == [Kind.HOME]
+
+
 def test_memory_that_cannot_move_is_tried_once_more(damon: FakeDamon) -> None:
     """Pages stay at home, as pinned ones do: half of the quarter that should leave."""
     machine = Machine(damon, FakeMover(), again="3s")

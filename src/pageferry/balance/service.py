@@ -94,7 +94,8 @@ class Service:
         self._lost_count = False
         # Until then DAMON places new memory, and the rest of a move.
         self._awake_until_s = 0.0
-        # The budget as the file has it.
+        # The file of the budget, and the budget as the file has it.
+        self._ledger: Path | None = None
         self._saved: list[tuple[float, int]] = []
         if not dry_run:
             self._adopt()
@@ -180,22 +181,22 @@ class Service:
 
     def _load_budget(self) -> None:
         """Go on with the budget of the last service since boot."""
+        self._ledger = self.files.path(_BUDGET)
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            text = self.files.path(_BUDGET).read_bytes()
+            text = self._ledger.read_bytes()
             self._saved = msgspec.json.decode(text, type=list[tuple[float, int]])
             self.balancer.budget.spent = list(self._saved)
 
     def _save_budget(self) -> None:
         spent = self.balancer.budget.spent
-        if self.dry_run or spent == self._saved:
+        if self._ledger is None or spent == self._saved:
             return
         self._saved = list(spent)
         try:
-            metrics.write(
-                self.files.path(_BUDGET), msgspec.json.encode(spent).decode() + "\n"
-            )
+            metrics.write(self._ledger, msgspec.json.encode(spent).decode() + "\n")
         except OSError as error:
-            self.say(f"cannot write {_BUDGET}: {error.strerror}")
+            self.say(f"cannot write {self._ledger}: {error.strerror}")
+            self._ledger = None
 
     def _decide(
         self,
@@ -210,10 +211,9 @@ class Service:
             return self.balancer.step(
                 now_s, use, memory_bytes, self._shares, fresh=fresh
             )
-        if not self.balancer.is_home:
-            # The next processes begin at home.
-            nodes = list(self.balancer.bandwidth)
-            self.balancer.reset(home_weights(nodes, self.balancer.home))
+        # The first look at the next processes tells where their memory is.
+        nodes = list(self.balancer.bandwidth)
+        self.balancer.reset(home_weights(nodes, self.balancer.home))
         why = "their owners have bound all memory of the processes"
         return Decision(
             Kind.STAY_HOME, why if anybody else "none of the processes is running"
@@ -230,7 +230,7 @@ class Service:
         if self.dry_run or not pids:
             self._shares = None
             return True
-        if now_s < self._next_look_s:
+        if now_s < self._next_look_s and self._shares is not None:
             return False
         begin_s = self.stopwatch()
         found = self.control.placed(pids, self.balancer.bandwidth)
