@@ -217,6 +217,38 @@ def test_a_kdamond_that_stops_each_time_is_started_less_and_less(
     assert damon.running() == ["0"]
 
 
+def test_jobs_that_follow_each_other_are_served_at_once(damon: FakeDamon) -> None:
+    """DAMON stops by itself when all of its processes have ended."""
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    for pid in range(100, 110):
+        for old in (42, pid - 1):
+            damon.path(f"/proc/{old}/stat").unlink(missing_ok=True)
+        damon.write(f"{TOP}/0/state", "off")
+        add_process(damon, pid, name="merci")
+        machine.steps(1)
+        assert damon.running() == ["0"]
+        assert damon.read(f"{TOP}/0/contexts/0/targets/0/pid_target") == str(pid)
+    assert not any("has stopped" in line for line in machine.said)
+
+
+def test_a_scheme_of_others_does_not_show_all_abilities(damon: FakeDamon) -> None:
+    damon.node_goals = True
+    for name, value in (
+        ("nr_kdamonds", "1"),
+        ("0/contexts/nr_contexts", "1"),
+        ("0/contexts/0/schemes/nr_schemes", "1"),
+        ("0/state", "on"),
+    ):
+        damon.write(f"{TOP}/{name}", value)
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    damon.write(f"{TOP}/0/state", "off")
+    damon.write(f"{TOP}/nr_kdamonds", "0")
+    machine.steps(2)
+    assert machine.scheme(0, "quotas/goals/0/target_metric") == "node_mem_free_bp"
+
+
 def test_others_that_hide_the_abilities_of_damon_are_waited_for(
     damon: FakeDamon,
 ) -> None:

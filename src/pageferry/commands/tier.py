@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     found = _config(args)
     if args.replay is not None:
         return _replay(args.replay, found, as_json=args.json)
-    hint = "end that process; pageferry tier --status"
+    hint = "systemctl stop pageferry-tier, or end that process"
     with lock.hold(files, "tier", 0.0, hint):
         return _serve(args, found, files)
 

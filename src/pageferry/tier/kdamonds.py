@@ -104,8 +104,9 @@ class Kdamonds:
             self.admin.require_alone("pageferry interleave status; damo stop")
             if not self.files.dry_run:
                 self.admin.make_room(takeover=False)
-            # Another program may have hidden them before.
-            features = self.features or self.find_features()
+            # The look at the start may have found a scheme of another program, which does
+            # not show all of them.
+            features = self.find_features()
             require(features)
             assert features is not None
             try:

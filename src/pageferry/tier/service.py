@@ -150,11 +150,15 @@ class Service:
 
     def _arrange(self, now_s: float, members: Sequence[Process]) -> None:
         """Start, change or stop kdamonds, if the plan has changed."""
-        if not self.kdamonds.is_running():
+        lost = not self.kdamonds.is_running()
+        alive = {each.pid for each in members}
+        if lost and any(
+            watch.node is not None or alive & set(watch.pids)
+            for watch in self.kdamonds.watches
+        ):
             # Begin again later: it may stop each time.
             raise PageferryError(
-                "a kdamond has stopped",
-                reason="its processes have ended, or another program has stopped it",
+                "a kdamond has stopped", reason="another program has stopped it"
             )
         if now_s < self._tries.again_s:
             return
@@ -166,7 +170,8 @@ class Service:
                 self._tries.succeed()
             return
         if (
-            len(now) == len(wanted) == 1
+            not lost
+            and len(now) == len(wanted) == 1
             and now[0].moves == wanted[0].moves
             # Other physical addresses need another kdamond.
             and now[0].node is None
