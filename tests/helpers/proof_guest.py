@@ -239,15 +239,43 @@ def serve() -> None:
     (folder / "balance.toml").write_text(BALANCE)
     (folder / "load.csv").write_text("time_s,demand\n0,10e9\n")
     step("serve", "systemctl", "start", "pageferry-balance")
-    for _ in range(SERVICE_STARTS_S):
-        step("serve-log", "journalctl", "-u", "pageferry-balance", "-o", "cat")
-        if "stays on node" in (RESULTS / "serve-log.out").read_text():
-            break
-        time.sleep(1)
+    await_line("serve-log", "pageferry-balance", "stays on node")
     step("serve-active", "systemctl", "is-active", "pageferry-balance")
     step("serve-stop", "systemctl", "stop", "pageferry-balance")
     step("serve-result", "systemctl", "show", "-p", "Result", "pageferry-balance")
     shutil.rmtree(folder)
+
+
+TIERS = """\
+tiers = [[0], [1]]
+[[process]]
+name = "systemd"
+include_children = false
+"""
+
+
+def serve_tiers() -> None:
+    """Kill the service of the tiers, so that its unit stops DAMON."""
+    folder = Path("/etc/pageferry")
+    folder.mkdir()
+    (folder / "tier.toml").write_text(TIERS)
+    step("tier", "systemctl", "start", "pageferry-tier")
+    await_line("tier-log", "pageferry-tier", "tiers 0 > 1")
+    step("tier-kill", "systemctl", "kill", "-s", "KILL", "pageferry-tier")
+    await_line("tier-log", "pageferry-tier", "stopped 1 kdamonds")
+    # The unit would start it again.
+    step("tier-stop", "systemctl", "stop", "pageferry-tier")
+    step("tier-left", "cat", "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds")
+    shutil.rmtree(folder)
+
+
+def await_line(name: str, unit: str, text: str) -> None:
+    """Wait until the journal of a unit has a text."""
+    for _ in range(SERVICE_STARTS_S):
+        step(name, "journalctl", "-u", unit, "-o", "cat")
+        if text in (RESULTS / f"{name}.out").read_text():
+            return
+        time.sleep(1)
 
 
 def use() -> None:
@@ -271,6 +299,7 @@ def use() -> None:
     step("off", "pageferry", "off", "--json")
     step("unload", "modprobe", "-r", "mtcopy")
     serve()
+    serve_tiers()
     step("purge", "apt-get", "purge", "-y", "pageferry", "linux-image-*+pageferry")
 
 

@@ -135,6 +135,15 @@ def test_the_unit_of_the_balancer_runs(done: Proof) -> None:
     assert use.steps["serve-result"].out.strip() == "Result=success"
 
 
+def test_the_unit_of_the_tiers_stops_damon_after_a_kill(done: Proof) -> None:
+    use = done.stages["use"]
+    assert use.trouble("tier", "tier-log", "tier-kill", "tier-stop") == []
+    log = use.steps["tier-log"].out
+    assert "takes care of name systemd" in log and "tiers 0 > 1" in log
+    assert "stopped 1 kdamonds" in log
+    assert use.steps["tier-left"].out.strip() == "0"
+
+
 def test_our_kernel_reports_no_error(done: Proof) -> None:
     # The console also shows systemd's messages, and the output of commands.
     lines = [
