@@ -15,6 +15,7 @@ from pageferry.balance import bandwidth, perf, programs, sources
 from pageferry.balance.balancer import Kind
 from pageferry.balance.config import Program
 from pageferry.errors import ExitCode, PageferryError
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
 
@@ -38,7 +39,7 @@ def test_programs_are_found_by_pid_name_and_cgroup(files: Files) -> None:
     assert pids(Program(cgroup="/sys/fs/cgroup/app")) == [50]
     assert pids(Program(cgroup="/sys/fs/cgroup/none")) == []
     assert pids(Program(name="nobody")) == []
-    assert programs.resident_bytes(files, [42, 43, 99]) == 2 * 8 * 4096
+    assert processes.resident_bytes(files, [42, 43, 99]) == 2 * 8 * 4096
 
 
 def test_bandwidth_by_hmat_where_it_knows_all_nodes(files: Files) -> None:

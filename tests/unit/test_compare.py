@@ -15,10 +15,11 @@ from helpers.fake_process import BASE, FakeMover, add_area, add_process, set_fla
 from pageferry.cli import main
 from pageferry.compare import cgroup, pressure, report, runs
 from pageferry.compare.figures import Figure
-from pageferry.compare.pressure import BALANCING, COMPACT, DEMOTION, Target
+from pageferry.compare.pressure import COMPACT, Target
 from pageferry.compare.runs import Job
 from pageferry.sysfs import pagebits
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.memory import BALANCING, DEMOTION
 from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
 
 GROUP = "/sys/fs/cgroup/mine"

@@ -203,7 +203,7 @@ def test_a_refused_process_does_not_keep_its_cgroup(
         (["--pid", str(PID), "--from", "0", "--to", "7"], "no such node"),
         (["--pid", str(PID), "--from", "x", "--to", "1"], "not a node list"),
         (["--pid", "77", *WAY], "no such process"),
-        (["--pid", "0", *WAY], "--pid"),
+        (["--pid", "0", *WAY], "number of a process"),
         (["--pid", str(PID), *WAY, "--stall-limit", "0"], "--stall-limit"),
         (["--pid", str(PID), *WAY, "--range", "20-10"], "range of addresses"),
         (["--cgroup", "none", *WAY], "no such cgroup"),

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from pageferry.balance.config import Program
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.pagebits import PAGE
-from pageferry.sysfs.processes import Process, everybody, family
+from pageferry.sysfs.processes import Process, everybody, family, members
 
 
 def find(files: Files, program: Program) -> list[Process]:
@@ -32,27 +31,5 @@ def _named(
         # The kernel keeps 15 bytes of a name.
         name = program.name[:15]
         return [process for process in known if process.name == name]
-    inside = _members(files, program.cgroup or "")
+    inside = set(members(files.path(program.cgroup or "")))
     return [process for process in known if process.pid in inside]
-
-
-def _members(files: Files, directory: str) -> set[int]:
-    """List the processes of a cgroup and of all below it."""
-    top = files.path(directory)
-    found: set[int] = set()
-    for path in [top / "cgroup.procs", *top.rglob("cgroup.procs")]:
-        try:
-            found |= {int(line) for line in path.read_text().split()}
-        except (OSError, ValueError):
-            # The cgroup was removed meanwhile, or is threaded.
-            continue
-    return found
-
-
-def resident_bytes(files: Files, pids: Sequence[int]) -> int:
-    """Add up the memory of processes; shared memory counts for each."""
-    total = 0
-    for pid in pids:
-        fields = files.read_or(f"/proc/{pid}/statm", "").split()
-        total += int(fields[1]) * PAGE if len(fields) > 1 else 0
-    return total

@@ -20,6 +20,7 @@ from pageferry.balance.strays import Strays
 from pageferry.errors import PageferryError
 from pageferry.interleave.control import KERNEL, USER, Control, Request
 from pageferry.interleave.weights import Weights
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import parse_seconds
@@ -118,7 +119,7 @@ class Service:
         self._find_processes(now_s)
         use = self.source.read()
         pids = [pid for group in self.groups for pid in group.pids]
-        memory_bytes = programs.resident_bytes(self.files, pids)
+        memory_bytes = processes.resident_bytes(self.files, pids)
         fresh = self._look(now_s, pids)
         moved = self.balancer.is_moving
         decision = self._decide(now_s, use, memory_bytes, bool(pids), fresh)
@@ -288,8 +289,8 @@ class Service:
         if not pids:
             return []
         members = [pid for group in self.groups for pid in group.pids]
-        memory_bytes = programs.resident_bytes(self.files, [*members, *pids])
-        new_bytes = programs.resident_bytes(self.files, pids)
+        memory_bytes = processes.resident_bytes(self.files, [*members, *pids])
+        new_bytes = processes.resident_bytes(self.files, pids)
         moves = int((1 - self.balancer.weights.share(self.balancer.home)) * new_bytes)
         if not self.balancer.admits(now_s, memory_bytes, moves):
             self._say_waiting("new processes wait at home")

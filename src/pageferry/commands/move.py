@@ -20,7 +20,7 @@ from pageferry.move.account import Account, Reason
 from pageferry.move.mover import Mover, Request
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
-from pageferry.sysfs.processes import Process
+from pageferry.sysfs.processes import Process, parse_pid
 from pageferry.units import format_nodes, format_rate, format_size, whole
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _request(files: Files, args: argparse.Namespace) -> Request:
 def _processes(files: Files, args: argparse.Namespace) -> list[Process]:
     if args.cgroup is not None:
         return targets.of_cgroup(files, args.cgroup)
-    return [targets.with_memory(files, whole("--pid", args.pid, 1, 1 << 22))]
+    return [targets.with_memory(files, parse_pid(args.pid))]
 
 
 @contextlib.contextmanager

@@ -13,10 +13,9 @@ from pageferry.interleave.moving import MovePages, PageMover
 from pageferry.move.mover import Mover, Request
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.memory import BALANCING, DEMOTION
 from pageferry.sysfs.nodes import read_nodes
 
-BALANCING = "/proc/sys/kernel/numa_balancing"
-DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
 COMPACT = "/proc/sys/vm/compact_memory"
 _EVERY_S = 1.0
 _STALL_LIMIT_S = 0.02

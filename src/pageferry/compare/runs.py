@@ -21,6 +21,7 @@ from pageferry.compare import cgroup, figures, pressure
 from pageferry.compare.figures import Figure, Found
 from pageferry.compare.pressure import Target
 from pageferry.errors import PageferryError
+from pageferry.sysfs import memory
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
 from pageferry.sysfs.pagebits import PAGE
@@ -30,7 +31,6 @@ from pageferry.watch.sources import Snapshot
 # The shell joins the cgroup, and then becomes the program.
 _JOIN = ("/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"')
 _TAIL_LINES = 20
-_PSI = re.compile(r"^some .*total=(\d+)$", re.MULTILINE)
 
 WALL = Figure("wall time", "s", more_is_better=False)
 USER = Figure("CPU time of the program", "s", more_is_better=False)
@@ -73,7 +73,8 @@ def run(files: Files, job: Job, *, quiet: bool) -> Found:
         if group is not None:
             argv = (*_JOIN, str(files.path(f"{group}/cgroup.procs")), *argv)
         before, kernel_s = sources.take(files, cgroups=False), _kernel_s(files)
-        stalled_us = _stalled_us(files, group)
+        waits = memory.PRESSURE if group is None else f"{group}/memory.pressure"
+        stalled_us = memory.stalled_us(files, waits)
         begin = time.monotonic()
         process = stack.enter_context(proc.group(argv, stdout=told.fileno()))
         with contextlib.ExitStack() as load:
@@ -91,7 +92,7 @@ def run(files: Files, job: Job, *, quiet: bool) -> Found:
             SYSTEM: used.ru_stime,
             KERNEL: _kernel_s(files) - kernel_s,
             FAULTS: used.ru_minflt + used.ru_majflt,
-            STALLED: (_stalled_us(files, group) - stalled_us) / 1e3,
+            STALLED: (memory.stalled_us(files, waits) - stalled_us) / 1e3,
             NEIGHBOUR: _rate(copies),
             **_migrated(before, after),
         }
@@ -137,12 +138,6 @@ def _kernel_s(files: Files) -> float:
     # cpu, user, nice, system, idle, iowait, irq, softirq
     ticks = sum(int(words[at]) for at in (3, 6, 7)) if len(words) > 7 else 0
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _stalled_us(files: Files, group: str | None) -> int:
-    name = "/proc/pressure/memory" if group is None else f"{group}/memory.pressure"
-    match = _PSI.search(files.read_or(name, ""))
-    return int(match[1]) if match else 0
 
 
 def _migrated(before: Snapshot, after: Snapshot) -> Found:

@@ -430,7 +430,7 @@ class Control:
         move_pages(2) refuses them, too. DAMON would use them.
         """
         for pid in pids:
-            nodes = placement.allowed(self.files, pid)
+            nodes = processes.allowed_nodes(self.files, pid)
             outside = set(weights.targets) - (nodes if nodes else set(weights.targets))
             if outside:
                 raise usage_error(

@@ -88,10 +88,3 @@ def _bound_to(line: str) -> frozenset[int] | None:
     """Return the nodes to which the owner has bound a mapping; None if to none."""
     policy = _BIND.match(line)
     return frozenset(parse_nodes(policy[1])) if policy else None
-
-
-def allowed(files: Files, pid: int) -> set[int] | None:
-    """Return the nodes of the process's cpuset; None if the kernel does not say."""
-    text = files.read_or(f"/proc/{pid}/status", "")
-    match = re.search(r"^Mems_allowed_list:\s*([\d,-]+)$", text, re.MULTILINE)
-    return set(parse_nodes(match[1])) if match else None

@@ -108,22 +108,10 @@ def with_memory(files: Files, pid: int) -> Process:
 def of_cgroup(files: Files, name: str) -> list[Process]:
     """List the processes of a cgroup and of the cgroups below it."""
     at = _directory(files, name)
-    numbers: list[int] = []
-    hidden = False
-    for directory, _, names in os.walk(at):
-        if "cgroup.procs" not in names:
-            continue
-        try:
-            words = (Path(directory) / "cgroup.procs").read_text().split()
-        except OSError:
-            # The cgroup is gone, or has threads of a process that another one lists.
-            continue
-        # The kernel shows 0 for a process in another PID namespace.
-        hidden = hidden or "0" in words
-        numbers += [int(word) for word in words if word != "0"]
-    found = [processes.find(files, pid) for pid in dict.fromkeys(numbers)]
+    numbers = processes.members(at)
+    found = [processes.find(files, pid) for pid in numbers if pid]
     alive = [p for p in found if p is not None and not p.ended and not p.kernel_thread]
-    if not alive and hidden:
+    if not alive and 0 in numbers:
         raise usage_error(
             "the processes of this cgroup are in another PID namespace",
             str(at),
@@ -190,17 +178,16 @@ def require_allowed(
     from an allocation of this command, so its own cpuset counts, too.
     """
     for name in ("self", *(str(process.pid) for process in found)):
-        status = files.read_or(f"/proc/{name}/status", "")
-        match = re.search(r"^Mems_allowed_list:\s*(\S+)$", status, re.MULTILINE)
-        if match is None:
+        allowed = processes.allowed_nodes(files, name)
+        if allowed is None:
             continue
-        refused = sorted(set(targets) - set(parse_nodes(match[1])))
+        refused = sorted(set(targets) - allowed)
         if refused:
             who = "this command" if name == "self" else f"process {name}"
             raise PageferryError(
                 "a cpuset does not allow this destination",
                 value=f"node {format_nodes(refused)}",
-                reason=f"{who} may use only the nodes {match[1]}",
+                reason=f"{who} may use only the nodes {format_nodes(allowed)}",
                 hint=f"cat /proc/{name}/cpuset names the cgroup with cpuset.mems",
             )
 
@@ -209,9 +196,7 @@ def resident_pages(files: Files, found: Iterable[Process]) -> int:
     """Estimate the pages that a scan will find present."""
     total = 0
     for process in found:
-        words = files.read_or(f"/proc/{process.pid}/statm", "").split()
-        if len(words) > 1 and words[1].isdecimal():
-            total += int(words[1])
+        total += processes.resident_bytes(files, [process.pid]) // PAGE
         status = files.read_or(f"/proc/{process.pid}/status", "")
         match = re.search(r"^HugetlbPages:\s*(\d+) kB", status, re.MULTILINE)
         if match is not None:

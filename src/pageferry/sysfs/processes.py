@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.sysfs.files import Files
+from pageferry.sysfs.pagebits import PAGE
+from pageferry.units import parse_nodes
 
 # include/linux/sched.h of Linux; proc(5) calls the field flags.
 _PF_KTHREAD = 0x00200000
@@ -138,6 +143,41 @@ def family(pid: int, processes: Iterable[Process]) -> list[int]:
     for member in found:
         found += [child for child in children.get(member, []) if child not in found]
     return found
+
+
+def members(top: Path) -> list[int]:
+    """List the processes of a cgroup and of those below it.
+
+    The kernel shows 0 for a process in another PID namespace.
+    """
+    found: list[int] = []
+    for directory, _, names in os.walk(top):
+        if "cgroup.procs" not in names:
+            continue
+        # The cgroup may be gone, or have threads of a process that another one lists.
+        with contextlib.suppress(OSError):
+            text = (Path(directory) / "cgroup.procs").read_text()
+            found += map(int, text.split())
+    return list(dict.fromkeys(found))
+
+
+def resident_bytes(files: Files, pids: Iterable[int]) -> int:
+    """Add up the memory of processes; shared memory counts for each.
+
+    Pages of hugetlb do not count.
+    """
+    total = 0
+    for pid in pids:
+        fields = files.read_or(f"/proc/{pid}/statm", "").split()
+        total += int(fields[1]) * PAGE if len(fields) > 1 else 0
+    return total
+
+
+def allowed_nodes(files: Files, pid: int | str) -> set[int] | None:
+    """Return the nodes of the process's cpuset; None if the kernel does not say."""
+    text = files.read_or(f"/proc/{pid}/status", "")
+    match = re.search(r"^Mems_allowed_list:\s*([\d,-]+)$", text, re.MULTILINE)
+    return set(parse_nodes(match[1])) if match else None
 
 
 def ended(pid: int, detail: str) -> PageferryError:

@@ -7,16 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pageferry.errors import unsupported, usage_error
-from pageferry.interleave import placement
+from pageferry.sysfs import memory, processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import nodes_of_cpus, read_nodes
 from pageferry.tier.plan import Range, merge
 from pageferry.units import format_nodes
 
 _BLOCKS = "/sys/devices/system/memory"
-_BALANCING = "/proc/sys/kernel/numa_balancing"
-_DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
-_PRESSURE = "/proc/pressure/memory"
 _WAITED = "/sys/kernel/mm/migrate_offload/stats/reasons/damon/waited_sum_ns"
 # The bit of NUMA balancing's mode for tiers.
 _TIERING = 2
@@ -87,13 +84,8 @@ def ranges_of(files: Files, nodes: Iterable[int]) -> dict[int, list[Range]]:
 
 def kernel_promotes(files: Files) -> bool:
     """Say whether NUMA balancing promotes hot memory between tiers."""
-    text = files.read_or(_BALANCING, "0")
+    text = files.read_or(memory.BALANCING, "0")
     return text.isdecimal() and bool(int(text) & _TIERING)
-
-
-def kernel_demotes(files: Files) -> bool:
-    """Say whether reclaim demotes cold memory."""
-    return files.read_or(_DEMOTION, "false") in ("true", "1")
 
 
 def waited_s(files: Files) -> float:
@@ -103,16 +95,15 @@ def waited_s(files: Files) -> float:
     that migrates. pageferry's kernel does, as the sum of all threads. A thread that waits
     for a page leaves its CPU, so the sum counts as time of one of all CPUs.
     """
-    match = re.search(r"^some .*total=(\d+)", files.read_or(_PRESSURE, ""), re.M)
     migration = files.read_or(_WAITED, "0")
     waited_ns = int(migration) if migration.isdecimal() else 0
     cpus = max(len(nodes_of_cpus(files)), 1)
-    return (int(match[1]) / 1e6 if match else 0.0) + waited_ns / 1e9 / cpus
+    return memory.stalled_us(files) / 1e6 + waited_ns / 1e9 / cpus
 
 
 def owner_keeps(files: Files, pid: int, nodes: Sequence[int]) -> str | None:
     """Return why all memory of a process may not use these nodes, if so."""
-    allowed = placement.allowed(files, pid)
+    allowed = processes.allowed_nodes(files, pid)
     outside = set(nodes) - allowed if allowed is not None else set()
     if outside:
         return f"the cpuset of process {pid} excludes node {format_nodes(outside)}"
@@ -125,7 +116,7 @@ def other_nodes(files: Files, pid: int, nodes: Sequence[int]) -> str | None:
     A scheme for virtual addresses would move hot memory of another socket, too.
     """
     here = {node.number for node in read_nodes(files) if node.total_bytes}
-    others = here & (placement.allowed(files, pid) or set()) - set(nodes)
+    others = here & (processes.allowed_nodes(files, pid) or set()) - set(nodes)
     if others:
         text = f"process {pid} may have memory on node {format_nodes(others)}"
         return f"{text}, which is in no tier (a cpuset helps)"

@@ -13,7 +13,6 @@ from bisect import bisect
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from pageferry.balance.programs import resident_bytes
 from pageferry.errors import PageferryError
 from pageferry.interleave.moving import PageMover
 from pageferry.sysfs import processes
@@ -81,7 +80,7 @@ class Sampler:
         missing = min(PAGES - self.count, _REPLACED if self._pages else PAGES)
         if missing <= 0 or not alive:
             return
-        sizes = {who: resident_bytes(self.files, [who[0]]) for who in alive}
+        sizes = {who: processes.resident_bytes(self.files, [who[0]]) for who in alive}
         chosen = sorted(alive, key=lambda who: -sizes[who])[:_PROCESSES]
         whole = max(sum(sizes[who] for who in chosen), 1)
         for who in chosen:

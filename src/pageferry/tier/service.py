@@ -12,7 +12,7 @@ from pageferry.balance import programs
 from pageferry.errors import PageferryError, unsupported, usage_error
 from pageferry.interleave import lock
 from pageferry.interleave.moving import PageMover
-from pageferry.sysfs import processes
+from pageferry.sysfs import memory, processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.processes import Process
 from pageferry.tier import machine, plan
@@ -244,7 +244,7 @@ class Service:
         text = (
             f"DAMON demotes to keep {self.config.headroom:.0%} of each faster tier free"
         )
-        if machine.kernel_demotes(self.files):
+        if memory.demotes(self.files):
             text += "; reclaim demotes if a node is short of memory all the same"
         self._say_new(text)
 
