@@ -193,6 +193,22 @@ def test_pages_without_a_node(
     assert move(files, fake).reasons() == {reason: 1}
 
 
+def test_a_page_that_comes_back_moves(files: Files) -> None:
+    """The process frees it before the first call, and gets another one after it."""
+    add_pages(files, [ANON] * 2)
+    fake = FakeMover(stuck={at(1): errno.ENOENT})
+    query = fake.query
+
+    def touched(pid: int, addresses: Sequence[int]) -> Sequence[int]:
+        if fake.steps:
+            fake.stuck.clear()
+        return query(pid, addresses)
+
+    fake.query = touched  # type: ignore[method-assign]
+    found = move(files, fake)
+    assert found.moved_pages == 2 and not found.stayed
+
+
 def test_memory_of_a_device_is_not_the_zero_page(files: Files) -> None:
     """Without root no flag tells that these are registers of a device."""
     files.path("/proc/kpageflags").unlink()

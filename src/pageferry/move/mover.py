@@ -36,6 +36,8 @@ _BY_STATUS = {
     -errno.EACCES: Reason.SHARED,
     -errno.ENOMEM: Reason.NO_ROOM,
 }
+# ENOENT: the process freed the page, and got another one at its address since.
+_AGAIN = (0, UNTRIED, -errno.EBUSY, -errno.EAGAIN, -errno.ENOENT)
 
 
 @dataclass(frozen=True)
@@ -314,7 +316,7 @@ class Mover:
                 if reason is Reason.NO_ROOM and unit.pages > 1:
                     reason = Reason.NO_LARGE_ROOM
                 self._stay(pid, kind, unit, reason)
-            elif status in (0, UNTRIED, -errno.EBUSY, -errno.EAGAIN):
+            elif status in _AGAIN:
                 left.append(unit)
             else:
                 self._explain(pid, kind, [unit], Reason.KERNEL)
