@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.commands import ABOUT
-from pageferry.compare import pressure, report, runs
+from pageferry.compare import cgroup, pressure, report, runs, settings
 from pageferry.compare.figures import Found
 from pageferry.compare.report import QUIET
 from pageferry.compare.runs import Job
@@ -128,7 +127,10 @@ def _plan(job: Job, engines: Sequence[str], rounds: int) -> str:
     values = pressure.KINDS[job.pressure].settings.items()
     lines += [f"write {value} to {setting}" for setting, value in values]
     if engines != [_STOCK]:
-        lines.append("set each engine in turn, and the present one at the end")
+        lines += [
+            "set each engine in turn, and the present one at the end",
+            "write default to engine_of of all reasons meanwhile",
+        ]
     return "\n".join(lines)
 
 
@@ -136,9 +138,11 @@ def _measure(
     files: Files, job: Job, engines: Sequence[str], rounds: int
 ) -> report.Runs:
     found: dict[str, list[Found]] = {name: [] for name in (QUIET, *engines)}
+    kind = pressure.KINDS[job.pressure]
+    switches = engines != [_STOCK]
     progress = output.Progress("compare", rounds * len(found) + 1)
     try:
-        with _engine_kept(files, engines), pressure.settings(files, job.pressure):
+        with settings.kept(files, kind.settings, cgroup.name(), engines=switches):
             # The first run reads files that later ones find in memory.
             runs.run(files, job, quiet=True)
             progress.advance()
@@ -151,16 +155,3 @@ def _measure(
     finally:
         progress.finish()
     return found
-
-
-@contextlib.contextmanager
-def _engine_kept(files: Files, engines: Sequence[str]) -> Iterator[None]:
-    if engines == [_STOCK]:
-        yield
-        return
-    offload = Offload(files)
-    before = offload.read().engine
-    try:
-        yield
-    finally:
-        offload.set_engine(before)

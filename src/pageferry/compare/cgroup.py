@@ -16,39 +16,44 @@ _TRIES = 50
 _WAIT_S = 0.1
 
 
+def name() -> str:
+    """Name the cgroup for the program."""
+    return f"{_TOP}/pageferry-compare-{os.getpid()}"
+
+
 @contextlib.contextmanager
 def made(files: Files) -> Iterator[str | None]:
     """Make a cgroup with the memory controller; None if that is not possible."""
-    name = f"{_TOP}/pageferry-compare-{os.getpid()}"
-    if not _make(files, name):
+    group = name()
+    if not _make(files, group):
         yield None
         return
     try:
-        yield name
+        yield group
     finally:
-        _remove(files, name)
+        _remove(files, group)
 
 
-def _make(files: Files, name: str) -> bool:
+def _make(files: Files, group: str) -> bool:
     if "memory" not in files.read_or(f"{_TOP}/cgroup.controllers", "").split():
         return False
     try:
         if "memory" not in files.read_or(f"{_TOP}/cgroup.subtree_control", "").split():
             files.write(f"{_TOP}/cgroup.subtree_control", "+memory")
-        files.path(name).mkdir(exist_ok=True)
+        files.path(group).mkdir(exist_ok=True)
     except (OSError, PageferryError):
         # A container, or a user other than root.
         return False
     return True
 
 
-def _remove(files: Files, name: str) -> None:
+def _remove(files: Files, group: str) -> None:
     """Kill what the program left behind; processes take a moment to vanish."""
     with contextlib.suppress(PageferryError):
-        files.write(f"{name}/cgroup.kill", "1")
+        files.write(f"{group}/cgroup.kill", "1")
     for _ in range(_TRIES):
         try:
-            files.path(name).rmdir()
+            files.path(group).rmdir()
         except OSError:
             time.sleep(_WAIT_S)
         else:

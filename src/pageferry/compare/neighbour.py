@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A program beside the measured one: copies memory at times, until SIGTERM.
 
-It prints "ready", then the bytes and the nanoseconds of its copies. It imports nothing of the tool, so
-that it starts quickly.
+It prints "ready", then the bytes and the nanoseconds of its copies. It imports nothing
+of the tool, so that it starts quickly.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -19,7 +20,7 @@ _PAUSE_S = 0.05
 
 def main() -> None:
     """Copy until a signal."""
-    stopped = False
+    stopped, parent = False, os.getppid()
 
     def stop(_number: int, _frame: types.FrameType | None) -> None:
         nonlocal stopped
@@ -32,7 +33,8 @@ def main() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     done_bytes = took_ns = 0
-    while not stopped or not done_bytes:
+    # SIGKILL may have ended the command that would stop this program.
+    while os.getppid() == parent and not (stopped and done_bytes):
         begin = time.monotonic_ns()
         target[:] = source
         took_ns += time.monotonic_ns() - begin

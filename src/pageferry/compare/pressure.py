@@ -124,20 +124,6 @@ def require(files: Files, name: str) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def settings(files: Files, name: str) -> Iterator[None]:
-    """Set the kernel for a kind of pressure, and set it back."""
-    with contextlib.ExitStack() as stack:
-        for setting, value in KINDS[name].settings.items():
-            before = files.read_or(setting, value).strip()
-            # The kernel shows true for 1.
-            before = {"true": "1", "false": "0"}.get(before, before)
-            if before != value:
-                stack.callback(files.write, setting, before)
-                files.write(setting, value)
-        yield
-
-
-@contextlib.contextmanager
 def running(target: Target, name: str) -> Iterator[None]:
     """Keep up the pressure in a thread until the block ends."""
     failures: list[Exception] = []

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Settings of the kernel while programs run, and their way back.
+
+They concern the whole machine. A lock keeps a second command away, which would take the
+settings of the first one for those of the operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pageferry.interleave import lock
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.offload import DEFAULT, DIRECTORY, Offload
+from pageferry.sysfs.undo import Undo
+
+# The name of a setting, and a value of it.
+Setting = tuple[str, str]
+
+
+@contextlib.contextmanager
+def kept(
+    files: Files, wanted: Mapping[str, str], group: str | None, *, engines: bool
+) -> Iterator[None]:
+    """Make settings, and take them back at the end, also after SIGKILL.
+
+    engines: the block may change the active engine. Reasons have no engine of their own
+    meanwhile: the runs would all use that one.
+    """
+    with contextlib.ExitStack() as stack:
+        # Other users cannot write these settings.
+        if os.geteuid() == 0:
+            hint = "wait until that process has ended"
+            stack.enter_context(lock.hold(files, "compare", 0.0, hint))
+        changes = {n: value for n, value in wanted.items() if files.exists(n)}
+        before = [(name, files.read(name).strip()) for name in changes]
+        if engines:
+            state = Offload(files).read()
+            before.append((f"{DIRECTORY}/engine", state.engine))
+            for reason, engine in sorted(state.exceptions().items()):
+                name = f"{DIRECTORY}/engine_of/{reason}"
+                changes[name] = DEFAULT
+                before.append((name, engine))
+        stack.enter_context(_guarded(files, before, group))
+        undo = stack.enter_context(Undo(files))
+        # The kernel forgets the engines of reasons when it gets "none" as the engine, so
+        # these come back last. Undo begins with the last one.
+        for name, _ in reversed(before):
+            undo.remember(name)
+        for name, value in changes.items():
+            if files.read(name).strip() != value:
+                files.write(name, value)
+        yield
+
+
+@contextlib.contextmanager
+def _guarded(
+    files: Files, before: Sequence[Setting], group: str | None
+) -> Iterator[None]:
+    """Let another process take the settings back if this one is killed."""
+    changed = {
+        "settings": [(str(files.path(name)), value) for name, value in before],
+        "cgroup": None if group is None else str(files.path(group)),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-I", Path(__file__).parent / "guard.py", json.dumps(changed)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # Ctrl-C does not reach it.
+        process_group=0,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        # A signal before this line would end it.
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                process.stdin.write(b"done")
