@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from pageferry.compare import cgroup, pressure, report, runs
 from pageferry.compare.figures import Figure
 from pageferry.compare.pressure import COMPACT, Target
 from pageferry.compare.runs import Job
+from pageferry.errors import PageferryError
 from pageferry.sysfs import pagebits
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.memory import BALANCING, DEMOTION
@@ -151,7 +153,7 @@ def test_the_program_joins_its_cgroup(
     top = "sys/fs/cgroup"
     fake_watch.write(files.root, {f"{top}/cgroup.controllers": "cpu memory"})
     fake_watch.write(files.root, {f"{top}/cgroup.subtree_control": ""})
-    with cgroup.made(files) as group:
+    with cgroup.made(files, memory=True) as group:
         assert group is not None and files.exists(group)
         assert files.read(f"/{top}/cgroup.subtree_control") == "+memory"
     assert not files.exists(group)
@@ -161,6 +163,49 @@ def test_the_program_joins_its_cgroup(
     (procs,) = files.root.glob(f"{top}/pageferry-compare-*/cgroup.procs")
     assert procs.read_text().strip().isdecimal()
     assert found[runs.WALL] > 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "parent"), [(False, "/work.slice/mine"), (True, "/work.slice")]
+)
+def test_the_limits_around_the_command_hold_for_the_program(
+    files: Files, monkeypatch: pytest.MonkeyPatch, memory: bool, parent: str
+) -> None:
+    monkeypatch.setattr(cgroup, "_WAIT_S", 0)
+    top = "sys/fs/cgroup"
+    fake_watch.write(files.root, {"proc/self/cgroup": "0::/work.slice/mine"})
+    for name in ("work.slice", "work.slice/mine"):
+        fake_watch.write(files.root, {f"{top}/{name}/cgroup.controllers": "memory"})
+    fake_watch.write(files.root, {f"{top}/work.slice/cgroup.subtree_control": "memory"})
+    fake_watch.write(files.root, {f"{top}/work.slice/memory.max": "4096"})
+    fake_watch.write(files.root, {f"{top}/work.slice/mine/cpu.max": "max 100000"})
+    with cgroup.made(files, memory=memory) as group:
+        assert group is not None and files.path(group).parent == files.path(
+            f"/{top}{parent}"
+        )
+    limit = f"{top}/work.slice/mine/memory.max"
+    fake_watch.write(files.root, {limit: "max"})
+    with cgroup.made(files, memory=memory) as group:
+        assert group is not None
+    # Beside this cgroup, its own limit would not hold.
+    fake_watch.write(files.root, {limit: "4096"})
+    with contextlib.ExitStack() as stack:
+        if memory:
+            stack.enter_context(pytest.raises(PageferryError, match="without a limit"))
+        with cgroup.made(files, memory=memory) as group:
+            assert group is not None and not memory
+
+
+def test_demotion_does_not_swap(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """memory.reclaim would swap out what finds no room on the slow tier."""
+    monkeypatch.setattr(cgroup, "_WAIT_S", 0)
+    top = "sys/fs/cgroup"
+    fake_watch.write(files.root, {f"{top}/cgroup.controllers": "memory"})
+    fake_watch.write(files.root, {f"{top}/cgroup.subtree_control": "memory"})
+    name = cgroup.name(files, memory=True)
+    fake_watch.write(files.root, {f"{name[1:]}/memory.swap.max": "max"})
+    with cgroup.made(files, memory=True):
+        assert files.read(f"{name}/memory.swap.max") == "0"
 
 
 def target(files: Files, mover: FakeMover) -> Target:
@@ -196,6 +241,21 @@ def test_a_part_of_the_memory_is_demoted(
         made.turn = turn
         pressure.KINDS[name].act(made)
         assert files.read(f"{GROUP}/memory.reclaim") == expected
+
+
+def test_ctrl_c_does_not_wait_for_all_of_the_memory(files: Files) -> None:
+    fake_watch.write(files.root, {f"{GROUP[1:]}/memory.current": str(1 << 40)})
+    fake_watch.write(files.root, {f"{GROUP[1:]}/memory.reclaim": ""})
+    made = target(files, FakeMover())
+    written = []
+
+    def write(name: str, value: str) -> None:
+        written.append(value)
+        made.stop.set()
+
+    made.files.write = write  # type: ignore[method-assign]
+    pressure.KINDS["promote"].act(made)
+    assert written == [str(256 << 20)]
 
 
 def test_a_failure_of_the_pressure_ends_the_run(files: Files) -> None:

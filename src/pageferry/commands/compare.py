@@ -142,7 +142,8 @@ def _measure(
     switches = engines != [_STOCK]
     progress = output.Progress("compare", rounds * len(found) + 1)
     try:
-        with settings.kept(files, kind.settings, cgroup.name(), engines=switches):
+        group = cgroup.name(files, memory=kind.needs_tiers)
+        with settings.kept(files, kind.settings, group, engines=switches):
             # The first run reads files that later ones find in memory.
             runs.run(files, job, quiet=True)
             progress.advance()

@@ -14,18 +14,37 @@ from pageferry.sysfs.files import Files
 _TOP = "/sys/fs/cgroup"
 _TRIES = 50
 _WAIT_S = 0.1
+_LIMITS = ("memory.max", "memory.high", "cpu.max", "cpuset.cpus", "cpuset.mems")
 
 
-def name() -> str:
-    """Name the cgroup for the program."""
-    return f"{_TOP}/pageferry-compare-{os.getpid()}"
+def name(files: Files, *, memory: bool) -> str:
+    """Name the cgroup for the program.
+
+    It is below the cgroup of this command, whose limits then hold for the program, too.
+    A cgroup with processes gives no controllers to those below it. If the memory
+    controller is needed, the new cgroup is beside that of this command.
+    """
+    parent = own = _own(files)
+    if memory and own != _TOP:
+        parent = own.rpartition("/")[0]
+    return f"{parent}/pageferry-compare-{os.getpid()}"
+
+
+def _own(files: Files) -> str:
+    """Return the cgroup of this command."""
+    for line in files.read_or("/proc/self/cgroup", "").splitlines():
+        if line.startswith("0::/"):
+            return f"{_TOP}{line[3:]}".rstrip("/")
+    return _TOP
 
 
 @contextlib.contextmanager
-def made(files: Files) -> Iterator[str | None]:
-    """Make a cgroup with the memory controller; None if that is not possible."""
-    group = name()
-    if not _make(files, group):
+def made(files: Files, *, memory: bool) -> Iterator[str | None]:
+    """Make a cgroup, with the memory controller if needed; None if that fails."""
+    if memory:
+        _require_no_limits(files)
+    group = name(files, memory=memory)
+    if not _make(files, group, memory=memory):
         yield None
         return
     try:
@@ -34,13 +53,34 @@ def made(files: Files) -> Iterator[str | None]:
         _remove(files, group)
 
 
-def _make(files: Files, group: str) -> bool:
-    if "memory" not in files.read_or(f"{_TOP}/cgroup.controllers", "").split():
+def _require_no_limits(files: Files) -> None:
+    """Refuse to take the program out of a cgroup that has limits."""
+    own = _own(files)
+    for limit in _LIMITS if own != _TOP else ():
+        value = files.read_or(f"{own}/{limit}", "").strip()
+        if value and value.split()[0] != "max":
+            raise PageferryError(
+                "the program would run without a limit of this cgroup",
+                value=files.path(f"{own}/{limit}"),
+                reason=f"it has {value}, and demotion needs a cgroup beside this one",
+                hint="run it outside of that cgroup, or with --pressure move",
+            )
+
+
+def _make(files: Files, group: str, *, memory: bool) -> bool:
+    parent = group.rpartition("/")[0]
+    # Hierarchies of version 1 have no such file.
+    controllers = files.read_or(f"{parent}/cgroup.controllers", "-").split()
+    if controllers == ["-"] or (memory and "memory" not in controllers):
         return False
     try:
-        if "memory" not in files.read_or(f"{_TOP}/cgroup.subtree_control", "").split():
-            files.write(f"{_TOP}/cgroup.subtree_control", "+memory")
+        given = files.read_or(f"{parent}/cgroup.subtree_control", "").split()
+        if memory and "memory" not in given:
+            files.write(f"{parent}/cgroup.subtree_control", "+memory")
         files.path(group).mkdir(exist_ok=True)
+        if memory and files.exists(f"{group}/memory.swap.max"):
+            # Else memory.reclaim would swap out what it cannot demote.
+            files.write(f"{group}/memory.swap.max", "0")
     except (OSError, PageferryError):
         # A container, or a user other than root.
         return False

@@ -21,6 +21,7 @@ _EVERY_S = 1.0
 _STALL_LIMIT_S = 0.02
 # The part of the program's memory that is demoted each second.
 _DEMOTED_PART = 4
+_RECLAIM_BYTES = 256 << 20
 
 
 @dataclass
@@ -54,11 +55,16 @@ def _move(target: Target) -> None:
 def _reclaim(target: Target, part: int) -> None:
     """Demote a part of the program's memory."""
     current = target.files.read_or(f"{target.group}/memory.current", "0")
-    size = int(current) // part
-    if size:
-        # EAGAIN: less memory than this could be demoted.
-        with contextlib.suppress(PageferryError):
+    left = int(current) // part
+    # The kernel does not return before all is demoted, and the end must not wait so long.
+    while left > 0 and not target.stop.is_set():
+        size = min(left, _RECLAIM_BYTES)
+        left -= size
+        try:
             target.files.write(f"{target.group}/memory.reclaim", str(size))
+        except PageferryError:
+            # EAGAIN: less memory than this could be demoted.
+            break
 
 
 def _demote(target: Target) -> None:

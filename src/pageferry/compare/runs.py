@@ -59,8 +59,9 @@ class Job:
 def run(files: Files, job: Job, *, quiet: bool) -> Found:
     """Run the program once; quiet: without pressure."""
     with contextlib.ExitStack() as stack:
-        group = stack.enter_context(cgroup.made(files))
-        if group is None and pressure.KINDS[job.pressure].needs_tiers:
+        needed = pressure.KINDS[job.pressure].needs_tiers
+        group = stack.enter_context(cgroup.made(files, memory=needed))
+        if group is None and needed:
             raise PageferryError(
                 f"cannot make a cgroup, which --pressure {job.pressure} needs",
                 value=files.path("/sys/fs/cgroup"),
