@@ -270,12 +270,13 @@ def test_a_failure_of_the_pressure_ends_the_run(files: Files) -> None:
 def test_verdicts() -> None:
     rate, wall = Figure("match", ""), runs.WALL
     found = {
-        "quiet": [{rate: 9.0, wall: 1.0, runs.MIGRATED: 0.0}] * 2,
-        "none": [{rate: 5.0, wall: 2.0, runs.MIGRATED: 10.0}] * 2,
+        "quiet": [{rate: 9.0, wall: 1.0, runs.MIGRATED: 0.0}] * 4,
+        "none": [{rate: 5.0, wall: 2.0, runs.MIGRATED: 10.0}] * 4,
         "mtcopy": [
             {rate: 6.0, wall: 1.5, runs.MIGRATED: 20.0},
             {rate: 7.0, wall: 2.5, runs.MIGRATED: 20.0},
-        ],
+        ]
+        * 2,
     }
     job = Job(("work",), "move", (0, 2), None)
     said: Any = report.document(job, found)
@@ -290,6 +291,35 @@ def test_verdicts() -> None:
     assert "6.5 (6..7)" in shown and "not visible" not in shown
     assert "warning: runs of less than 3 s" in shown
     found["none"] = [{**one, wall: 5.0} for one in found["none"]]
+    assert "warning" not in report.text(job, found, stock=False)
+
+
+def test_few_rounds_give_no_verdict() -> None:
+    """The ranges of 3 rounds are apart by chance once in 10 cases."""
+    wall = runs.WALL
+    found = {
+        "none": [{wall: 4.0 + at, runs.MIGRATED: 10.0} for at in range(3)],
+        "mtcopy": [{wall: 9.0 + at, runs.MIGRATED: 10.0} for at in range(3)],
+    }
+    job = Job(("work",), "move", (0, 2), None)
+    assert "few rounds" in report.text(job, found, stock=False).splitlines()[3]
+    for name in found:
+        found[name].append(found[name][0])
+    said: Any = report.document(job, found)
+    assert said["figures"][0]["variants"][1]["verdict"] == "worse"
+
+
+def test_a_run_without_migration_says_nothing_about_engines() -> None:
+    """The program may be on a node that the pressure does not use."""
+    job = Job(("work",), "move", (0, 2), None)
+    found = {
+        name: [{runs.WALL: 9.0, runs.MIGRATED: moved}] * 4
+        for name, moved in (("quiet", 3.0), ("none", 4.0), ("mtcopy", 4.0))
+    }
+    said: Any = report.document(job, found)
+    assert "hardly any memory migrated" in said["warnings"][0]
+    assert "warning: hardly any" in report.text(job, found, stock=False)
+    found["none"] = [{runs.WALL: 9.0, runs.MIGRATED: 40.0}] * 4
     assert "warning" not in report.text(job, found, stock=False)
 
 

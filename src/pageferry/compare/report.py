@@ -19,6 +19,10 @@ _STOCK = (
 
 # The pressure begins after a second, and has a turn each second.
 _SHORT_S = 3.0
+# Chance sets the ranges of equal variants apart in one of 35 cases with 4 rounds. With 3
+# rounds it does so in one of 10 cases, and with one round always.
+_FEWEST_ROUNDS = 4
+_LITTLE_MIB = 1.0
 
 # The runs of each variant, in the order of the rounds.
 Runs = Mapping[str, Sequence[Found]]
@@ -48,16 +52,35 @@ def _base(runs: Runs) -> str:
     return next((name for name in runs if name != QUIET), QUIET)
 
 
-def _verdict(figure: Figure, base: Range, found: Range) -> str:
+def _verdict(figure: Figure, base: Range, found: Range, rounds: int) -> str:
     # The pressure sets the amount of migration, which is no merit.
     if figure == MIGRATED:
         return ""
-    return judge(base, found, more_is_better=figure.more_is_better)
+    said = judge(base, found, more_is_better=figure.more_is_better)
+    if rounds < _FEWEST_ROUNDS and said in ("better", "worse"):
+        return f"few rounds: chance may set ranges of {rounds} apart"
+    return said
+
+
+def _warnings(runs: Runs) -> list[str]:
+    """Say why runs may show no difference between engines."""
+    found = []
+    pressed = runs[_base(runs)]
+    if min(one[WALL] for one in pressed) < _SHORT_S:
+        found.append(f"runs of less than {_SHORT_S:g} s have hardly any pressure")
+    still = max((one[MIGRATED] for one in runs.get(QUIET, ())), default=0.0)
+    if max(one[MIGRATED] for one in pressed) < max(2 * still, _LITTLE_MIB):
+        found.append(
+            "hardly any memory migrated, so these figures say nothing about engines;"
+            " the pages may be on other nodes, pinned or shared: pageferry move --dry-run"
+        )
+    return found
 
 
 def document(job: Job, runs: Runs) -> dict[str, object]:
     """Return the document of --json."""
     base = _base(runs)
+    rounds = len(runs[base])
     rows = []
     for figure in _known(runs):
         ranges = {v: _range([one[figure] for one in runs[v]]) for v in runs}
@@ -73,7 +96,7 @@ def document(job: Job, runs: Runs) -> dict[str, object]:
                         "min": found.min,
                         "max": found.max,
                         "values": [one[figure] for one in runs[variant]],
-                        "verdict": _verdict(figure, ranges[base], found),
+                        "verdict": _verdict(figure, ranges[base], found, rounds),
                     }
                     for variant, found in ranges.items()
                 ],
@@ -84,7 +107,8 @@ def document(job: Job, runs: Runs) -> dict[str, object]:
         "command": list(job.command),
         "pressure": job.pressure,
         "compared_with": base,
-        "rounds": len(runs[base]),
+        "rounds": rounds,
+        "warnings": _warnings(runs),
         "figures": rows,
     }
 
@@ -99,7 +123,7 @@ def text(job: Job, runs: Runs, *, stock: bool) -> str:
         ranges = {v: _range([one[figure] for one in runs[v]]) for v in runs}
         cells = [figure.title, _shown(ranges[base])]
         for name in others:
-            verdict = _verdict(figure, ranges[base], ranges[name])
+            verdict = _verdict(figure, ranges[base], ranges[name], len(runs[base]))
             cells += [_shown(ranges[name]), verdict.partition(":")[0]]
         rows.append(cells)
     lines = [
@@ -108,12 +132,10 @@ def text(job: Job, runs: Runs, *, stock: bool) -> str:
         output.table(head, rows),
         "",
         f"compared with {base}; {QUIET} has no pressure. Each cell has the median, and"
-        " the range of the rounds. noise: the ranges overlap.",
+        " the range of the rounds. noise: the ranges overlap. few rounds: fewer than"
+        f" {_FEWEST_ROUNDS} give no verdict.",
     ]
-    if min(one[WALL] for one in runs[base]) < _SHORT_S:
-        lines.append(
-            f"warning: runs of less than {_SHORT_S:g} s have hardly any pressure"
-        )
+    lines += [f"warning: {text}" for text in _warnings(runs)]
     if stock:
         lines.append(_STOCK)
     return "\n".join(lines)
