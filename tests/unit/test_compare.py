@@ -327,3 +327,20 @@ def test_the_neighbour_counts_its_copies() -> None:
     with runs._neighbour() as process:
         # It copies once at least, however early the signal comes.
         assert runs._rate(process) > 0
+
+
+def test_a_neighbour_that_was_killed(files: Files) -> None:
+    with runs._neighbour() as process:
+        process.kill()
+        process.wait()
+        with pytest.raises(PageferryError, match="ended early"):
+            runs._rate(process)
+
+
+def test_the_processes_of_another_namespace(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its numbers would name other processes, whose memory would move."""
+    files.path("/proc/self").symlink_to("1")
+    assert main(["compare", "--", "true"]) == 1
+    assert "another PID namespace" in capsys.readouterr().err

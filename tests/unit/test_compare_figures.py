@@ -95,10 +95,10 @@ YCSB = """\
             FIO,
             {
                 "read IOPS, 1/s": 12300.0,
-                "read p99, usec": 123.0,
-                "read p99.9, usec": 202.0,
+                "read p99, us": 123.0,
+                "read p99.9, us": 202.0,
                 "write IOPS, 1/s": 345.0,
-                "write p99, nsec": 12300.0,
+                "write p99, us": 12.3,
             },
         ),
         (

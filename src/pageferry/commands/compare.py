@@ -16,6 +16,7 @@ from pageferry.compare.figures import Found
 from pageferry.compare.report import QUIET
 from pageferry.compare.runs import Job
 from pageferry.errors import usage_error
+from pageferry.move.targets import require_own_proc
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import Offload
 from pageferry.units import whole
@@ -58,7 +59,11 @@ def add_parser(sub: Subparsers) -> None:
     add("--pressure", choices=list(pressure.KINDS), default="move")
     add("--engines", metavar="NAMES", help="none,mtcopy (default: all that are there)")
     add("--rounds", metavar="N", default="5", help="runs of each (default: 5)")
-    add("--match", metavar="REGEX", help="its group is a number that CMD prints")
+    add(
+        "--match",
+        metavar="REGEX",
+        help="its group is a number that CMD prints, of which more is better",
+    )
     add("--dry-run", action="store_true", help="list the runs and the settings")
     add("--json", action="store_true")
     parser.set_defaults(run=run, takes_command=True)
@@ -67,6 +72,7 @@ def add_parser(sub: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the program with each engine."""
     files = Files()
+    require_own_proc(files)
     rounds = whole("--rounds", args.rounds, 1, 1000)
     engines = _engines(files, args.engines)
     job = Job(

@@ -12,6 +12,8 @@ from pageferry.errors import PageferryError
 _NUMBER = r"([\d.]+)"
 _PERCENTILES = ("50", "95", "99", "99.9")
 _SCALE = {"": 1.0, "k": 1e3, "M": 1e6}
+# fio chooses the unit for each run.
+_MICROSECONDS = {"nsec": 1e-3, "usec": 1.0, "msec": 1e3}
 
 
 @dataclass(frozen=True)
@@ -135,18 +137,18 @@ def _sysbench(lines: Sequence[str]) -> Iterator[tuple[Figure, float]]:
 
 def _fio(lines: Sequence[str]) -> Iterator[tuple[Figure, float]]:
     """Parse fio's report; each direction has a rate and percentiles."""
-    way, unit = "", ""
+    way, scale = "", 0.0
     for line in lines:
         if match := re.match(rf"\s*(\w+)\s*: IOPS={_NUMBER}([kM]?),", line):
             way = match[1]
             yield Figure(f"{way} IOPS", "1/s"), float(match[2]) * _SCALE[match[3]]
         elif match := re.match(r"\s*clat percentiles \((\w+)\):", line):
-            unit = match[1]
-        elif unit and "th=[" in line:
+            scale = _MICROSECONDS.get(match[1], 0.0)
+        elif scale and "th=[" in line:
             for rank, value in re.findall(rf"{_NUMBER}th=\[\s*(\d+)\]", line):
                 name = f"{float(rank):g}"
                 if name in _PERCENTILES:
-                    yield _latency(f"{way} p{name}", unit), float(value)
+                    yield _latency(f"{way} p{name}", "us"), float(value) * scale
 
 
 def _ycsb(lines: Sequence[str]) -> Iterator[tuple[Figure, float]]:

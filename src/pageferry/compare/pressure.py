@@ -111,7 +111,7 @@ def require(files: Files, name: str) -> tuple[int, ...]:
     kind = KINDS[name]
     if len(nodes) < 2 and kind.act is not _compact:
         raise unsupported(
-            f"this machine has one node with memory, so nothing can {name}",
+            f"this machine has one node with memory, and --pressure {name} needs two",
             hint="pageferry vm run --topology tiered -- pageferry compare ...",
         )
     if kind.needs_tiers and len({node.tier for node in nodes}) < 2:

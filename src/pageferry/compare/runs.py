@@ -129,7 +129,16 @@ def _rate(copies: subprocess.Popen[bytes]) -> float:
     """Stop the neighbour, and return its GB/s while it copied."""
     copies.send_signal(signal.SIGTERM)
     said, _ = copies.communicate()
-    done_bytes, took_ns = map(int, said.split())
+    words = said.split()
+    if len(words) != 2 or not all(word.isdigit() for word in words):
+        # The OOM killer, for one, may have ended it.
+        raise PageferryError(
+            "the neighbour of the program ended early",
+            value=f"exit code {copies.returncode}",
+            reason=said.decode(errors="replace").strip().rpartition("\n")[2] or None,
+            hint="dmesg | tail shows whether memory ran out",
+        )
+    done_bytes, took_ns = map(int, words)
     return done_bytes / took_ns
 
 
