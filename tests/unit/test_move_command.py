@@ -25,9 +25,10 @@ from pageferry.cli import main
 from pageferry.commands import move as command
 from pageferry.errors import PageferryError
 from pageferry.interleave.moving import UNTRIED
+from pageferry.interleave.sessions import Session, Store
 from pageferry.move.account import Account
 from pageferry.move.mover import NOWHERE
-from pageferry.sysfs import pagebits
+from pageferry.sysfs import pagebits, processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
 
@@ -78,6 +79,39 @@ def test_all_of_it_moves(
         "anonymous": 16,
         "anonymous huge": 512,
     }
+
+
+@pytest.mark.parametrize(
+    ("owner", "end"),
+    [
+        ("", "pageferry interleave stop --pid 42"),
+        ("balance", "stop pageferry balance"),
+    ],
+)
+def test_a_session_may_move_the_memory_back(
+    files: Files,
+    fake: FakeMover,
+    capsys: pytest.CaptureFixture[str],
+    owner: str,
+    end: str,
+) -> None:
+    process = processes.require(files, PID)
+    made = Session(
+        pid=PID,
+        start_time=process.start_time,
+        name="work",
+        by="kernel",
+        weights=[(0, 1), (1, 1)],
+        owner=owner,
+    )
+    Store(files).save(made)
+    code, _, told = run(capsys, "--pid", str(PID), *WAY)
+    assert code == 0
+    assert f"may move the memory of process 42 back; first {end}" in told
+    # The session of an ended process moves nothing.
+    made.start_time += 1
+    Store(files).save(made)
+    assert "back" not in run(capsys, "--pid", str(PID), *WAY)[2]
 
 
 def test_pinned_pages_are_explained(

@@ -15,9 +15,11 @@ from pageferry import output
 from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, PageferryError, usage_error
 from pageferry.interleave.moving import MovePages
+from pageferry.interleave.sessions import Store
 from pageferry.move import offline, report, targets
 from pageferry.move.account import Account, Reason
 from pageferry.move.mover import Mover, Request
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.sysfs.processes import Process, parse_pid
@@ -98,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
         targets.require_all(files)
     found = _processes(files, args)
     targets.require_allowed(files, found, request.targets)
+    _warn_of_sessions(files, found)
     with _between_steps() as keep_on:
         account = _move(files, args, request, found, keep_on)
     if args.json:
@@ -136,6 +139,22 @@ def _processes(files: Files, args: argparse.Namespace) -> list[Process]:
     if args.cgroup is not None:
         return targets.of_cgroup(files, args.cgroup)
     return [targets.with_memory(files, parse_pid(args.pid))]
+
+
+def _warn_of_sessions(files: Files, found: Sequence[Process]) -> None:
+    """Warn if DAMON or a service keeps the memory of a process in its place."""
+    wanted = {process.pid for process in found}
+    for session in Store(files).all():
+        if not wanted & {session.pid, *session.members}:
+            continue
+        if not processes.is_alive(files, session.pid, session.start_time):
+            continue
+        keeper, end = "interleave", f"pageferry interleave stop --pid {session.pid}"
+        if session.owner:
+            keeper, end = session.owner, f"stop pageferry {session.owner}"
+        output.warn(
+            f"{keeper} may move the memory of process {session.pid} back; first {end}"
+        )
 
 
 @contextlib.contextmanager
