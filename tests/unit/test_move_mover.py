@@ -193,6 +193,22 @@ def test_pages_without_a_node(
     assert move(files, fake).reasons() == {reason: 1}
 
 
+def test_a_folio_that_was_split_after_the_scan_moves(files: Files) -> None:
+    """A call for its first address moves one page, and not the other 511."""
+    add_pages(files, large(9, ANON), first=512)
+    fake = FakeMover()
+    send = fake.move
+
+    def split(pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        if addresses == [BASE]:
+            add_area(files, PID, BASE, [2048 | EXCLUSIVE])
+        return send(pid, addresses, node)
+
+    fake.move = split  # type: ignore[method-assign]
+    assert move(files, fake).moved == {"anonymous huge": 512}
+    assert {address for address, _ in fake.moves} == {at(n) for n in range(512)}
+
+
 def test_a_page_that_comes_back_moves(files: Files) -> None:
     """The process frees it before the first call, and gets another one after it."""
     add_pages(files, [ANON] * 2)

@@ -306,8 +306,14 @@ class Mover:
         left = []
         now = self.mover.query(pid, [unit.address for unit in step])
         for unit, status, node in zip(step, statuses, now, strict=True):
-            if node == target:
+            if node == target and not self._is_split(kind, unit):
                 self.account.moved[kind] += unit.pages
+            elif node == target:
+                # Only its first page moved.
+                left += [
+                    _Unit(unit.address + at * PAGE, 1, unit.node, unit.mark)
+                    for at in range(unit.pages)
+                ]
             elif node < 0:
                 unit.node = node
                 self._stay(pid, kind, unit, self._why_no_node(unit))
@@ -321,6 +327,15 @@ class Mover:
             else:
                 self._explain(pid, kind, [unit], Reason.KERNEL)
         return left
+
+    def _is_split(self, kind: str, unit: _Unit) -> bool:
+        """Say whether the kernel split a large folio after the scan."""
+        if unit.pages == 1 or kind == "hugetlb":
+            return False
+        last = unit.address + (unit.pages - 1) * PAGE
+        entries = self._scanner.entries([unit.address, last])
+        first_pfn, last_pfn = (entry & pagebits.PFN for entry in entries)
+        return last_pfn - first_pfn != unit.pages - 1
 
     def _explain(
         self, pid: int, kind: str, units: list[_Unit], last: Reason = Reason.PINNED
