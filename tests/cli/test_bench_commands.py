@@ -211,9 +211,9 @@ def test_defaults_are_nodes_with_memory(
     gaps = [*bench, "--topology", "gaps", "--total", "64M"]
     assert main([*gaps, "--dry-run"]) == 0
     assert "--from=0 --to=3" in capsys.readouterr().out
-    assert main([*gaps, "--dry-run", "--to-node", "2"]) == 3
+    assert main([*gaps, "--dry-run", "--to-node", "1"]) == 3
     said = capsys.readouterr().err
-    assert "node 2 of topology gaps has no memory" in said
+    assert "node 1 of topology gaps has no memory" in said
     assert "nodes with memory: 0,3,17" in said
 
 

@@ -41,6 +41,8 @@ def load() -> int:
 
 def main() -> int:
     """Print the load, the document of top, and what is left of its trace."""
+    # The load's memory begins on node 0.
+    os.sched_setaffinity(0, {0})
     watcher = Watcher(Files())
     moved = load()
     said = view.document(watcher.interval())

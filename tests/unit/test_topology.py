@@ -48,9 +48,9 @@ def test_cpus_may_have_gaps(tmp_path: Path) -> None:
 
 def test_numbers_with_gaps_hide_the_memory_between() -> None:
     machine = topology.load("gaps")
-    assert list(machine.numbers) == [0, 2, 3, 17]
+    assert list(machine.numbers) == [0, 1, 3, 17]
     assert machine.with_memory == [0, 3, 17]
-    assert "node,nodeid=2,cpus=2-3" in machine.qemu_args()
+    assert "node,nodeid=1,cpus=2-3" in machine.qemu_args()
     # Node 0 ends at 1 GiB. Node 3 crosses the hole that QEMU leaves from 2 GiB to 4 GiB,
     # and ends 128 MiB above it.
     assert machine.kernel_words() == [
@@ -89,7 +89,10 @@ def test_memory_that_comes_later() -> None:
     assert words[words.index("-m") + 1] == "2048M,slots=1,maxmem=3072M"
     assert "pc-dimm,memdev=ram2,node=2" in words
     assert "node,nodeid=2,initiator=0" in words
-    assert machine.kernel_words() == ["memhp_default_state=online_movable"]
+    assert machine.kernel_words() == [
+        "memhp_default_state=offline",
+        "pageferry_online=1",
+    ]
     assert "4,sockets=2,cores=2,threads=1" in words
     assert "dist,src=2,dst=1,val=24" in words
 
@@ -107,6 +110,10 @@ FAULTS = {
     "order": (TWO + "number = 0\n", "has to be larger"),
     "first": (TWO.replace('cpus = "0-1"', 'cpus = "0-1"\nnumber = 1'), "number 0"),
     "large": (TWO + "number = 64\n", "node 64: the largest number is 63"),
+    "gap before CPUs": (
+        TWO.replace("cpus = 2", "cpus = 3") + 'number = 2\ncpus = "2"\n',
+        "node 2: Linux would number it 1",
+    ),
     "neither": (TWO + "[[node]]\n", "node 2: it has neither memory nor cpus"),
     "size": (TWO.replace('"256M"\ncpus', '"much"\ncpus'), "not a size: much"),
     "bytes": (TWO + '[[node]]\nmemory = "5K"\n', "multiple of 1M: 5K"),

@@ -23,6 +23,12 @@ STDOUT_PORT = "virtme.stdout"
 KERNEL_WORDS = ("loglevel=7", "printk.devkmsg=on", "nokaslr")
 # The guest mounts other file systems over these directories.
 _HIDDEN = ("/run", "/dev", "/proc", "/sys")
+# Linux adds the memory of DIMMs before it reads the HMAT, and then without a tier of its
+# own. A rule of udev brings it online elsewhere.
+_ONLINE = """\
+[ -z "$pageferry_online" ] || for file in /sys/devices/system/memory/memory*/state; do
+    read -r state <"$file"; [ "$state" != offline ] || echo online_movable >"$file"
+done"""
 _PASSED_ON = ("HOME", "LANG", "PATH", "PYTHONPATH", "TERM", "XDG_CACHE_HOME")
 
 
@@ -79,6 +85,7 @@ def run_script(
         variables["MODPROBE_OPTIONS"] = f"-d {modules.parents[2]}"
     variables.update(environment)
     lines = [f"export {name}={shlex.quote(v)}" for name, v in variables.items()]
+    lines.append(_ONLINE)
     lines += [f"insmod {shlex.quote(str(file))} || exit 1" for file in insert]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 1")
     # A mark in the log. <0> makes it appear with any console log level.

@@ -40,8 +40,20 @@ def _faults(
     if not found[0].boot_bytes:
         yield "node 0: without memory the kernel cannot boot"
     yield from _faults_of_cpus(found, cpus)
+    yield from _faults_of_order(found)
     if has_hmat(found):
         yield from _faults_of_hmat(found)
+
+
+def _faults_of_order(found: Mapping[int, Node]) -> Iterator[str]:
+    """Linux numbers nodes as the SRAT names them, and the SRAT begins with CPUs."""
+    first = {n: parse_cpus(node.cpus)[0] for n, node in found.items() if node.cpus}
+    for wanted, number in enumerate(sorted(first, key=first.__getitem__)):
+        if number != wanted:
+            yield (
+                f"node {number}: Linux would number it {wanted}, as it numbers nodes "
+                "with cpus first, in the order of their CPUs"
+            )
 
 
 def _faults_of(node: Node, found: Mapping[int, Node]) -> Iterator[str]:

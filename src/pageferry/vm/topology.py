@@ -75,9 +75,9 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         words = [f"numa=fake={len(self.node)}"] if self.fake_nodes else []
         words += [f"nr_cpus={self.cpus}"] if self.qemu_cpus is not None else []
         words += numa.hiding_words(self.numbers)
-        # Otherwise Linux adds the memory, and waits for an administrator.
+        # guest.py brings this memory online, after Linux has read the HMAT.
         later = any(node.hotplug for node in self.node)
-        words += ["memhp_default_state=online_movable"] if later else []
+        words += ["memhp_default_state=offline", "pageferry_online=1"] if later else []
         counted = self.icount if icount is None else icount
         words += icount_words(self.architecture) if counted else ()
         return [*words, *self.append]
