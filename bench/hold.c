@@ -206,6 +206,8 @@ int main(int argc, char **argv)
 	settings_restore_on_exit();
 	folio_size_select(folio);
 	region_allocate(&memory, bytes, folio, (int)node, SEED);
+	/* Bound memory is its owner's: DAMON's callers leave it where it is. */
+	memory_unbind(memory.base, memory.bytes);
 	if (write)
 		start_writer();
 	json_begin("ready");

@@ -233,6 +233,28 @@ def test_hold_knows_what_it_has(programs: Path) -> None:
     assert run(programs / "hold", "-b", "3M").returncode == 2
 
 
+def test_memory_of_hold_may_move(programs: Path) -> None:
+    """A bound mapping is refused to DAMON, so tests of DAMON need another one."""
+    hold = subprocess.Popen(
+        [programs / "hold", "-b", "4M"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert hold.stdout is not None
+        ready = json.loads(hold.stdout.readline())
+        line = next(
+            line
+            for line in Path(f"/proc/{hold.pid}/numa_maps").read_text().splitlines()
+            if int(line.split()[0], 16) == ready["address"]
+        )
+        assert line.split()[1] == "default"
+    finally:
+        hold.kill()
+        hold.communicate()
+
+
 def test_bandwidth_is_measured(programs: Path) -> None:
     done = run(programs / "bandwidth", "-t", "50", "-b", "2M")
     assert done.returncode == 0, done.stderr
