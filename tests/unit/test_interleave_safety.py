@@ -161,6 +161,31 @@ def test_a_kdamond_in_the_slot_of_a_killed_start_may_be_anothers(
     assert damon.running() == ["0"]
 
 
+def test_a_busy_kernel_does_not_hide_a_running_kdamond(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses reads while it handles the request of another program."""
+    control = Control(damon, FakeMover())
+    session = control.start(Request(PID, EVEN, by="kernel")).session
+    read, busy = damon.read, ["state", "pid"]
+
+    def read_busy(name: str) -> str:
+        if name.startswith(TOP) and name.rpartition("/")[2] in busy:
+            busy.remove(name.rpartition("/")[2])
+            raise PageferryError("cannot read", reason="Device or resource busy")
+        return read(name)
+
+    monkeypatch.setattr(damon, "read", read_busy)
+    assert control.is_running(session) and not busy
+    assert control.admin.others() is None
+    monkeypatch.setattr("pageferry.damon.admin._BUSY_WAIT_S", 0.0)
+    busy += ["state"] * 1000
+    with pytest.raises(PageferryError, match="cannot read"):
+        control.admin.kdamonds()
+    # A command that only watches does not wait.
+    assert not control.admin.kdamonds(wait=False)[0].running
+
+
 def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
     with (
         lock.hold(damon, "interleave", 0.0, "wait"),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ _MARK = "/run/pageferry/damon-slots"
 # Kernel modules that use DAMON.
 _MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")
 _COUNTERS = ("nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds")
-# The kernel returns EBUSY while it handles another program's request.
+# The kernel returns EBUSY, to reads, too, while it handles another program's request.
+_BUSY = os.strerror(errno.EBUSY)
 _BUSY_TRIES = 20
 _BUSY_WAIT_S = 0.1
 
@@ -46,12 +49,12 @@ class Admin:
         """Say whether this kernel has DAMON and its sysfs files."""
         return self.files.exists(f"{TOP}/nr_kdamonds")
 
-    def kdamonds(self) -> list[Kdamond]:
-        """Read the state of all kdamonds."""
+    def kdamonds(self, *, wait: bool = True) -> list[Kdamond]:
+        """Read the state of all kdamonds; without `wait`, a busy one looks stopped."""
         found = []
         for slot in range(int(self.files.read_or(f"{TOP}/nr_kdamonds", "0") or 0)):
-            state = self.files.read_or(f"{TOP}/{slot}/state", "off")
-            thread = self.files.read_or(f"{TOP}/{slot}/pid", "-1")
+            state = self._read(f"{slot}/state", "off", wait=wait)
+            thread = self._read(f"{slot}/pid", "-1", wait=wait)
             found.append(Kdamond(slot, state == "on", int(thread)))
         return found
 
@@ -224,6 +227,19 @@ class Admin:
         for name, value in writes:
             self.write(f"{slot}/{name}", value)
 
+    def _read(self, name: str, default: str, *, wait: bool) -> str:
+        """Read one file that may be missing, and retry while the kernel is busy."""
+        for left in reversed(range(_BUSY_TRIES)):
+            try:
+                return self.files.read(f"{TOP}/{name}")
+            except PageferryError as error:
+                if error.reason != _BUSY or not wait:
+                    return default
+                if not left:
+                    raise
+            time.sleep(_BUSY_WAIT_S)
+        return default
+
     def write(self, name: str, value: str) -> None:
         """Write one file, and retry while the kernel is busy."""
         for left in reversed(range(_BUSY_TRIES)):
@@ -231,7 +247,7 @@ class Admin:
                 self.files.write(f"{TOP}/{name}", value)
                 return
             except PageferryError as error:
-                if not left or error.reason != "Device or resource busy":
+                if not left or error.reason != _BUSY:
                     error.hint = "pageferry interleave status"
                     raise
                 # The log lists a repeated write once.

@@ -45,7 +45,8 @@ class Schemes:
     def _slot(self, pid: int) -> int | None:
         tries = self._tries.get(pid, 0)
         if pid not in self._slots and tries < _TRIES:
-            found = {k.pid: k.slot for k in Admin(self._files, {}).kdamonds()}
+            here = Admin(self._files, {}).kdamonds(wait=False)
+            found = {kdamond.pid: kdamond.slot for kdamond in here}
             self._slots.update({k: v for k, v in found.items() if k > 0})
             self._tries[pid] = tries + 1
         return self._slots.get(pid)
