@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -18,6 +19,7 @@ from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.tier.kdamonds import STATE, read_state, stop_all
+from pageferry.units import GIB
 
 # The schemes of three tiers: a kdamond, and the number of the scheme.
 WAYS = ((0, 0), (1, 0), (1, 1), (2, 0))
@@ -52,10 +54,31 @@ def test_processes_are_watched_by_virtual_address(damon: FakeDamon) -> None:
     assert machine.scheme(0, "access_pattern/nr_accesses/max") == "0"
     assert machine.scheme(0, "access_pattern/age/min") == "150"
     assert machine.scheme(1, "access_pattern/nr_accesses/min") == "2"
-    assert machine.scheme(0, "quotas/bytes") == str(1 << 30)
+    # 1 GiB/s. Each aggregation begins a new interval of the quota.
+    assert machine.scheme(0, "quotas/bytes") == str(GIB // 5)
+    assert int(machine.scheme(0, "quotas/reset_interval_ms")) < 200
     # A cold page is not young, and a hot one is.
     assert machine.scheme(0, "filters/0/type") == "young"
     assert [machine.scheme(n, "filters/0/matching") for n in (0, 1)] == ["Y", "N"]
+
+
+def test_chance_does_not_make_busy_memory_young(damon: FakeDamon) -> None:
+    """DAMON sets the age to 0 if the count of accesses changes by more than a tenth.
+
+    Half of the samples find an access. The difference of two counts then has a deviation
+    of the square root of half the samples.
+    """
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    intervals = f"{TOP}/0/contexts/0/monitoring_attrs/intervals"
+    sample, aggregate = (
+        int(damon.read(f"{intervals}/{name}_us")) for name in ("sample", "aggr")
+    )
+    samples = aggregate / sample
+    # Counts are whole numbers, and the curve is not.
+    steady = math.erf((samples // 10 + 0.5) / math.sqrt(samples))
+    age = int(machine.scheme(1, "access_pattern/age/min"))
+    assert steady**age > 0.5
 
 
 def test_the_quota_is_not_spent_on_memory_in_its_place(damon: FakeDamon) -> None:
@@ -312,11 +335,11 @@ def test_the_rate_halves_while_programs_wait(damon: FakeDamon) -> None:
     put(damon, "/proc/pressure/memory", "some avg10=0.00 total=100000")
     machine.steps(1)
     # Free memory ends the waits, so demotion keeps its rate.
-    assert machine.scheme(0, "quotas/bytes") == str(1 << 30)
-    assert machine.scheme(1, "quotas/bytes") == str(1 << 29)
+    assert machine.scheme(0, "quotas/bytes") == str(GIB // 5)
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
     assert "waited 2.0% of the time: the rate of promotion is now" in machine.said[-1]
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(5 << 27)
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 8)
 
 
 def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) -> None:
@@ -332,7 +355,7 @@ def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) 
         sum_ns,
     )
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(1 << 30)
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 5)
 
 
 def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
@@ -343,7 +366,7 @@ def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
     assert damon.running() == ["0", "1", "2"]
     rates = [machine.scheme(at, "quotas/bytes", slot) for slot, at in WAYS]
     # Two schemes demote, and two promote.
-    assert rates == [str(1 << 29)] * 4
+    assert rates == [str(GIB // 10)] * 4
 
 
 def test_the_rate_halves_by_ping_pong(damon: FakeDamon) -> None:

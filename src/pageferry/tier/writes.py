@@ -14,11 +14,15 @@ from pageferry.tier.plan import Goal, Move, Range, Watch
 SAMPLE_US = 10_000
 AGGREGATE_US = 200_000
 _UPDATE_US = 2_000_000
-_REGIONS = (10, 1000)
-# Hot memory was accessed in 2 of 20 samples or more, for a second.
+_REGIONS = (100, 1000)
+# Hot memory was accessed in 2 of 20 samples or more. DAMON sets the age of a region to 0
+# if this count changes by more than 2. By chance, that of busy memory nearly always does
+# so within a few aggregations. An age of 1 lets DAMON find out where hot memory ends.
 _HOT_ACCESSES = 2
-_HOT_AGGREGATIONS = 5
-RESET_MS = 1000
+_HOT_AGE = 1
+# With a goal, a quota begins with one byte, and doubles at most in each interval. DAMON
+# looks at it once in each aggregation. As the interval is shorter, each look begins one.
+_RESET_MS = AGGREGATE_US // 2000
 _SCHEMES = "contexts/0/schemes"
 
 
@@ -61,7 +65,7 @@ def start_writes(
 def rate_writes(rates: Sequence[int]) -> list[Write]:
     """List the writes that set the rate of each scheme, in bytes/s."""
     return [
-        (f"{_SCHEMES}/{at}/quotas/bytes", str(max(rate * RESET_MS // 1000, 1)))
+        (f"{_SCHEMES}/{at}/quotas/bytes", str(max(rate * AGGREGATE_US // 1_000_000, 1)))
         for at, rate in enumerate(rates)
     ]
 
@@ -101,7 +105,7 @@ def _scheme(
     top = f"{_SCHEMES}/{at}"
     cold_age = max(round(cold_after_s * 1_000_000 / AGGREGATE_US), 1)
     accesses = (_HOT_ACCESSES, ANY_COUNT) if move.hot else (0, "0")
-    age = _HOT_AGGREGATIONS if move.hot else cold_age
+    age = _HOT_AGE if move.hot else cold_age
     # The hottest memory goes first, and the memory that was idle for longest. By virtual
     # address DAMON charges memory that is in its place, too. The hottest memory is on the
     # fast node, so with priorities the rest would never move.
@@ -118,7 +122,7 @@ def _scheme(
         (f"{top}/access_pattern/nr_accesses/max", accesses[1]),
         (f"{top}/access_pattern/age/min", str(age)),
         (f"{top}/access_pattern/age/max", ANY_COUNT),
-        (f"{top}/quotas/reset_interval_ms", str(RESET_MS)),
+        (f"{top}/quotas/reset_interval_ms", str(_RESET_MS)),
         (f"{top}/quotas/weights/sz_permil", "0"),
         (f"{top}/quotas/weights/nr_accesses_permil", weights[0]),
         (f"{top}/quotas/weights/age_permil", weights[1]),
