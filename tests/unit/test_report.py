@@ -13,7 +13,7 @@ import pytest
 
 from helpers.bench_data import result
 from pageferry.cli import main
-from pageferry.report import difference, page, verdict
+from pageferry.report import difference, page, svg, verdict
 from pageferry.report.page import Shown
 from pageferry.results.schema import RatioSpread, Result, Row, Spread, decode
 
@@ -64,8 +64,9 @@ def test_a_page_stands_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert data.startswith("data:application/json;base64,")
     kept = decode(base64.b64decode(data.partition(",")[2]))
     assert kept == decode(path.read_bytes())
-    # The tables of `bench` are there, with a chart of all that the rows have.
+    # The tables of `bench` are there, charts, and the same figures for screen readers.
     assert "All figures" in found.words
+    assert "svg" in found.tags and f"Medians and ranges of {path.name}" in found.words
     assert "(more is better)" in found.words or "(less is better)" in found.words
 
 
@@ -226,5 +227,8 @@ def test_colors_have_contrast() -> None:
             assert contrast(colors["ink"], colors[background]) >= 7
             # Bars and lines are graphics.
             assert contrast(colors["bar"], colors[background]) >= 3
+        assert contrast(colors["quiet"], colors["paper"]) >= 4.5
         assert contrast(colors["warn"], colors["paper"]) >= 4.5
-        assert contrast(colors["mark"], colors["bar"]) >= 3
+        series = [color for name, color in colors.items() if re.match(r"c\d", name)]
+        assert len(series) == svg.COLORS
+        assert all(contrast(color, colors["paper"]) >= 3 for color in series)

@@ -12,7 +12,7 @@ from pageferry import output
 from pageferry.bench import spec
 from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, from_os_error, usage_error
-from pageferry.report import page
+from pageferry.report import page, published
 from pageferry.report.page import Shown
 from pageferry.report.tables import render
 from pageferry.results import schema
@@ -55,26 +55,27 @@ def run(args: argparse.Namespace) -> int:
             "a report needs results, or --compare with two", None, "pageferry report -h"
         )
     if args.compare is not None:
-        before, after = map(_read, args.compare)
+        before, after = map(read, args.compare)
         output.answer(page.render([], (before, after)).rstrip("\n"))
         return 0
-    shown = [_read(path) for path in args.results]
-    output.answer(page.render(shown).rstrip("\n"))
+    results = [read(path) for path in args.results]
+    output.answer(page.render(results).rstrip("\n"))
     return 0
 
 
-def _read(path: Path) -> Shown:
+def read(path: Path) -> Shown:
+    """Read a result, with its tables and those of others; both may be unknown here."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise from_os_error(error, "cannot read a result", ExitCode.USAGE) from error
     result = schema.decode(data, path)
-    return Shown(path.name, result, _tables(result))
-
-
-def _tables(result: schema.Result) -> str:
-    """Lay out the result as its benchmark does; a new one may be unknown here."""
-    name = result.rows[0].bench.replace("-", "_") if result.rows else ""
-    if not name.isidentifier() or find_spec(f"pageferry.bench.{name}") is None:
-        return "This version of pageferry has no tables for this benchmark."
-    return render(result, spec.load(name).show(result))
+    bench = result.rows[0].bench.replace("-", "_") if result.rows else ""
+    if not bench.isidentifier() or find_spec(f"pageferry.bench.{bench}") is None:
+        text = "This version of pageferry has no tables for this benchmark."
+        return Shown(path.name, result, text)
+    known = spec.load(bench)
+    tables = result.published or [
+        published.load(name).as_json() for name in known.published.get(True, ())
+    ]
+    return Shown(path.name, result, render(result, known.show(result)), tables)

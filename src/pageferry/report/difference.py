@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pageferry.report.tables import engine
 from pageferry.results.schema import Result, Row, Spread
 from pageferry.units import format_size
 
@@ -24,7 +23,7 @@ class Figure:
     more_is_better: bool
 
 
-def _single(value: int | None) -> Spread | None:
+def single(value: int | None) -> Spread | None:
     return None if value is None else Spread(median=value, min=value, max=value)
 
 
@@ -46,7 +45,7 @@ def _unmapped(row: Row) -> Spread | None:
     """Rounds have a range, where the benchmark keeps it."""
     if row.unmapped_ns is None:
         return None
-    found = _single(row.unmapped_ns.p99)
+    found = single(row.unmapped_ns.p99)
     least, most = row.latency.unmapped_ns_min, row.latency.unmapped_ns_max
     if found is None or least is None or most is None:
         return found
@@ -60,28 +59,40 @@ FIGURES = (
 )
 
 
-def label(row: Row) -> str:
-    """Name a row by all that sets it apart from others of its result."""
+def _many(number: int, of: str, none: str = "") -> str:
+    return f"{number} {of}{'s' if number > 1 else ''}" if number else none
+
+
+def settings(row: Row) -> dict[str, str]:
+    """Return all that sets a row apart from others of its result, as text."""
     own = row.latency
     method = row.demotion.method or row.promotion.method or row.compaction.method
-    parts = [
-        format_size(row.folio_bytes),
-        "plain memcpy" if row.engine == "limit" else engine(row),
-        f"{row.threads} threads" if row.engine == "limit" else "",
-        row.pages or "",
-        row.path or "",
-        method or "",
-        "CPUs busy" if row.busy else "",
-        "" if own.batch_cap_pages is None else f"cap {own.batch_cap_pages}",
-        "" if own.max_windows is None else f"{own.max_windows} windows",
-        "streaming" if own.streaming else "",
-        f"limit {own.max_unmapped_us} us" if own.max_unmapped_us else "",
-        f"{own.role}" if own.role else "",
-        f"touched: {row.touch.mode}" if row.touch else "",
-        f"channels of {row.channel_mbps} MB/s" if row.channel_mbps else "",
-        "slowed" if own.slowed else "",
-    ]
-    return ", ".join(part for part in parts if part)
+    name = "plain memcpy" if row.engine == "limit" else row.engine
+    threads = row.engine in ("limit", "mtcopy")
+    return {
+        "folio": format_size(row.folio_bytes),
+        "engine": name,
+        "threads": _many(row.threads, "thread", "auto threads") if threads else "",
+        "channels": _many(row.channels, "channel"),
+        "pages": row.pages or "",
+        "path": row.path or "",
+        "method": method or "",
+        "busy": "CPUs busy" if row.busy else "",
+        "cap": "" if own.batch_cap_pages is None else f"cap {own.batch_cap_pages}",
+        "windows": _many(own.max_windows or 0, "window"),
+        "streaming": "streaming" if own.streaming else "",
+        "limit": f"limit {own.max_unmapped_us} us" if own.max_unmapped_us else "",
+        "role": f"{own.role}" if own.role else "",
+        "touch": f"touched: {row.touch.mode}" if row.touch else "",
+        "mbps": f"channels of {row.channel_mbps} MB/s" if row.channel_mbps else "",
+        "slowed": "slowed" if own.slowed else "",
+    }
+
+
+def label(row: Row, *without: str) -> str:
+    """Name a row by its settings, except those that the reader sees elsewhere."""
+    parts = settings(row).items()
+    return ", ".join(text for name, text in parts if text and name not in without)
 
 
 class Range(Protocol):

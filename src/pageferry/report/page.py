@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Results as one HTML page, without scripts and without references to other files.
 
-Charts are tables whose cells contain bars. So they need no library, work on paper and
-in screen readers, and the page stays small.
+Charts are SVG. Screen readers get the same figures from tables.
 """
 
 from __future__ import annotations
@@ -13,21 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from pageferry.report import difference, verdict
+from pageferry.report import charts, difference, svg, verdict
+from pageferry.report.axes import scaled
 from pageferry.report.difference import FIGURES, Difference, Figure, label
 from pageferry.report.tables import machine_line
-from pageferry.results.schema import Result, Spread, encode
+from pageferry.report.theirs import Table
+from pageferry.results.schema import Result, encode
 
-STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+CHARTS = (Path(__file__).parent / "charts.css").read_text(encoding="utf-8")
+STYLE = CHARTS + (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A result, its file, and its tables as `bench` prints them."""
+    """A result, its file, its tables as `bench` prints them, and tables of others."""
 
     name: str
     result: Result
     text: str
+    tables: Sequence[Table] = ()
 
 
 def render(shown: Sequence[Shown], pair: tuple[Shown, Shown] | None = None) -> str:
@@ -67,8 +70,10 @@ def _result(main: ET.Element, one: Shown) -> None:
         line = _add(section, "p")
         line.set("class", "warning")
         _add(line, "strong", "Warning: ").tail = text
-    for figure in FIGURES:
-        _chart(section, result, figure)
+    drawn = _add(section, "div")
+    drawn.set("class", "charts")
+    drawn.extend(svg.render(chart) for chart in charts.charts(result, one.tables))
+    _figures(section, one)
     _add(section, "h3", "All figures")
     pre = _add(section, "pre", one.text, tabindex="0", role="region")
     pre.set("aria-label", f"figures of {one.name}")
@@ -81,33 +86,30 @@ def _result(main: ET.Element, one: Shown) -> None:
     _data(section, one)
 
 
-def _chart(section: ET.Element, result: Result, figure: Figure) -> None:
-    """Add a table with a bar for each row; ranges are lines on the bars."""
-    found = [(label(row), figure.read(row)) for row in result.rows]
-    rows = [(name, spread) for name, spread in found if spread is not None]
-    if not rows:
+def _figures(section: ET.Element, one: Shown) -> None:
+    """Add a table with the figures that charts show."""
+    rows = one.result.rows
+    shown = [figure for figure in FIGURES if any(map(figure.read, rows))]
+    if not shown:
         return
-    most = max(spread.max for _, spread in rows) or 1
+    head = ["row", *map(_title, shown)]
+    body = _table(section, f"Medians and ranges of {one.name}", head, "plain")
+    for row in rows:
+        line = _add(body, "tr")
+        _add(line, "th", label(row), scope="row")
+        for figure in shown:
+            found = figure.read(row)
+            _add(
+                line,
+                "td",
+                "" if found is None else svg.said(scaled(found, figure.scale)),
+            )
+
+
+def _title(figure: Figure) -> str:
     unit = f", {figure.unit}" if figure.unit else ""
     better = "more" if figure.more_is_better else "less"
-    caption = f"{figure.name[0].upper()}{figure.name[1:]}{unit} ({better} is better)"
-    body = _table(section, caption, ["row", "median", "range", ""], "chart")
-    for name, spread in rows:
-        line = _add(body, "tr")
-        _add(line, "th", name, scope="row")
-        _add(line, "td", _number(spread.median, figure))
-        _add(line, "td", _range(spread, figure))
-        cell = _add(line, "td")
-        cell.set("aria-hidden", "true")
-        track = _add(cell, "div")
-        track.set("class", "track")
-        _bar(track, "bar", 0, spread.median / most)
-        _bar(track, "range", spread.min / most, spread.max / most)
-
-
-def _bar(track: ET.Element, kind: str, begin: float, end: float) -> None:
-    style = f"left:{begin * 100:.1f}%;width:{(end - begin) * 100:.1f}%"
-    _add(track, "div", style=style).set("class", kind)
+    return f"{figure.name}{unit} ({better} is better)"
 
 
 def _table(
@@ -126,19 +128,8 @@ def _table(
     return _add(table, "tbody")
 
 
-def _number(value: float, figure: Figure) -> str:
-    scaled = value / figure.scale
-    return f"{scaled:,.2f}" if scaled < 100 else f"{scaled:,.0f}"
-
-
-def _range(spread: Spread, figure: Figure) -> str:
-    if spread.min == spread.max:
-        return ""
-    return f"{_number(spread.min, figure)} to {_number(spread.max, figure)}"
-
-
 def _published(section: ET.Element, result: Result) -> None:
-    """Add figures of others, with their source."""
+    """Add figures of others, with their source, for readers who open them."""
     for table in result.published or []:
         rows = table.get("rows")
         if not isinstance(rows, list) or not rows or not isinstance(rows[0], Mapping):
@@ -146,7 +137,9 @@ def _published(section: ET.Element, result: Result) -> None:
         columns = [str(name) for name in rows[0]]
         about = table.get("provenance") or table.get("name") or "source unknown"
         caption = f"Published by others, on their machines: {about}"
-        body = _table(section, caption, columns, "plain")
+        folded = _add(section, "details")
+        _add(folded, "summary", caption)
+        body = _table(folded, caption, columns, "plain")
         for row in rows:
             line = _add(body, "tr")
             for name in columns:
@@ -162,7 +155,9 @@ def _facts(section: ET.Element, result: Result) -> None:
         "Kernel": kernel.version or kernel.release,
         "Host": machine.host_cpu_model,
         "Host kernel": machine.host_kernel,
-        "Settings": ", ".join(f"{k}={v}" for k, v in result.settings.items()),
+        "Settings": ", ".join(
+            f"{k}={v}" for k, v in result.settings.items() if v is not None
+        ),
         "pageferry": result.pageferry_version,
     }
     _add(section, "h3", "Machine and settings")
@@ -209,18 +204,13 @@ def _compared(main: ET.Element, before: Shown, after: Shown) -> None:
         change = "" if shown.change is None else f"{shown.change * 100:+.1f}%"
         cells = (
             f"{shown.figure.name}{unit}",
-            _with_range(shown.before, shown.figure),
-            _with_range(shown.after, shown.figure),
+            svg.said(scaled(shown.before, shown.figure.scale)),
+            svg.said(scaled(shown.after, shown.figure.scale)),
             change,
             shown.verdict,
         )
         for text in cells:
             _add(line, "td", text)
-
-
-def _with_range(spread: Spread, figure: Figure) -> str:
-    text, between = _number(spread.median, figure), _range(spread, figure)
-    return f"{text} ({between})" if between else text
 
 
 def summary(found: Sequence[Difference]) -> str:
