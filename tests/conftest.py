@@ -24,6 +24,7 @@ _COSTS = {
     "unit": 0,
     "style": 1,
     "cli": 2,
+    "browser": 2,
     "releases": 2,
     "vm": 3,
     "fault": 3,
