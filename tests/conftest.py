@@ -25,6 +25,7 @@ _COSTS = {
     "style": 1,
     "cli": 2,
     "browser": 2,
+    "prometheus": 2,
     "releases": 2,
     "vm": 3,
     "fault": 3,

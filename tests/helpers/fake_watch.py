@@ -33,11 +33,13 @@ OURS = {
 
 
 def write(root: Path, files: dict[str, str]) -> None:
-    """Write files, each with its directories."""
+    """Write files, each with its directories. A reader sees no half of a file."""
+    new = root / "new"
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
+        new.write_text(text + "\n")
+        new.replace(path)
 
 
 def stock(root: Path) -> None:
