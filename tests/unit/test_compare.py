@@ -14,8 +14,9 @@ import pytest
 from helpers import fake_watch
 from helpers.fake_process import BASE, FakeMover, add_area, add_process, set_flags
 from pageferry.cli import main
-from pageferry.compare import cgroup, pressure, report, runs
+from pageferry.compare import cgroup, machine, pressure, report, runs
 from pageferry.compare.figures import Figure
+from pageferry.compare.machine import Machine
 from pageferry.compare.pressure import COMPACT, Target
 from pageferry.compare.runs import Job
 from pageferry.errors import PageferryError
@@ -25,6 +26,7 @@ from pageferry.sysfs.memory import BALANCING, DEMOTION
 from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
 
 GROUP = "/sys/fs/cgroup/mine"
+MACHINE = Machine("6.12.117", "a processor", 2)
 
 
 @pytest.fixture
@@ -279,7 +281,7 @@ def test_verdicts() -> None:
         * 2,
     }
     job = Job(("work",), "move", (0, 2), None)
-    said: Any = report.document(job, found)
+    said: Any = report.document(job, found, MACHINE)
     verdicts = {
         row["name"]: {one["variant"]: one["verdict"] for one in row["variants"]}
         for row in said["figures"]
@@ -287,11 +289,11 @@ def test_verdicts() -> None:
     assert verdicts["match"] == {"quiet": "better", "none": "equal", "mtcopy": "better"}
     assert verdicts["wall time"]["mtcopy"].startswith("noise")
     assert verdicts["migrated"]["mtcopy"] == ""
-    shown = report.text(job, found, stock=False)
+    shown = report.text(job, found, MACHINE, stock=False)
     assert "6.5 (6..7)" in shown and "not visible" not in shown
     assert "warning: runs of less than 3 s" in shown
     found["none"] = [{**one, wall: 5.0} for one in found["none"]]
-    assert "warning" not in report.text(job, found, stock=False)
+    assert "warning" not in report.text(job, found, MACHINE, stock=False)
 
 
 def test_few_rounds_give_no_verdict() -> None:
@@ -302,10 +304,10 @@ def test_few_rounds_give_no_verdict() -> None:
         "mtcopy": [{wall: 9.0 + at, runs.MIGRATED: 10.0} for at in range(3)],
     }
     job = Job(("work",), "move", (0, 2), None)
-    assert "few rounds" in report.text(job, found, stock=False).splitlines()[3]
+    assert "few rounds" in report.text(job, found, MACHINE, stock=False).splitlines()[3]
     for name in found:
         found[name].append(found[name][0])
-    said: Any = report.document(job, found)
+    said: Any = report.document(job, found, MACHINE)
     assert said["figures"][0]["variants"][1]["verdict"] == "worse"
 
 
@@ -316,11 +318,24 @@ def test_a_run_without_migration_says_nothing_about_engines() -> None:
         name: [{runs.WALL: 9.0, runs.MIGRATED: moved}] * 4
         for name, moved in (("quiet", 3.0), ("none", 4.0), ("mtcopy", 4.0))
     }
-    said: Any = report.document(job, found)
+    said: Any = report.document(job, found, MACHINE)
     assert "hardly any memory migrated" in said["warnings"][0]
-    assert "warning: hardly any" in report.text(job, found, stock=False)
+    assert "warning: hardly any" in report.text(job, found, MACHINE, stock=False)
     found["none"] = [{runs.WALL: 9.0, runs.MIGRATED: 40.0}] * 4
-    assert "warning" not in report.text(job, found, stock=False)
+    assert "warning" not in report.text(job, found, MACHINE, stock=False)
+
+
+def test_emulated_cpus_have_a_warning(files: Files) -> None:
+    name = "QEMU TCG CPU version 2.5+"
+    fake_watch.write(files.root, {"proc/cpuinfo": f"model name\t: {name}"})
+    known = machine.read(files)
+    assert (known.cpu, known.emulated, MACHINE.emulated) == (name, True, False)
+    job = Job(("work",), "move", (0, 2), None)
+    found = {"stock": [{runs.WALL: 9.0, runs.MIGRATED: 40.0}]}
+    said: Any = report.document(job, found, known)
+    assert said["machine"]["cpu"] == name
+    assert "emulated" in said["warnings"][0]
+    assert "warning: emulated" in report.text(job, found, known, stock=True)
 
 
 def test_the_neighbour_counts_its_copies() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.commands import ABOUT
-from pageferry.compare import cgroup, pressure, report, runs, settings
+from pageferry.compare import cgroup, machine, pressure, report, runs, settings
 from pageferry.compare.figures import Found
 from pageferry.compare.report import QUIET
 from pageferry.compare.runs import Job
@@ -85,10 +85,11 @@ def run(args: argparse.Namespace) -> int:
         output.answer(_plan(job, engines, rounds))
         return 0
     found = _measure(files, job, engines, rounds)
+    known = machine.read(files)
     if args.json:
-        output.answer_json(report.document(job, found))
+        output.answer_json(report.document(job, found, known))
     else:
-        output.answer(report.text(job, found, stock=engines == [_STOCK]))
+        output.answer(report.text(job, found, known, stock=engines == [_STOCK]))
     return 0
 
 

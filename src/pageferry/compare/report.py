@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pageferry import output
 from pageferry.compare.figures import Figure, Found
+from pageferry.compare.machine import Machine
 from pageferry.compare.runs import MIGRATED, WALL, Job
 from pageferry.report.difference import judge
 
@@ -16,6 +17,7 @@ QUIET = "quiet"
 _STOCK = (
     "not visible: waits for single folios, which only the kernel of pageferry counts"
 )
+_EMULATED = "emulated CPUs: compare only figures of this run, and those as ratios"
 
 # The pressure begins after a second, and has a turn each second.
 _SHORT_S = 3.0
@@ -62,9 +64,9 @@ def _verdict(figure: Figure, base: Range, found: Range, rounds: int) -> str:
     return said
 
 
-def _warnings(runs: Runs) -> list[str]:
-    """Say why runs may show no difference between engines."""
-    found = []
+def _warnings(runs: Runs, machine: Machine) -> list[str]:
+    """Say why runs may mislead, or show no difference between engines."""
+    found = [_EMULATED] if machine.emulated else []
     pressed = runs[_base(runs)]
     if min(one[WALL] for one in pressed) < _SHORT_S:
         found.append(f"runs of less than {_SHORT_S:g} s have hardly any pressure")
@@ -77,7 +79,7 @@ def _warnings(runs: Runs) -> list[str]:
     return found
 
 
-def document(job: Job, runs: Runs) -> dict[str, object]:
+def document(job: Job, runs: Runs, machine: Machine) -> dict[str, object]:
     """Return the document of --json."""
     base = _base(runs)
     rounds = len(runs[base])
@@ -104,16 +106,17 @@ def document(job: Job, runs: Runs) -> dict[str, object]:
         )
     return {
         "schema": "pageferry/compare",
+        "machine": asdict(machine),
         "command": list(job.command),
         "pressure": job.pressure,
         "compared_with": base,
         "rounds": rounds,
-        "warnings": _warnings(runs),
+        "warnings": _warnings(runs, machine),
         "figures": rows,
     }
 
 
-def text(job: Job, runs: Runs, *, stock: bool) -> str:
+def text(job: Job, runs: Runs, machine: Machine, *, stock: bool) -> str:
     """Lay out the medians, with ranges, and the verdicts."""
     base = _base(runs)
     others = [name for name in runs if name != base]
@@ -135,7 +138,7 @@ def text(job: Job, runs: Runs, *, stock: bool) -> str:
         " the range of the rounds. noise: the ranges overlap. few rounds: fewer than"
         f" {_FEWEST_ROUNDS} give no verdict.",
     ]
-    lines += [f"warning: {text}" for text in _warnings(runs)]
+    lines += [f"warning: {text}" for text in _warnings(runs, machine)]
     if stock:
         lines.append(_STOCK)
     return "\n".join(lines)
