@@ -131,7 +131,7 @@ def _plan(job: Job, engines: Sequence[str], rounds: int) -> str:
     lines = [f"run once, without counting it: {' '.join(job.command)}"]
     for number in range(rounds):
         lines.append(f"round {number + 1}: {', '.join(_order(engines, number))}")
-    values = pressure.KINDS[job.pressure].settings.items()
+    values = pressure.KINDS[job.pressure].wanted.items()
     lines += [f"write {value} to {setting}" for setting, value in values]
     if engines != [_STOCK]:
         lines += [
@@ -150,7 +150,7 @@ def _measure(
     progress = output.Progress("compare", rounds * len(found) + 1)
     try:
         group = cgroup.name(files, memory=kind.needs_tiers)
-        with settings.kept(files, kind.settings, group, engines=switches):
+        with settings.kept(files, kind.wanted, group, engines=switches):
             # The first run reads files that later ones find in memory.
             runs.run(files, job, quiet=True)
             progress.advance()

@@ -16,11 +16,16 @@ from pageferry.sysfs.files import Files
 from pageferry.sysfs.memory import BALANCING, DEMOTION
 from pageferry.sysfs.nodes import read_nodes
 
+SCANS = "/sys/kernel/debug/sched/numa_balancing"
 COMPACT = "/proc/sys/vm/compact_memory"
 _EVERY_S = 1.0
 _STALL_LIMIT_S = 0.02
+# Promotion is measured, not the move before it, so the move may stall the program.
+_PROMOTED_STALL_LIMIT_S = 1.0
 # The part of the program's memory that is demoted each second.
 _DEMOTED_PART = 4
+# Turns from one move of everything to the slowest tier to the next.
+_PROMOTED_TURNS = 3
 _RECLAIM_BYTES = 256 << 20
 
 
@@ -38,10 +43,14 @@ class Target:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-def _move(target: Target) -> None:
-    """Move all memory of the program to one node, and back at the next turn."""
-    ends = target.nodes[:2] if target.turn % 2 == 0 else target.nodes[1::-1]
-    request = Request(ends[:1], ends[1:], _STALL_LIMIT_S)
+def _move_all(
+    target: Target,
+    sources: tuple[int, ...],
+    targets: tuple[int, ...],
+    limit_s: float = _STALL_LIMIT_S,
+) -> None:
+    """Move the memory of the program and its children."""
+    request = Request(sources, targets, limit_s)
     everybody = processes.everybody(target.files)
     for pid in processes.family(target.pid, everybody):
         found = processes.find(target.files, pid)
@@ -52,10 +61,16 @@ def _move(target: Target) -> None:
                 Mover(target.files, target.mover, request, keep_on=keep_on).run(found)
 
 
-def _reclaim(target: Target, part: int) -> None:
+def _move(target: Target) -> None:
+    """Move all memory of the program to one node, and back at the next turn."""
+    ends = target.nodes[:2] if target.turn % 2 == 0 else target.nodes[1::-1]
+    _move_all(target, ends[:1], ends[1:])
+
+
+def _demote(target: Target) -> None:
     """Demote a part of the program's memory."""
     current = target.files.read_or(f"{target.group}/memory.current", "0")
-    left = int(current) // part
+    left = int(current) // _DEMOTED_PART
     # The kernel does not return before all is demoted, and the end must not wait so long.
     while left > 0 and not target.stop.is_set():
         size = min(left, _RECLAIM_BYTES)
@@ -67,14 +82,18 @@ def _reclaim(target: Target, part: int) -> None:
             break
 
 
-def _demote(target: Target) -> None:
-    _reclaim(target, _DEMOTED_PART)
-
-
 def _promote(target: Target) -> None:
-    """Demote everything at the first turn; Linux promotes the hot part by itself."""
-    if target.turn == 0:
-        _reclaim(target, 1)
+    """Move everything to the slowest tier at times; Linux promotes the hot part.
+
+    Reclaim would leave the hot part where it is, and so nothing to promote.
+    """
+    if target.turn % _PROMOTED_TURNS:
+        return
+    tiers = {node.number: node.tier or 0 for node in read_nodes(target.files)}
+    slowest = max(tiers[node] for node in target.nodes)
+    slow = tuple(node for node in target.nodes if tiers[node] == slowest)
+    fast = tuple(node for node in target.nodes if node not in slow)
+    _move_all(target, fast, slow, _PROMOTED_STALL_LIMIT_S)
 
 
 def _compact(target: Target) -> None:
@@ -87,20 +106,34 @@ class Kind:
 
     act: Callable[[Target], None]
     settings: dict[str, str] = field(default_factory=dict)
+    # Settings that this machine need not have.
+    wishes: dict[str, str] = field(default_factory=dict)
 
     @property
     def needs_tiers(self) -> bool:
         """Say whether memory goes between tiers, by way of a cgroup."""
         return DEMOTION in self.settings
 
+    @property
+    def wanted(self) -> dict[str, str]:
+        """Return all settings."""
+        return {**self.settings, **self.wishes}
+
 
 # Promotion off, or on by the temperature of memory.
 _COLD, _HOT = {BALANCING: "0"}, {BALANCING: "2"}
+# By default Linux looks for hot memory so seldom that a short run has no promotion.
+_SCANS = {
+    f"{SCANS}/scan_delay_ms": "100",
+    f"{SCANS}/scan_period_min_ms": "100",
+    f"{SCANS}/scan_period_max_ms": "1000",
+    f"{SCANS}/scan_size_mb": "1024",
+}
 KINDS = {
     "move": Kind(_move, _COLD),
     "demote": Kind(_demote, {DEMOTION: "1", **_COLD}),
-    "promote": Kind(_promote, {DEMOTION: "1", **_HOT}),
-    "both": Kind(_demote, {DEMOTION: "1", **_HOT}),
+    "promote": Kind(_promote, {DEMOTION: "1", **_HOT}, _SCANS),
+    "both": Kind(_demote, {DEMOTION: "1", **_HOT}, _SCANS),
     "compaction": Kind(_compact, _COLD),
 }
 
