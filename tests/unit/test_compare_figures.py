@@ -69,6 +69,10 @@ YCSB = """\
 [READ], AverageLatency(us), 95.4
 [READ], 99thPercentileLatency(us), 201
 """
+JSON_LINE = (
+    'begin\n{"type": "gups", "updates_per_s": 3097992, "p50_ns": 49152, '
+    '"p99.9_ns": 5242880, "max_ns": 42047622, "warm_per_s": true}\n[1]\n7\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +111,15 @@ YCSB = """\
                 "throughput, ops/sec": 9891.2,
                 "READ p99, us": 201.0,
                 "READ avg, us": 95.4,
+            },
+        ),
+        (
+            JSON_LINE,
+            {
+                "updates, 1/s": 3097992.0,
+                "p50, us": 49.152,
+                "p99.9, us": 5242.88,
+                "max, us": 42047.622,
             },
         ),
     ],

@@ -34,7 +34,8 @@ EPILOG = """\
 pressures: move (to another node and back), demote, promote, both (between tiers),
 compaction
 
-known output: redis-benchmark, memtier_benchmark, sysbench, fio, YCSB
+known output: redis-benchmark, memtier_benchmark, sysbench, fio, YCSB, and JSON
+objects in a line, with keys like rows_per_s, p99_ns and max_ns
 
 examples:
   pageferry compare -- redis-benchmark -q -n 1000000 -t set,get

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def find(text: str, pattern: re.Pattern[str] | None) -> Found:
     lines = re.split(r"[\r\n]+", text)
     if pattern is not None:
         return _matched(text, pattern)
-    for parse in (_redis, _redis_csv, _memtier, _sysbench, _fio, _ycsb):
+    for parse in (_redis, _redis_csv, _memtier, _sysbench, _fio, _ycsb, _json):
         found = dict(parse(lines))
         if found:
             return found
@@ -163,3 +164,19 @@ def _ycsb(lines: Sequence[str]) -> Iterator[tuple[Figure, float]]:
             yield _latency(f"{what} p{rank[1]}", unit), value
         elif name == "AverageLatency":
             yield _latency(f"{what} avg", unit), value
+
+
+def _json(lines: Sequence[str]) -> Iterator[tuple[Figure, float]]:
+    """Parse objects with keys like rows_per_s, p99_ns and max_ns."""
+    for line in lines:
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        for key, value in said.items() if isinstance(said, dict) else ():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if key.endswith("_per_s"):
+                yield Figure(key.removesuffix("_per_s"), "1/s"), float(value)
+            elif re.fullmatch(r"(p[\d.]+|max)_ns", key):
+                yield _latency(key.removesuffix("_ns"), "us"), value / 1e3
