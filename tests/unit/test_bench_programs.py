@@ -14,10 +14,13 @@ import pytest
 
 from pageferry.bench import build
 from pageferry.bench.lines import Failure, complete, parse_line
+from pageferry.compare import figures
 from pageferry.errors import PageferryError
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("move_pages", "latency", "cost", "demotion", "promotion", "compaction")
+# Programs for `pageferry compare`.
+WORKS = ("gups", "embed")
 ONE_NODE = not Path("/sys/devices/system/node/node1").exists()
 
 
@@ -43,7 +46,7 @@ def test_selftest(programs: Path) -> None:
     assert done.stdout.count("\nok ") >= 25
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [*PROGRAMS, *WORKS])
 def test_help(programs: Path, program: str) -> None:
     done = run(programs / program, "--help")
     assert done.returncode == 0
@@ -109,6 +112,10 @@ def test_help(programs: Path, program: str) -> None:
         ("compaction", "--variants=cpu,", "cpu,"),
         ("demotion", "--max-unmapped-us=4294967296", "4294967296"),
         ("cost", "stray", "stray"),
+        ("gups", "--bytes=3M", "3M"),
+        ("gups", "--hot=100", "100"),
+        ("embed", "--threads=0", "threads"),
+        ("embed", "--share=101", "101"),
     ],
 )
 def test_bad_options(programs: Path, program: str, option: str, named: str) -> None:
@@ -201,6 +208,21 @@ def test_a_failed_build_leaves_nothing(
     assert caught.value.detail is not None
     assert "nonexistent.h" in caught.value.detail
     assert list((tmp_path / "pageferry" / "bench").iterdir()) == []
+
+
+@pytest.mark.parametrize("program", WORKS)
+def test_work_is_measured_and_verified(programs: Path, program: str) -> None:
+    words = ("--bytes", "4M", "--seconds", "1", "--threads", "2")
+    done = run(programs / program, *words)
+    assert done.returncode == 0, done.stderr
+    found = {f.title: value for f, value in figures.find(done.stdout, None).items()}
+    unit = {"gups": "updates", "embed": "rows"}[program]
+    assert found[f"{unit}, 1/s"] > 1000
+    ranks = [found[f"{rank}, us"] for rank in ("p50", "p95", "p99", "p99.9", "max")]
+    assert ranks == sorted(ranks) and ranks[0] > 0
+    # The program itself notices a wrong word.
+    done = run(programs / program, *words, "--sabotage", "content")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
 
 
 def test_build_is_reused(programs: Path) -> None:
