@@ -12,6 +12,7 @@ import pytest
 
 from conftest import RunInVm
 from helpers.compare_load import SIZE
+from pageferry.bench import build
 from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
@@ -54,3 +55,27 @@ def test_a_program_runs_under_pressure(
         for engine in engines:
             assert migrated[engine] > migrated["quiet"] + SIZE / (1 << 20) / 2
     assert ("waits for migrating folios" in rows) == (which == "kernel_vm")
+
+
+@pytest.mark.parametrize(("program", "rate"), [("gups", "updates"), ("embed", "rows")])
+def test_a_program_of_bench_runs_under_pressure(
+    program: str, rate: str, in_vm: RunInVm, kernel_vm: BuiltKernel
+) -> None:
+    words = ("--json", "--rounds", "1", "--engines", "none", "--pressure", "demote")
+    size_mib = 32
+    load = (str(build.build() / program), "--bytes", f"{size_mib}M", "--seconds", "6")
+    argv = (sys.executable, "-m", "pageferry", "compare", *words, "--", *load)
+    path = {"PYTHONPATH": str(ROOT / "src")}
+    done = in_vm(kernel_vm, *argv, topology="tiered", environment=path)
+    # The program has found each word as it left it.
+    assert done.status == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    rows = {
+        row["name"]: {one["variant"]: one["median"] for one in row["variants"]}
+        for row in said["figures"]
+    }
+    assert rows[rate]["quiet"] > 0 and rows[rate]["none"] > 0
+    assert rows["p50"]["none"] <= rows["p99"]["none"] <= rows["max"]["none"]
+    # Half of the first turn. Most of the table is cold, and the program has less than
+    # this of other memory.
+    assert rows["migrated"]["none"] > rows["migrated"]["quiet"] + size_mib / 8
