@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import lzma
 import os
 import re
 import shlex
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from pageferry import paths
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.units import GIB, MIB
-from pageferry.vm import accel, guest, klog, topology, virtme
+from pageferry.vm import accel, guest, installed, klog, topology, virtme
 from pageferry.vm import run as vm_run
 from pageferry.vm.run import VmOutcome, VmRequest
 
@@ -200,6 +201,30 @@ def test_modules_are_loaded_after_what_they_need(tmp_path: Path) -> None:
     assert names == ["d.ko", "c.ko", "a-b.ko", "e.ko"]
     with pytest.raises(PageferryError, match="this kernel has: a_b, c, d, e"):
         guest.module_files(tmp_path, ["mtcopy"])
+
+
+def test_a_kernel_of_a_distribution_loads_its_drivers(tmp_path: Path) -> None:
+    image = tmp_path / "boot/vmlinuz-6.1"
+    with pytest.raises(PageferryError, match="modules of this kernel image"):
+        installed.modules_of(image)
+    modules = tmp_path / "lib/modules/6.1"
+    modules.mkdir(parents=True)
+    names = ["9p", "9pnet_virtio", "virtio_console", "overlay"]
+    lines = [f"{name}.ko.xz: base.ko\n" for name in names]
+    (modules / "modules.dep").write_text("".join(lines) + "base.ko:\n")
+    (modules / "modules.builtin").write_text("kernel/drivers/virtio_pci.ko\n")
+    for name in names:
+        (modules / f"{name}.ko.xz").write_bytes(lzma.compress(name.encode()))
+    (modules / "base.ko").write_bytes(b"base")
+    assert installed.is_installed(image)
+    archive = installed.initramfs(installed.modules_of(image), "cache=loose")
+    script = archive[archive.index(b"#!/bin/busybox") :]
+    assert b"mount -t 9p -o ro,cache=loose /dev/root /root" in script
+    wanted = [("base", 0), ("9pnet_virtio", 1), ("9p", 2), ("overlay", 4)]
+    at = [script.index(f"modules/{n:02}.ko\0".encode()) for _, n in wanted]
+    assert at == sorted(at)
+    for (name, _), start in zip(wanted, at, strict=True):
+        assert script[start:].split(b"\0", 1)[1].lstrip(b"\0").startswith(name.encode())
 
 
 def test_directories_that_the_guest_covers_are_known() -> None:

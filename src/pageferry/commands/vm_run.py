@@ -15,7 +15,7 @@ from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import usage_error
 from pageferry.kernel.build import build_kernel
 from pageferry.units import parse_seconds
-from pageferry.vm import topology
+from pageferry.vm import installed, topology
 from pageferry.vm.run import BOOT_TIMEOUT_S, VmOutcome, VmRequest, run_vm
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ examples:
   pageferry vm run --topology versal --module dmatest -- sh -c 'cat /proc/interrupts'
   pageferry vm run --topology list
   pageferry vm run --topology my-server.toml -- numactl -H
+  pageferry vm run --kernel /boot/vmlinuz-6.1.0-56-amd64 -- pageferry doctor
 """
 
 
@@ -64,7 +65,12 @@ def add_parser(sub: Subparsers) -> None:
         metavar="NAME",
         help="machine, or a .toml file (default: %(default)s; `list` shows them)",
     )
-    add("--kernel", type=Path, metavar="IMAGE", help="boot this image")
+    add(
+        "--kernel",
+        type=Path,
+        metavar="IMAGE",
+        help="boot this image, also one of your distribution",
+    )
     add_kernel_arguments(parser)
     add(
         "--timeout",
@@ -209,6 +215,8 @@ def _find_kernel(
     image = args.kernel.resolve()
     if not image.is_file():
         raise usage_error("no such kernel image", args.kernel, "pageferry kernel build")
+    if installed.is_installed(image):
+        return image, installed.modules_of(image)
     # The image is BUILD/arch/x86/boot/bzImage; other architectures use that depth.
     staged = (
         image.parents[3] / "modroot/lib/modules" if len(image.parents) > 3 else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import paths
 from pageferry.errors import unsupported
-from pageferry.vm import accel, guest
+from pageferry.vm import accel, guest, installed
 from pageferry.vm.topology import Topology
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Reports how QEMU ended; virtme-run does not.
 _QEMU = Path(__file__).parent / "qemu.sh"
+# The guest's root is read-only, so the guest may cache it.
+_ROOT = "version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose"
 # Ports of a virtio console. The first is reserved, and ours uses two more.
 _MAX_PORTS = 4
 
@@ -37,7 +39,7 @@ def command_line(
             "virtme-ng is not installed",
             hint="apt-get install virtme-ng, or run ./pageferry from a checkout",
         )
-    if not Path("/bin/busybox").exists():
+    if not installed.BUSYBOX.exists():
         raise unsupported(
             "busybox is not installed", hint="apt-get install busybox-static"
         )
@@ -73,6 +75,10 @@ def command_line(
         file = f"file,id=pf{name},path=/proc/self/fd/{number}"
         port = f"virtserialport,name=pageferry.{name},chardev=pf{name}"
         qemu += ["-chardev", file, "-device", port]
+    if installed.is_installed(request.image) and request.modules is not None:
+        initrd = script.with_name("initramfs.cpio")
+        initrd.write_bytes(installed.initramfs(request.modules, _ROOT))
+        qemu += ["-initrd", str(initrd)]
     return [*argv, "--qemu-opts", *qemu]
 
 
@@ -98,10 +104,7 @@ def _hidden_directories(request: VmRequest, scratch: Path) -> list[Path]:
 
 def _kernel_words(more: list[str], script: Path) -> list[str]:
     words = list(guest.KERNEL_WORDS)
-    # The guest's root is read-only, so the guest may cache it.
-    words.append(
-        "rootflags=version=9p2000.L,trans=virtio,access=any,msize=524288,cache=loose"
-    )
+    words.append(f"rootflags={_ROOT}")
     # The kernel stops parsing at "--", and so ignores the init= that virtme-ng adds
     # after it. The tab separates words for the kernel, but not for virtme-ng's
     # option parser, which would drop a separate "--".
