@@ -407,7 +407,7 @@ def test_a_killed_service_leaves_nothing_in_the_way(damon: FakeDamon) -> None:
     # No other service begins, so the administrator stops it.
     assert stop_all(damon) == 1
     assert damon.running() == [] and not damon.path(STATE).exists()
-    with pytest.raises(PageferryError, match="no tiers are at work"):
+    with pytest.raises(PageferryError, match="nothing to stop"):
         stop_all(damon)
 
 

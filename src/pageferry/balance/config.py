@@ -92,7 +92,7 @@ def load(path: Path) -> Config:
         raise usage_error(
             f"cannot read the configuration: {error.strerror}",
             path,
-            "docs/how-to/balance.md has an example",
+            "pageferry balance --name PROGRAM needs none; docs/how-to/balance.md has one",
         ) from error
     return parse(text, path)
 

@@ -127,7 +127,7 @@ class Resctrl:
 def resctrl_obstacle(files: Files) -> str | None:
     """Return the reason why MBM cannot be used; None if it can."""
     if not files.exists(_RESCTRL):
-        return "this kernel lacks CONFIG_X86_CPU_RESCTRL"
+        return "no resctrl in this kernel (CONFIG_X86_CPU_RESCTRL), or in this CPU"
     features = files.read_or(f"{_RESCTRL}/info/L3_MON/mon_features", "").split()
     if not files.exists(f"{_RESCTRL}/info"):
         return "not mounted: mount -t resctrl resctrl /sys/fs/resctrl"

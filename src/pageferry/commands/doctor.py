@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     files = Files()
     checks = [*_machine_checks(), *_source_checks()]
     engines = advice.survey(files)
-    checks += [*_kernel_checks(files), *_dma_checks(engines), *_balance_checks(files)]
+    checks += [*_kernel_checks(files), *dma_checks(engines, files)]
+    checks += _balance_checks(files)
     healthy = all(check.ok for check in checks if check.needed)
     if args.json:
         rows = [
@@ -202,11 +203,13 @@ def _damon_check(files: Files) -> Check:
     return Check("DAMON", other is None, other or "no other program uses it")
 
 
-def _dma_checks(engines: Sequence[advice.Advice]) -> list[Check]:
+def dma_checks(engines: Sequence[advice.Advice], files: Files) -> list[Check]:
     """List the DMA engines, or say that there is none."""
     if not engines:
         none = "none that can copy memory, and no channel in /sys/class/dma"
-        return [Check("DMA engines", False, none, hint=advice.NO_DEVICE)]
+        # Other kernels have no engine to choose.
+        hint = advice.NO_DEVICE if Offload(files).is_present() else ""
+        return [Check("DMA engines", False, none, hint=hint)]
     return [
         Check(
             f"DMA engine {e.device.name}",

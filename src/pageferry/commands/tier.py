@@ -142,7 +142,8 @@ def _status(files: Files, *, as_json: bool) -> int:
     state = read_state(files)
     if state is None:
         raise PageferryError(
-            "no tiers are at work", hint="pageferry tier --config FILE starts some"
+            "pageferry tier is not running",
+            hint="pageferry tier --name PROGRAM, or pageferry tier --all",
         )
     alive = processes.is_alive(files, state.pid, state.start_time)
     threads = {f"kdamond {slot}": thread for slot, thread in state.threads.items()}

@@ -46,7 +46,7 @@ def load(path: Path) -> Config:
         raise usage_error(
             f"cannot read the configuration: {error.strerror}",
             path,
-            "docs/how-to/tier.md has an example",
+            "pageferry tier --name PROGRAM needs no file; docs/how-to/tier.md has one",
         ) from error
     return parse(text, path)
 

@@ -225,7 +225,7 @@ def stop_all(files: Files) -> int:
     count = len(known.state.threads)
     if not count:
         raise PageferryError(
-            "no tiers are at work", hint="pageferry tier --config FILE"
+            "pageferry tier has left nothing to stop", hint="pageferry tier --status"
         )
     known.stop()
     return count
