@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The kernel sources in Debian's archive, downloaded and never installed.
+"""Packages in Debian's archive, downloaded and never installed.
 
 apt does it, with lists and a configuration of its own, from the mirror that this
 machine uses. apt also verifies the signatures.
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pageferry import output, paths, proc
@@ -87,19 +88,29 @@ class Archive:
         listed = self._apt("apt-cache", "madison", self.package).stdout.splitlines()
         return sorted({line.split("|")[1].strip() for line in listed})
 
-    def download(self, version: str, target: Path) -> None:
-        """Write the tarball of a version of the package."""
-        output.talk(f"downloading {self.package} {version} from Debian (150 MB)")
-        words = ["download", f"{self.package}={version}"]
-        done = self._apt("apt-get", *words, cwd=self.home)
+    def needed(self) -> list[str]:
+        """List the packages that the package depends on."""
+        said = self._apt("apt-cache", "depends", self.package).stdout
+        return re.findall(r"Depends: (\S+)", said)
+
+    @contextmanager
+    def package_file(self, name: str) -> Iterator[Path]:
+        """Download a package, and remove it afterwards: NAME, or NAME=VERSION."""
+        output.talk(f"downloading {name} from Debian")
+        done = self._apt("apt-get", "download", name, cwd=self.home)
         packages = list(self.home.glob("*.deb"))
         try:
             if done.returncode != 0 or len(packages) != 1:
                 raise self._failed(done.stderr.strip() or "apt-get downloaded nothing")
-            self._take_tarball(packages[0], target)
+            yield packages[0]
         finally:
             for package in packages:
                 package.unlink()
+
+    def download(self, version: str, target: Path) -> None:
+        """Write the tarball of a version of the package."""
+        with self.package_file(f"{self.package}={version}") as package:
+            self._take_tarball(package, target)
 
     def _take_tarball(self, package: Path, target: Path) -> None:
         scratch = target.with_suffix(".part")
