@@ -11,6 +11,7 @@ This script uses only the standard library, because it runs before any installat
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -154,9 +155,22 @@ def ensure_venv(*names: str) -> Path:
     return venv
 
 
+def leave_link(venv: Path) -> None:
+    """Let ./pageferry find the venv by itself the next time."""
+    link = venv.parent / "venv"
+    scratch = venv.parent / f".venv-{os.getpid()}"
+    # A read-only cache has no link.
+    with contextlib.suppress(OSError):
+        shutil.copyfile(REQUIREMENTS / "run.txt", venv / ".run.done")
+        scratch.symlink_to(venv.name)
+        scratch.replace(link)
+
+
 def launch(arguments: list[str]) -> NoReturn:
     """Replace this process by the tool."""
-    python = ensure_venv("run") / "bin/python"
+    venv = ensure_venv("run")
+    leave_link(venv)
+    python = venv / "bin/python"
     path = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in path if part)
     os.execv(python, [str(python), "-m", "pageferry", *arguments])

@@ -173,7 +173,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str], command: list[str] | None) -> int:
     """Run one command, and report its error; that may find the pipe closed, too."""
     try:
-        args = _parser_for(words).parse_args(words)
+        args, unknown = _parser_for(words).parse_known_args(words)
+        if unknown:
+            verb = f"{words[0]} " if words[0] in ABOUT else ""
+            raise PageferryError(
+                f"unrecognized arguments: {' '.join(unknown)}",
+                hint=f"pageferry {verb}--help",
+                code=ExitCode.USAGE,
+            )
         args.command = command
         # A result file contains the command line.
         args.words = words

@@ -17,7 +17,7 @@ from pageferry.errors import PageferryError
 from pageferry.move import targets
 from pageferry.sysfs.files import Files
 
-from .conftest import Tool
+from .conftest import ROOT, Tool
 
 # Commands that answer at once; none of them writes to the machine.
 SHORT = (
@@ -123,6 +123,55 @@ def test_help_loads_no_command(tool: Tool) -> None:
     assert not [name for name in loaded if name.startswith("pageferry.commands.")]
     shown = re.findall(r"^    (\S+)", done.stdout, re.MULTILINE)
     assert shown[:3] == ["status", "top", "move"]
+
+
+def test_status_loads_little(tool: Tool) -> None:
+    """Each module takes a millisecond. `status` may take as long as 150 of them."""
+    code = (
+        "import sys; from pageferry import cli; cli.main(['status'])\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env=tool.full_environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = done.stderr.splitlines()[-1].split()
+    commands = [name for name in loaded if name.startswith("pageferry.commands.")]
+    assert commands == ["pageferry.commands.status"]
+    assert len(loaded) < 150
+    assert not {"msgspec", "rich", "prometheus_client", "argcomplete"} & set(loaded)
+
+
+def test_the_launcher_starts_one_python(tmp_path: Path) -> None:
+    venv = tmp_path / "cache/pageferry/venv-1"
+    programs = tmp_path / "bin"
+    for folder, name in ((venv / "bin", "python"), (programs, "python3")):
+        folder.mkdir(parents=True)
+        (folder / name).write_text('#!/bin/sh\necho "${0##*/} ${1##*/} $2 $3"\n')
+        (folder / name).chmod(0o755)
+    (tmp_path / "cache/pageferry/venv").symlink_to("venv-1")
+    path = f"{programs}:{os.environ['PATH']}"
+    environment = {**os.environ, "XDG_CACHE_HOME": f"{tmp_path}/cache", "PATH": path}
+
+    def answer() -> str:
+        return subprocess.check_output(
+            [ROOT / "pageferry", "status"], env=environment, text=True
+        ).strip()
+
+    assert answer() == "python3 bootstrap.py launch status"
+    listing = ROOT / "requirements/run.txt"
+    (venv / ".run.done").write_bytes(listing.read_bytes())
+    assert answer() == "python -m pageferry status"
+    (venv / ".run.done").write_text("other==1.0\n")
+    assert answer() == "python3 bootstrap.py launch status"
+
+
+def test_an_unknown_option_names_the_help_of_its_verb(tool: Tool) -> None:
+    error = tool.fails(2, "balance", "--bogus", "1")
+    assert error["hint"] == "pageferry balance --help"
 
 
 def test_each_first_word_has_a_line() -> None:

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             "; ".join(
                 (
                     f"engine {state.engine}",
-                    *(for_reason(*e) for e in exceptions.items()),
+                    *(f"{engine} for {reason}" for reason, engine in exceptions.items()),
                 )
             )
         )
@@ -116,11 +116,6 @@ def _set(files: Files, modules: Modules, args: argparse.Namespace) -> State:
     if args.channels is not None:
         raise usage_error("only dcbm has channels", args.name, "leave --channels out")
     return Offload(files).set_engine(args.name, only_for=args.only_for)
-
-
-def for_reason(reason: str, engine: str) -> str:
-    """Format the engine of one reason."""
-    return f"{engine} for {reason}"
 
 
 def show_writes(files: Files, *, as_json: bool, commands: Sequence[str] = ()) -> None:

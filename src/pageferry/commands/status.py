@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.commands import ABOUT
-from pageferry.commands.engine import for_reason
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import Histogram
 from pageferry.sysfs.offload import WHY, Offload
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     lines = [
         f"engine    {state.engine} (available: {' '.join(state.available_engines)})",
-        *(f"          {for_reason(*item)}" for item in state.exceptions().items()),
+        *(f"          {one} for {name}" for name, one in state.exceptions().items()),
         f"unmapped  {_limit(state.max_unmapped_us)}",
         "",
         _table("engine", engines),

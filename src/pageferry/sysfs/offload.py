@@ -16,8 +16,6 @@ OFF = "none"
 # The value of engine_of/REASON for a reason without an engine of its own.
 DEFAULT = "default"
 
-
-# These files are no counters; histogram.parse() reads them.
 # Counters of folios whose copy is not that of an engine, by cause.
 WHY = (
     "not_eligible_folios",
@@ -29,6 +27,7 @@ WHY = (
     "mismatched_folios",
     "over_limit_folios",
 )
+# These files are no counters; histogram.parse() reads them.
 HISTOGRAMS = ("unmapped_hist", "waited_hist")
 
 
