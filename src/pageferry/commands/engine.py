@@ -94,7 +94,10 @@ def run(args: argparse.Namespace) -> int:
             "; ".join(
                 (
                     f"engine {state.engine}",
-                    *(f"{engine} for {reason}" for reason, engine in exceptions.items()),
+                    *(
+                        f"{engine} for {reason}"
+                        for reason, engine in exceptions.items()
+                    ),
                 )
             )
         )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from pageferry import output
 from pageferry.bench import spec
 from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, from_os_error, usage_error
-from pageferry.report import page, published
+from pageferry.report import page, published, verdict
+from pageferry.report.difference import compare
 from pageferry.report.page import Shown
 from pageferry.report.tables import render
 from pageferry.results import schema
@@ -54,12 +56,22 @@ def run(args: argparse.Namespace) -> int:
         raise usage_error(
             "a report needs results, or --compare with two", None, "pageferry report -h"
         )
+    if sys.stdout.isatty():
+        words = " ".join(str(path) for path in args.results or args.compare)
+        option = "--compare " if args.compare else ""
+        raise usage_error(
+            "the report is an HTML page, and stdout is a terminal",
+            hint=f"pageferry report {option}{words} > report.html",
+        )
     if args.compare is not None:
         before, after = map(read, args.compare)
         output.answer(page.render([], (before, after)).rstrip("\n"))
+        output.talk(page.summary(compare(before.result, after.result).found))
         return 0
-    results = [read(path) for path in args.results]
-    output.answer(page.render(results).rstrip("\n"))
+    shown = [read(path) for path in args.results]
+    output.answer(page.render(shown).rstrip("\n"))
+    for one in shown:
+        output.talk(f"{one.name}: {verdict.sentence(one.result)}")
     return 0
 
 

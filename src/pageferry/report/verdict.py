@@ -20,7 +20,8 @@ def sentence(result: Result) -> str:
             return f"{len(failed)} of {len(result.checks)} checks do not hold: " + (
                 ", ".join(failed)
             )
-        return f"All {len(result.checks)} checks hold."
+        count = len(result.checks)
+        return "The check holds." if count == 1 else f"All {count} checks hold."
     rows = [row for row in result.rows if row.engine not in ("stock", "limit")]
     compared = [row for row in rows if row.ratio_to_stock is not None]
     if not compared:
