@@ -129,8 +129,10 @@ def text(job: Job, runs: Runs, machine: Machine, *, stock: bool) -> str:
             verdict = _verdict(figure, ranges[base], ranges[name], len(runs[base]))
             cells += [_shown(ranges[name]), verdict.partition(":")[0]]
         rows.append(cells)
+    count = len(runs[base])
+    rounds = "1 round" if count == 1 else f"{count} rounds"
     lines = [
-        f"{' '.join(job.command)}: {len(runs[base])} rounds, pressure {job.pressure}",
+        f"{' '.join(job.command)}: {rounds}, pressure {job.pressure}",
         "",
         output.table(head, rows),
         "",
