@@ -69,6 +69,28 @@ static bool migrate_offload_has_tags(struct folio *folio)
 }
 
 /*
+ * Most folios are small and anonymous, and have the isolation's reference only.
+ * For these, read the flags once.  Any doubt is left to the checks of
+ * migrate_offload_eligible(), which are looser.
+ */
+static bool migrate_offload_plain(struct folio *src, struct folio *dst)
+{
+	unsigned long not = BIT(PG_head) | BIT(PG_private) | BIT(PG_writeback) |
+		BIT(PG_swapcache);
+
+#ifdef CONFIG_MEMORY_FAILURE
+	not |= BIT(PG_hwpoison);
+#endif
+	return !(READ_ONCE(*const_folio_flags(src, 0)) & not) &&
+		!folio_test_large(dst) &&
+		((unsigned long)src->mapping & FOLIO_MAPPING_FLAGS) ==
+		FOLIO_MAPPING_ANON &&
+		!folio_is_zone_device(src) && !folio_is_zone_device(dst) &&
+		atomic_read(&src->_mapcount) == -1 &&
+		folio_ref_count(src) == 1 && !migrate_offload_has_tags(src);
+}
+
+/*
  * Can the content of @src be copied before @src moves?
  *
  * Both folios are locked, @src is unmapped everywhere, and the TLBs are
@@ -89,6 +111,8 @@ bool migrate_offload_eligible(struct folio *src, struct folio *dst)
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(dst), dst);
 
+	if (likely(migrate_offload_plain(src, dst)))
+		return true;
 	if (page_has_movable_ops(&src->page))
 		return false;
 	if (folio_is_zone_device(src) || folio_is_zone_device(dst))

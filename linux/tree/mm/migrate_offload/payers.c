@@ -42,6 +42,18 @@ static unsigned int migrate_payer_find(struct migrate_payers *payers,
 	return payers->nr++;
 }
 
+/* Count a folio of a cgroup that has no entry. */
+static void migrate_payer_count(struct mem_cgroup *memcg, struct folio *folio,
+				bool by_engine)
+{
+	const u64 nr[NR_MIGRATE_MEMCG_ITEMS] = {
+		[MIGRATE_MEMCG_BYTES] = folio_size(folio),
+		[MIGRATE_MEMCG_ENGINE_BYTES] = by_engine ? folio_size(folio) : 0,
+	};
+
+	mem_cgroup_count_migration(memcg, nr);
+}
+
 /*
  * Count a folio that is copied, or that the CPU will copy.  When a cgroup is
  * removed, its folios get the cgroup's parent, also folios that are locked or
@@ -50,32 +62,29 @@ static unsigned int migrate_payer_find(struct migrate_payers *payers,
 void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
 			bool by_engine)
 {
-	unsigned int at = payers->last, pages = folio_nr_pages(folio);
-	struct mem_cgroup *memcg = get_mem_cgroup_from_folio(folio);
+	unsigned long data = READ_ONCE(folio->memcg_data);
+	unsigned int pages = folio_nr_pages(folio);
+	struct mem_cgroup *memcg;
 
-	/* Without cgroups, all folios are in the root cgroup. */
-	if (!memcg)
-		memcg = root_mem_cgroup;
-
-	if (at >= payers->nr || payers->of[at].memcg != memcg) {
-		at = migrate_payer_find(payers, memcg);
-		payers->last = at;
+	/* Most folios of a list have the same cgroup as the one before. */
+	if (!payers->nr || payers->last == MIGRATE_MAX_PAYERS ||
+	    payers->last_data != data) {
+		memcg = get_mem_cgroup_from_folio(folio);
+		/* Without cgroups, all folios are in the root cgroup. */
+		if (!memcg)
+			memcg = root_mem_cgroup;
+		payers->last = migrate_payer_find(payers, memcg);
+		payers->last_data = data;
+		if (payers->last == MIGRATE_MAX_PAYERS)
+			migrate_payer_count(memcg, folio, by_engine);
+		mem_cgroup_put(memcg);
 	}
 	payers->pages += pages;
 	payers->engine_pages += by_engine ? pages : 0;
-	if (at < MIGRATE_MAX_PAYERS) {
-		payers->of[at].pages += pages;
-		payers->of[at].engine_pages += by_engine ? pages : 0;
-	} else {
-		const u64 nr[NR_MIGRATE_MEMCG_ITEMS] = {
-			[MIGRATE_MEMCG_BYTES] = folio_size(folio),
-			[MIGRATE_MEMCG_ENGINE_BYTES] =
-				by_engine ? folio_size(folio) : 0,
-		};
-
-		mem_cgroup_count_migration(memcg, nr);
-	}
-	mem_cgroup_put(memcg);
+	if (payers->last == MIGRATE_MAX_PAYERS)
+		return;
+	payers->of[payers->last].pages += pages;
+	payers->of[payers->last].engine_pages += by_engine ? pages : 0;
 }
 
 /* Count folios that the CPU will copy: those of hugetlb, or all others. */

@@ -34,6 +34,7 @@ struct migrate_payer {
 struct migrate_payers {
 	unsigned int nr;
 	unsigned int last;		/* index for the last folio */
+	unsigned long last_data;	/* its memcg_data */
 	unsigned int engine_pages;	/* of all cgroups */
 	unsigned int pages;
 	u64 engine_ns;

@@ -53,6 +53,44 @@ static void mo_test_eligible_refcount(struct kunit *test)
 	mo_pair_exit(test, &pair);
 }
 
+/* A small anonymous folio, whose flags are read at once. */
+static void mo_test_eligible_anonymous(struct kunit *test)
+{
+	static const unsigned int not[] = {
+		PG_private, PG_writeback,
+#ifdef CONFIG_MEMORY_FAILURE
+		PG_hwpoison,
+#endif
+	};
+	struct mo_pair pair;
+	unsigned int i;
+
+	mo_pair_init(test, &pair);
+	pair.src->mapping = (void *)FOLIO_MAPPING_ANON;
+	KUNIT_EXPECT_TRUE(test, migrate_offload_plain(pair.src, pair.dst));
+	for (i = 0; i < ARRAY_SIZE(not); i++) {
+		set_bit(not[i], folio_flags(pair.src, 0));
+		mo_expect_not_eligible(test, &pair);
+		clear_bit(not[i], folio_flags(pair.src, 0));
+	}
+	folio_get(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	atomic_set(&pair.src->_mapcount, 0);
+	mo_expect_not_eligible(test, &pair);
+	folio_put(pair.src);
+	mo_expect_not_eligible(test, &pair);
+	atomic_set(&pair.src->_mapcount, -1);
+
+	/* These may be eligible, and need the other checks. */
+	set_bit(PG_swapcache, folio_flags(pair.src, 0));
+	KUNIT_EXPECT_FALSE(test, migrate_offload_plain(pair.src, pair.dst));
+	clear_bit(PG_swapcache, folio_flags(pair.src, 0));
+	pair.src->mapping = (void *)FOLIO_MAPPING_FLAGS;
+	KUNIT_EXPECT_FALSE(test, migrate_offload_plain(pair.src, pair.dst));
+	pair.src->mapping = NULL;
+	mo_pair_exit(test, &pair);
+}
+
 static void mo_test_eligible_flags(struct kunit *test)
 {
 	struct mo_pair pair;
@@ -188,6 +226,7 @@ static void mo_test_eligible_movable(struct kunit *test)
 
 static struct kunit_case migrate_eligible_test_cases[] = {
 	KUNIT_CASE(mo_test_eligible_refcount),
+	KUNIT_CASE(mo_test_eligible_anonymous),
 	KUNIT_CASE(mo_test_eligible_flags),
 	KUNIT_CASE(mo_test_eligible_size),
 	KUNIT_CASE_PARAM(mo_test_eligible_mapping, mo_mapping_gen_params),
