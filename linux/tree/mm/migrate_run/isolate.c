@@ -89,6 +89,7 @@ static bool migrate_lookup_find_table(struct migrate_lookup *look,
 static struct folio *migrate_lookup(struct migrate_lookup *look,
 				    unsigned long addr, int node, bool all)
 {
+	unsigned long flags;
 	struct folio *folio;
 	struct page *page;
 	pte_t pte;
@@ -97,14 +98,23 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	    !migrate_lookup_find_table(look, addr))
 		return NULL;
 	pte = ptep_get(look->table + pte_index(addr));
-	page = pte_present(pte) ? vm_normal_page(look->vma, addr, pte) : NULL;
+	if (!pte_present(pte))
+		return NULL;
+	/* As in vm_normal_page(): such a page has a folio in all kinds of VMA. */
+	if (IS_ENABLED(CONFIG_ARCH_HAS_PTE_SPECIAL) && !pte_special(pte))
+		page = pte_page(pte);
+	else
+		page = vm_normal_page(look->vma, addr, pte);
 	if (!page)
 		return NULL;
 	folio = page_folio(page);
-	if (folio_test_large(folio) || folio_is_zone_device(folio) ||
-	    is_zero_folio(folio) || folio_nid(folio) == node)
+	/* Neither the zero page nor memory of a device is on an LRU list. */
+	flags = READ_ONCE(*const_folio_flags(folio, 0));
+	if ((flags & (BIT(PG_lru) | BIT(PG_head))) != BIT(PG_lru) ||
+	    folio_nid(folio) == node)
 		return NULL;
-	if (folio_maybe_mapped_shared(folio) && !all)
+	/* Like folio_maybe_mapped_shared(): the number of mappings less one. */
+	if (!all && atomic_read(&folio->_mapcount) > 0)
 		return NULL;
 	return folio;
 }
@@ -174,7 +184,6 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 {
 	struct folio *folios[MIGRATE_RUN_MAX];
 	const void *addrs[MIGRATE_RUN_MAX];
-	struct migrate_isolated isolated = {};
 	unsigned int i, nr, nr_found;
 	unsigned long done = 0;
 
@@ -188,15 +197,14 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 			break;
 		nr_found = migrate_lookup_all(mm, addrs, nr, node, all, folios);
 		nr = migrate_lru_isolate(folios, nr_found);
-		for (i = 0; i < nr; i++) {
-			list_add_tail(&folios[i]->lru, pagelist);
-			migrate_isolated_mod(&isolated, folios[i], 1);
-		}
 		/*
 		 * Update the counter now: too_many_isolated() makes tasks wait
 		 * by it.
 		 */
-		migrate_isolated_mod(&isolated, NULL, 0);
+		if (nr)
+			migrate_isolated_mod(folios, nr, 1);
+		for (i = 0; i < nr; i++)
+			list_add_tail(&folios[i]->lru, pagelist);
 		for (i = nr; i < nr_found; i++)
 			folio_put(folios[i]);
 		done += nr;

@@ -16,51 +16,91 @@
 #include "../internal.h"
 #include "run.h"
 
-/* A pending change of a list's size.  The caller holds the lock of @lruvec. */
-struct migrate_lru_size {
+/* The bits of a folio's flags that choose its node and zone. */
+#define MIGRATE_LRU_ZONE (ZONES_MASK << ZONES_PGSHIFT |			\
+			  (unsigned long)NODES_MASK << NODES_PGSHIFT |	\
+			  MIGRATE_LRU_SECTION)
+#ifdef SECTION_IN_PAGE_FLAGS
+#define MIGRATE_LRU_SECTION ((unsigned long)SECTIONS_MASK << SECTIONS_PGSHIFT)
+#else
+#define MIGRATE_LRU_SECTION 0
+#endif
+
+/* With the bits that choose an LRU list. */
+#define MIGRATE_LRU_LIST (MIGRATE_LRU_ZONE | BIT(PG_active) |		\
+			  BIT(PG_unevictable) | BIT(PG_swapbacked))
+
+/* A locked list, and a pending change of its size. */
+struct migrate_lru {
 	struct lruvec *lruvec;		/* NULL: none is locked */
+	unsigned long flags;		/* of its folios, MIGRATE_LRU_LIST */
+	unsigned long memcg_data;	/* of its folios */
 	enum lru_list lru;
 	enum zone_type zid;
 	int nr;
 };
 
-static void migrate_lru_size_flush(struct migrate_lru_size *size)
+static unsigned long migrate_lru_flags(const struct folio *folio,
+				       unsigned long bits)
 {
-	if (size->nr)
-		update_lru_size(size->lruvec, size->lru, size->zid, size->nr);
-	size->nr = 0;
+	return READ_ONCE(*const_folio_flags(folio, 0)) & bits;
 }
 
-static void migrate_lru_size_add(struct migrate_lru_size *size,
-				 struct folio *folio, int delta)
+static unsigned long migrate_lru_memcg_data(const struct folio *folio)
 {
-	enum lru_list lru = folio_lru_list(folio);
-	enum zone_type zid = folio_zonenum(folio);
-
-	if (size->nr && (size->lru != lru || size->zid != zid))
-		migrate_lru_size_flush(size);
-	size->lru = lru;
-	size->zid = zid;
-	size->nr += delta;
+#ifdef CONFIG_MEMCG
+	return READ_ONCE(folio->memcg_data);
+#else
+	return 0;
+#endif
 }
 
-static void migrate_lru_unlock(struct migrate_lru_size *size)
+static void migrate_lru_flush(struct migrate_lru *list)
 {
-	if (!size->lruvec)
+	if (list->nr)
+		update_lru_size(list->lruvec, list->lru, list->zid, list->nr);
+	list->nr = 0;
+}
+
+static void migrate_lru_unlock(struct migrate_lru *list)
+{
+	if (!list->lruvec)
 		return;
-	migrate_lru_size_flush(size);
+	migrate_lru_flush(list);
 	/* For sparse: migrate_lru_lock() took the lock. */
-	__acquire(&size->lruvec->lru_lock);
-	lruvec_unlock_irq(size->lruvec);
-	size->lruvec = NULL;
+	__acquire(&list->lruvec->lru_lock);
+	lruvec_unlock_irq(list->lruvec);
+	list->lruvec = NULL;
 }
 
-static void migrate_lru_lock(struct migrate_lru_size *size, struct folio *folio)
+/* Lock the list of a folio that is not on the list of the folio before. */
+static noinline void migrate_lru_change(struct migrate_lru *list,
+					struct folio *folio, unsigned long flags)
 {
-	if (size->lruvec && folio_matches_lruvec(folio, size->lruvec))
-		return;
-	migrate_lru_unlock(size);
-	size->lruvec = folio_lruvec_lock_irq(folio);
+	if (list->lruvec && folio_matches_lruvec(folio, list->lruvec)) {
+		migrate_lru_flush(list);
+	} else {
+		migrate_lru_unlock(list);
+		list->lruvec = folio_lruvec_lock_irq(folio);
+	}
+	list->flags = flags;
+	list->memcg_data = migrate_lru_memcg_data(folio);
+	list->lru = folio_lru_list(folio);
+	list->zid = folio_zonenum(folio);
+}
+
+/*
+ * Lock the list that the folio is on, or will be on.  No other task changes the
+ * bits that choose it: it would have to clear PG_lru first.
+ */
+static __always_inline void migrate_lru_lock(struct migrate_lru *list,
+					     struct folio *folio)
+{
+	unsigned long flags = migrate_lru_flags(folio, MIGRATE_LRU_LIST);
+
+	if (unlikely(!list->lruvec || list->flags != flags ||
+		     list->memcg_data != migrate_lru_memcg_data(folio)))
+		migrate_lru_change(list, folio, flags);
 }
 
 /**
@@ -73,7 +113,7 @@ static void migrate_lru_lock(struct migrate_lru_size *size, struct folio *folio)
  */
 unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
 {
-	struct migrate_lru_size size = {};
+	struct migrate_lru list = {};
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
@@ -81,14 +121,14 @@ unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
 
 		if (!folio_test_clear_lru(folio))
 			break;
-		migrate_lru_lock(&size, folio);
-		if (lru_gen_del_folio(size.lruvec, folio, false))
+		migrate_lru_lock(&list, folio);
+		if (lru_gen_del_folio(list.lruvec, folio, false))
 			continue;
 		if (!folio_test_unevictable(folio))
 			list_del(&folio->lru);
-		migrate_lru_size_add(&size, folio, -1);
+		list.nr--;
 	}
-	migrate_lru_unlock(&size);
+	migrate_lru_unlock(&list);
 	return i;
 }
 
@@ -112,52 +152,90 @@ static bool migrate_lru_in_fault(void)
  */
 void migrate_lru_add(struct folio **folios, unsigned int nr)
 {
-	struct migrate_lru_size size = {};
+	const unsigned long locked = BIT(PG_unevictable) | BIT(PG_mlocked);
+	const bool in_fault = migrate_lru_in_fault();
+	struct migrate_lru list = {};
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
 		struct folio *folio = folios[i];
 
-		if (folio_test_unevictable(folio) ||
-		    folio_test_mlocked(folio) || migrate_lru_in_fault()) {
-			migrate_lru_unlock(&size);
+		if (in_fault || migrate_lru_flags(folio, locked)) {
+			migrate_lru_unlock(&list);
 			folio_add_lru(folio);
 			continue;
 		}
-		migrate_lru_lock(&size, folio);
-		if (!lru_gen_add_folio(size.lruvec, folio, false)) {
-			list_add(&folio->lru, &size.lruvec->lists[folio_lru_list(folio)]);
-			migrate_lru_size_add(&size, folio, 1);
+		migrate_lru_lock(&list, folio);
+		if (!lru_gen_add_folio(list.lruvec, folio, false)) {
+			list_add(&folio->lru, &list.lruvec->lists[list.lru]);
+			list.nr++;
 		}
 		trace_mm_lru_insertion(folio);
 		folio_set_lru(folio);
 	}
-	migrate_lru_unlock(&size);
+	migrate_lru_unlock(&list);
 }
 
-static void migrate_isolated_flush(struct migrate_isolated *isolated)
+static void migrate_isolated_add(struct folio *folio, int nr)
 {
-	if (isolated->nr)
-		mod_node_page_state(isolated->pgdat, isolated->item,
-				    isolated->nr);
-	isolated->nr = 0;
-}
-
-/* Count @delta for an isolated folio.  Without a folio, write the sum. */
-void migrate_isolated_mod(struct migrate_isolated *isolated,
-			  struct folio *folio, int delta)
-{
-	enum node_stat_item item;
-
-	if (!folio) {
-		migrate_isolated_flush(isolated);
-		return;
-	}
 	/* Anonymous folios with MADV_FREE count as folios of files. */
-	item = NR_ISOLATED_ANON + folio_is_file_lru(folio);
-	if (isolated->pgdat != folio_pgdat(folio) || isolated->item != item)
-		migrate_isolated_flush(isolated);
-	isolated->pgdat = folio_pgdat(folio);
-	isolated->item = item;
-	isolated->nr += delta;
+	if (nr)
+		mod_node_page_state(folio_pgdat(folio), NR_ISOLATED_ANON +
+				    folio_is_file_lru(folio), nr);
+}
+
+/**
+ * migrate_isolated_mod - change the counters of isolated folios
+ * @folios: Small folios that are isolated.
+ * @nr: The number of folios.
+ * @delta: 1 or -1, for each folio.
+ */
+void migrate_isolated_mod(struct folio **folios, unsigned int nr, int delta)
+{
+	const unsigned long bits = MIGRATE_LRU_ZONE | BIT(PG_swapbacked);
+	unsigned long flags = 0;
+	unsigned int i, first = 0;
+
+	for (i = 0; i < nr; i++) {
+		unsigned long next = migrate_lru_flags(folios[i], bits);
+
+		if (next == flags)
+			continue;
+		migrate_isolated_add(folios[first], (int)(i - first) * delta);
+		flags = next;
+		first = i;
+	}
+	migrate_isolated_add(folios[first], (int)(nr - first) * delta);
+}
+
+static void migrate_mapped_add(struct folio *folio, int nr)
+{
+	if (nr)
+		lruvec_stat_mod_folio(folio, NR_ANON_MAPPED, nr);
+}
+
+/**
+ * migrate_mapped_mod - change the counters of mapped anonymous folios
+ * @folios: Small folios that are locked and isolated, so that their memory
+ *	cgroup cannot change.
+ * @nr: The number of folios.
+ * @delta: 1 or -1, for each folio.
+ */
+void migrate_mapped_mod(struct folio **folios, unsigned int nr, int delta)
+{
+	unsigned long flags = 0, memcg_data = 0;
+	unsigned int i, first = 0;
+
+	for (i = 0; i < nr; i++) {
+		unsigned long next = migrate_lru_flags(folios[i], MIGRATE_LRU_ZONE);
+		unsigned long next_data = migrate_lru_memcg_data(folios[i]);
+
+		if (next == flags && next_data == memcg_data)
+			continue;
+		migrate_mapped_add(folios[first], (int)(i - first) * delta);
+		flags = next;
+		memcg_data = next_data;
+		first = i;
+	}
+	migrate_mapped_add(folios[first], (int)(nr - first) * delta);
 }

@@ -160,17 +160,6 @@ bool migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
 			unsigned int nr, bool dirty, enum ttu_flags flags);
 void folio_remove_rmap_ptes_migrating(struct folio *folio, struct page *page,
 				      int nr_pages, struct vm_area_struct *vma);
-
-/* A pending change of NR_ANON_MAPPED, for folios of one node and cgroup. */
-struct rmap_stat {
-	struct folio *folio;		/* one of them */
-	int nr;
-};
-
-void rmap_stat_flush(struct rmap_stat *stat);
-void folio_remove_exclusive_rmap(struct folio *folio, struct rmap_stat *stat);
-void folio_add_exclusive_rmap(struct folio *folio, struct vm_area_struct *vma,
-			      unsigned long addr, struct rmap_stat *stat);
 #endif /* CONFIG_MMU */
 
 #endif /* _MM_MIGRATE_RUN_PTES_H */

@@ -19,7 +19,10 @@
 
 struct migrate_windows;
 
-/* Where the content of a folio is when the folio is moved. */
+/*
+ * Where the content of a folio is when the folio is moved.  The first two can
+ * move.
+ */
 enum migrate_content {
 	MIGRATE_CONTENT_SRC,	/* in the source: copy it */
 	MIGRATE_CONTENT_DST,	/* in the destination already */
@@ -122,13 +125,6 @@ static inline void migrate_run_trust(struct migrate_run *run)
 	run->max_nr = MIGRATE_RUN_MAX;
 }
 
-/* A pending change of a counter of isolated folios, for several folios. */
-struct migrate_isolated {
-	struct pglist_data *pgdat;
-	enum node_stat_item item;
-	int nr;
-};
-
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 /* mm/migrate_run/gather.c */
 void migrate_run_gather(struct migrate_run *run, struct list_head *from,
@@ -139,14 +135,16 @@ void migrate_run_note_failed(struct migrate_run *run);
 void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 			 free_folio_t put_new_folio, unsigned long private);
 
+/* mm/migrate_run/move.c */
+int migrate_run_move(struct folio *dst, struct folio *src, bool copy);
+
 /* mm/migrate_run/run.c */
 unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			       struct folio *first, unsigned int max_nr,
 			       new_folio_t get_new_folio,
 			       free_folio_t put_new_folio,
 			       unsigned long private);
-void migrate_run_take(struct migrate_run *run, struct folio *src,
-		      struct folio *dst, struct anon_vma *anon_vma);
+bool migrate_run_has_waiters(const struct migrate_run *run);
 void migrate_run_map(struct migrate_run *run);
 
 /* mm/migrate_run/isolate.c */
@@ -159,8 +157,8 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 /* mm/migrate_run/lru.c */
 unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr);
 void migrate_lru_add(struct folio **folios, unsigned int nr);
-void migrate_isolated_mod(struct migrate_isolated *isolated,
-			  struct folio *folio, int delta);
+void migrate_isolated_mod(struct folio **folios, unsigned int nr, int delta);
+void migrate_mapped_mod(struct folio **folios, unsigned int nr, int delta);
 #else
 static inline unsigned int
 migrate_run_unmap(struct migrate_run *run, struct list_head *from,
@@ -171,10 +169,15 @@ migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 	return 0;
 }
 
-static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
-				    struct folio *dst,
-				    struct anon_vma *anon_vma)
+static inline int migrate_run_move(struct folio *dst, struct folio *src,
+				   bool copy)
 {
+	return -EAGAIN;
+}
+
+static inline bool migrate_run_has_waiters(const struct migrate_run *run)
+{
+	return false;
 }
 
 static inline void migrate_run_map(struct migrate_run *run)
@@ -204,6 +207,40 @@ static inline bool migrate_run_has(const struct migrate_run *run,
 				   const struct folio *src)
 {
 	return run->nr && run->src[run->nr - 1] == src;
+}
+
+/* After this many moved folios, check whether a task waits for one. */
+#define MIGRATE_RUN_LOOK 8
+
+/*
+ * Returns true if the core has to map the run now.  Its folios are ready, so a
+ * task that needs one must not wait until others are copied.
+ */
+static inline bool migrate_run_is_due_to_map(const struct migrate_run *run)
+{
+	if (run->nr % MIGRATE_RUN_LOOK)
+		return false;
+	return run->nr == MIGRATE_RUN_MAX || migrate_run_has_waiters(run);
+}
+
+/**
+ * migrate_run_take - add a moved folio to the run that will be mapped
+ * @run: The run, which migrate_run_finish() maps at the latest.
+ * @src: The source, which migrate_run_unmap() has unmapped.
+ * @dst: The destination, which has the content.
+ * @anon_vma: The anon_vma of both.  The run takes over a reference to it.
+ */
+static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
+				    struct folio *dst,
+				    struct anon_vma *anon_vma)
+{
+	if (run->nr && run->anon_vma != anon_vma)
+		migrate_run_map(run);
+	run->anon_vma = anon_vma;
+	run->src[run->nr] = src;
+	run->dst[run->nr++] = dst;
+	if (migrate_run_is_due_to_map(run))
+		migrate_run_map(run);
 }
 
 /* Called after the last run.  One allocation holds both arrays. */

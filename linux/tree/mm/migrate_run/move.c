@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Move the content and the state of a small anonymous folio to its destination.
+ *
+ * migrate_folio() moves all kinds of folios.  It asks for each flag, and for
+ * file, swap cache, buffers and KSM.  A folio of a run has none of these, see
+ * migrate_run_wants().  It is locked, isolated and unmapped, so this stays true.
+ */
+
+#include <linux/bitops.h>
+#include <linux/leafops.h>
+#include <linux/memcontrol.h>
+#include <linux/memory-tiers.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/page_owner.h>
+#include <linux/pgalloc_tag.h>
+#include <linux/sched/numa_balancing.h>
+#include <linux/sched/sysctl.h>
+
+#include "../internal.h"
+#include "run.h"
+
+/*
+ * The flags that folio_migrate_flags() copies.  PG_mappedtodisk is
+ * PG_anon_exclusive here, which is in the migration entry.
+ */
+#define MIGRATE_RUN_FLAGS (BIT(PG_referenced) | BIT(PG_uptodate) |	\
+			   BIT(PG_dirty) | BIT(PG_active) |		\
+			   BIT(PG_unevictable) | BIT(PG_workingset) |	\
+			   BIT(PG_checked) | BIT(PG_readahead) |	\
+			   MIGRATE_RUN_IDLE_FLAGS)
+#if defined(CONFIG_PAGE_IDLE_FLAG) && defined(CONFIG_64BIT)
+#define MIGRATE_RUN_IDLE_FLAGS (BIT(PG_young) | BIT(PG_idle))
+#else
+#define MIGRATE_RUN_IDLE_FLAGS 0
+#endif
+
+/* As in folio_migrate_flags(), which says why. */
+static void migrate_run_move_cpupid(struct folio *dst, struct folio *src)
+{
+	/* The source keeps its own until it is freed. */
+	int cpupid = folio_last_cpupid(src);
+
+	if (sysctl_numa_balancing_mode & NUMA_BALANCING_MEMORY_TIERING &&
+	    node_is_toptier(folio_nid(src)) != node_is_toptier(folio_nid(dst)))
+		cpupid = -1;
+	/* Without NUMA balancing, new memory has the same. */
+	if (folio_last_cpupid(dst) != (cpupid & LAST_CPUPID_MASK))
+		folio_xchg_last_cpupid(dst, cpupid);
+}
+
+static void migrate_run_move_state(struct folio *dst, struct folio *src)
+{
+	unsigned long flags = READ_ONCE(*const_folio_flags(src, 0));
+	unsigned long on_lru = flags & (BIT(PG_active) | BIT(PG_unevictable));
+
+	/* As in folio_mark_uptodate(): the content comes first. */
+	smp_wmb();
+	/* A task that waits for one of the folios may set PG_waiters now. */
+	set_mask_bits(folio_flags(dst, 0), 0,
+		      flags & (MIGRATE_RUN_FLAGS | BIT(PG_swapbacked)));
+	/* A folio that is freed must not have these. */
+	if (on_lru)
+		set_mask_bits(folio_flags(src, 0), on_lru, 0);
+	if (!IS_ENABLED(CONFIG_64BIT)) {
+		if (folio_test_young(src))
+			folio_set_young(dst);
+		if (folio_test_idle(src))
+			folio_set_idle(dst);
+	}
+	folio_migrate_refs(dst, src);
+	if (IS_ENABLED(CONFIG_NUMA_BALANCING))
+		migrate_run_move_cpupid(dst, src);
+	folio_copy_owner(dst, src);
+	pgalloc_tag_swap(dst, src);
+	mem_cgroup_migrate(src, dst);
+}
+
+/**
+ * migrate_run_move - move a folio of a run to its destination
+ * @dst: The destination, locked.
+ * @src: The source, locked, isolated and unmapped by migrate_run_unmap().
+ * @copy: Copy the content; an engine has not done so.
+ *
+ * Return: 0, -EAGAIN if another task has a reference to the source, or
+ * -EHWPOISON if the content cannot be read.
+ */
+int migrate_run_move(struct folio *dst, struct folio *src, bool copy)
+{
+	int rc;
+
+	/* The reference of the isolation. */
+	if (folio_ref_count(src) != 1)
+		return -EAGAIN;
+	if (copy) {
+		rc = migrate_offload_mc_copy(dst, src);
+		if (unlikely(rc))
+			return rc;
+	}
+	dst->index = src->index;
+	dst->mapping = src->mapping;
+	migrate_run_move_state(dst, src);
+	return 0;
+}
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/move_kunit.c"
+#endif

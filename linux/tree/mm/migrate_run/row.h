@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A row: folios of a run whose entries are near each other in one page table.
+ * The functions compute places only, and take no lock.
+ */
+#ifndef _MM_MIGRATE_RUN_ROW_H
+#define _MM_MIGRATE_RUN_ROW_H
+
+#include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+
+#include "run.h"
+
+/*
+ * A row has entries of one page table, in any order.  Compaction takes the
+ * highest pages first, and reclaim takes pages in the order of their use.  A
+ * row spans at most this many entries, because notifications and cache flushes
+ * cover the span.
+ */
+#define MIGRATE_ROW_SPAN ((long)MIGRATE_RUN_MAX)
+
+struct migrate_row {
+	struct folio **folios;
+	unsigned int nr;
+	unsigned long addr;		/* of the first folio */
+	unsigned long start, end;	/* of all folios */
+	pte_t *ptep;			/* of the first folio */
+	s8 at[MIGRATE_RUN_MAX];		/* pages from the first folio */
+};
+
+static inline unsigned long migrate_row_addr(const struct migrate_row *row,
+					     unsigned int nth)
+{
+	return row->addr + row->at[nth] * (long)PAGE_SIZE;
+}
+
+static inline pte_t *migrate_row_pte(const struct migrate_row *row,
+				     unsigned int nth)
+{
+	return row->ptep + row->at[nth];
+}
+
+/* Find the folios whose entries form a row with the first one's, at @addr. */
+static inline void migrate_row_init(struct migrate_row *row,
+				    struct folio **folios, unsigned int max_nr,
+				    struct vm_area_struct *vma,
+				    unsigned long addr)
+{
+	long min_at = max(addr & PMD_MASK, vma->vm_start) - addr;
+	long max_at = pmd_addr_end(addr, vma->vm_end) - PAGE_SIZE - addr;
+	long start = 0, end = 0;
+
+	min_at /= (long)PAGE_SIZE;
+	max_at /= (long)PAGE_SIZE;
+	BUILD_BUG_ON(MIGRATE_ROW_SPAN > S8_MAX);
+	row->folios = folios;
+	row->addr = addr;
+	row->at[0] = 0;
+	for (row->nr = 1; row->nr < max_nr; row->nr++) {
+		long at = folios[row->nr]->index - folios[0]->index;
+
+		/*
+		 * Compare pages, not bytes: a folio of another VMA may be so
+		 * far away that bytes would overflow.
+		 */
+		if (at < min_at || at > max_at)
+			break;
+		if (max(end, at) - min(start, at) >= MIGRATE_ROW_SPAN)
+			break;
+		start = min(start, at);
+		end = max(end, at);
+		row->at[row->nr] = at;
+	}
+	row->start = addr + start * PAGE_SIZE;
+	row->end = addr + (end + 1) * PAGE_SIZE;
+}
+
+/*
+ * Returns how many entries from the nth on one flush covers.  @addr gets the
+ * lowest address.  A row that was cut short keeps its span, which may start at
+ * an entry that was cut off.
+ */
+static inline unsigned int migrate_row_piece(const struct migrate_row *row,
+					     unsigned int nth,
+					     unsigned long *addr)
+{
+	unsigned int next;
+
+	/* The row fills its span, in any order, so one flush covers it. */
+	if (!nth && row->end - row->start == row->nr * PAGE_SIZE) {
+		*addr = row->start;
+		return row->nr;
+	}
+	*addr = migrate_row_addr(row, nth);
+	for (next = nth + 1; next < row->nr; next++)
+		if (row->at[next] != row->at[nth] + (int)(next - nth))
+			break;
+	return next - nth;
+}
+
+#endif /* _MM_MIGRATE_RUN_ROW_H */
