@@ -58,7 +58,7 @@ _PROGRESS = re.compile(r"^\w+: \d+%, .*\n?", re.MULTILINE)
 # The order matters: an address contains numbers.
 _ALIKE = (
     (r"\b[0-9a-f]{9,}\b", "ADDRESS"),
-    (r"\d+(?:[.,]\d+)*", "NUMBER"),
+    (r"\d+(?:[.,]\d+)*(?:e\+\d+)?", "NUMBER"),
     (r"NUMBER (?:B|[KMGT]iB)\b", "SIZE"),
     (r" +", " "),
 )
