@@ -48,6 +48,7 @@ def test_each_transcript_is_tested() -> None:
         ("a\n...\nd 1", "a\nb\nc\ne 2", False),
         ("anonymous 5", "file 5", False),
         ("a", "a\nb", False),
+        ("bytes 0.0", "bytes 5.8867712e+07", True),
         ("a", "move: 66%, 20 s, about 10 s left\na", True),
     ],
 )

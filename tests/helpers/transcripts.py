@@ -55,10 +55,11 @@ hold() {{ # starts a process with pages of these kinds
 }}
 """
 _PROGRESS = re.compile(r"^\w+: \d+%, .*\n?", re.MULTILINE)
-# The order matters: an address contains numbers.
+# The order matters: an address contains numbers, and looks like one with an exponent.
 _ALIKE = (
+    (r"\d\.\d+e\+\d+", "NUMBER"),
     (r"\b[0-9a-f]{9,}\b", "ADDRESS"),
-    (r"\d+(?:[.,]\d+)*(?:e\+\d+)?", "NUMBER"),
+    (r"\d+(?:[.,]\d+)*", "NUMBER"),
     (r"NUMBER (?:B|[KMGT]iB)\b", "SIZE"),
     (r" +", " "),
 )
