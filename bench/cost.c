@@ -14,6 +14,7 @@
  * folios of other sizes on their second migration.  For these sizes, every move
  * counts, beginning with the first one of fresh memory.
  */
+#include <assert.h>
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
@@ -65,6 +66,9 @@ static void set_engine(const struct option_row *row, const char *text)
 	if (!variant_parse(text, &opts.run.variants[0]))
 		option_invalid(row->name, text);
 }
+
+/* --pages takes all kinds at once. */
+static_assert(NR_PAGES_KINDS <= MAX_WORDS, "a word_list is too short");
 
 static const struct option_row rows[] = {
 	{ "engine", "NAME",

@@ -20,9 +20,11 @@ struct program {
 	const struct option_row *options;	/* the last has no name */
 };
 
+#define MAX_WORDS 16
+
 /* Words of a list, as indices into the list of all words. */
 struct word_list {
-	unsigned int at[8];
+	unsigned int at[MAX_WORDS];
 	size_t nr;
 };
 
