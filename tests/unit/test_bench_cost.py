@@ -179,10 +179,10 @@ def test_check_limits(
 @pytest.mark.parametrize(
     ("pages", "count", "refused"),
     [
-        ("runs", 4_100, False),
-        ("runs", 4_101, True),
-        ("random", 5_100, False),
-        ("random", 5_101, True),
+        ("runs", 2_910, False),
+        ("runs", 2_911, True),
+        ("random", 4_350, False),
+        ("random", 4_351, True),
         ("shared", 6_630, False),
         ("shared", 6_631, True),
         ("ksm", 6_631, True),
