@@ -28,7 +28,6 @@ LOAD = ("--", sys.executable, "-m", "helpers.compare_load")
         ("kernel_vm", "promote"),
         ("kernel_vm", "both"),
         ("kernel_vm", "compaction"),
-        ("kernel_vanilla", "move"),
         ("kernel_vanilla", "both"),
     ],
 )
