@@ -138,7 +138,8 @@ static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
 
 /*
  * The piece with this cookie is complete.  A device that works in order has
- * ended all older ones before.
+ * ended all older ones before.  A late piece counts, too: after it, dcbm sends
+ * none to this channel.
  */
 void dcbm_kept_end(struct dcbm_chan *chan, dma_cookie_t cookie)
 {
@@ -168,9 +169,12 @@ void dcbm_late_work(struct work_struct *work)
 	spin_lock_irq(&chan->lock);
 	list_splice_init(&chan->late, &late);
 	spin_unlock_irq(&chan->lock);
-	list_for_each_entry_safe(slot, next, &late, node)
+	list_for_each_entry_safe(slot, next, &late, node) {
 		if (!dcbm_slot_is_over(slot))
 			list_move_tail(&slot->node, &kept);
+		else if (!slot->error)
+			dcbm_kept_end(chan, slot->cookie);
+	}
 	spin_lock_irq(&chan->lock);
 	list_for_each_entry(slot, &kept, node)
 		WRITE_ONCE(slot->state, DCBM_SLOT_KEPT);

@@ -483,6 +483,7 @@ static const struct {
 	{ "hidden_errors", test_hidden_errors },
 	{ "hidden_and_silent", test_hidden_and_silent },
 	{ "kept_at_the_end", test_kept_at_the_end },
+	{ "kept_then_late", test_kept_then_late },
 	{ "believed", test_believed },
 	{ "aborted", test_aborted },
 	{ "off_and_on", test_off_and_on },

@@ -35,8 +35,7 @@ void test_rejected(void)
 	unload();
 }
 
-/* Wait until dcbm holds no folio. */
-static void wait_for_held(unsigned int ms)
+void wait_for_held(unsigned int ms)
 {
 	long long until = now_ms() + ms;
 

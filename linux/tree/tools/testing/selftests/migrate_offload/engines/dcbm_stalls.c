@@ -46,6 +46,30 @@ void test_late(void)
 	unload();
 }
 
+/*
+ * All transfers of a channel were reported before their time, and the next one is
+ * late.  When its callback comes, the device has ended the older ones, too.
+ */
+void test_kept_then_late(void)
+{
+	load("bandwidth_mbps=0", "max_failures=1000000");
+	fault(2, "hide_error_every", 1);
+	mo_move_once(&large, mo_nodes[1]);
+	fault(2, "hide_error_every", 0);
+	expect(dcbm_number("held_folios_now") > 0);
+	expect(chan_is(2, "idle"));
+	fault(2, "late_ms", LATE_MS);
+	fault(2, "late_nth", 1);
+	mo_move_once(&small, mo_nodes[1]);
+	expect(chan_is(2, "retired"));
+	expect(mo_content_ok(&small) && mo_content_ok(&large));
+	wait_for_held(2 * LATE_MS);
+	expect(chan_number(2, "in_doubt") == 0);
+	mo_write(chan_file(2, "reset"), "1");
+	expect(move_all() == 0);
+	unload();
+}
+
 /* dcbm can stop this channel.  Then the CPU copies, and no folio is held. */
 void test_stall_stopped(void)
 {

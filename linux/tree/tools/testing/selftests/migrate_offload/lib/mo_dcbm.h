@@ -43,6 +43,8 @@ void fault_everywhere(const char *name, long long value);
 
 /* An administrator who knows that the device has stopped resets its channel. */
 void reset_stopped(unsigned int chan);
+/* Wait until dcbm holds no folio. */
+void wait_for_held(unsigned int ms);
 /* Load dmasim and dcbm with these parameters, and activate dcbm. */
 void load(const char *sim, const char *dcbm);
 void unload(void);
@@ -60,6 +62,7 @@ void end_moving(pthread_t mover);
 
 /* dcbm_stalls.c */
 void test_late(void);
+void test_kept_then_late(void);
 void test_stall_stopped(void);
 void test_stall_held(void);
 void test_stall_posted(void);
