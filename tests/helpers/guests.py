@@ -17,10 +17,11 @@ from pageferry.kernel.build import BuiltKernel
 from pageferry.kernel.tree import locked
 from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
-# memfd_secret(2) needs this option. An emulated CPU on a busy host may not run for many
-# seconds.
+# memfd_secret(2) needs the first option. An emulated CPU on a busy host may not run for
+# many seconds, so lockups and stalls count from two minutes on.
 _WORDS = (
     *("secretmem.enable=1", "page_poison=1", "watchdog_thresh=60"),
+    "rcupdate.rcu_cpu_stall_timeout=120",
     # Each disk takes time at boot, and the tests use two.
     "brd.rd_nr=2",
 )

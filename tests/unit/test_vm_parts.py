@@ -33,6 +33,7 @@ WARNING: inconsistent lock state
 WARNING: suspicious RCU usage
 rcu: INFO: rcu_sched detected stalls on CPUs/tasks:
 rcu: INFO: rcu_preempt self-detected stall on CPU
+rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... }
 INFO: task kworker/0:1:12 blocked for more than 120 seconds.
 watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [a:1]
 BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 30s!
@@ -48,6 +49,8 @@ Linux version 6.12.117-pageferry (pageferry@pageferry) #1 SMP
 Spectre V2 : WARNINGS are a thing of the past
 ACPI: PM: Preparing to enter system sleep state S5
 rcu: Hierarchical SRCU implementation.
+Kernel command line: rcupdate.rcu_cpu_stall_timeout=120 brd.rd_nr=2
+rcu: RCU CPU stall warnings timeout set to 120 (rcu_cpu_stall_timeout).
 mtcopy: using at most 2 threads
 Memory failure: 0x1234: recovery action for dirty LRU page: Recovered
 debugfs: Directory 'x' with parent 'y' is there

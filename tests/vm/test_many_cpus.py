@@ -12,9 +12,7 @@ pytestmark = pytest.mark.vm
 
 _SETUP = """\
 modprobe mtcopy && modprobe dmasim channels=4 && modprobe dcbm || exit 1
-echo 1 >/sys/module/dcbm/offloading
-# All CPUs of the guest share those of the host.
-echo 120 >/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout"""
+echo 1 >/sys/module/dcbm/offloading"""
 
 
 @pytest.mark.parametrize("cpus", [8, 16])

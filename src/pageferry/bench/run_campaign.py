@@ -24,8 +24,12 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 
 CONFIGS = ("debug-kasan", "debug-lockdep", "test")
 TOPOLOGY = "debug"
-# A CPU of the guest may not run for many seconds.
-_WORDS = ("page_poison=1", "watchdog_thresh=60")
+# A CPU of the guest may not run for many seconds: lockups and stalls count from two
+# minutes on.
+_WORDS = (
+    *("page_poison=1", "watchdog_thresh=60"),
+    "rcupdate.rcu_cpu_stall_timeout=120",
+)
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 _BASE_S = 600.0
 _SLOWEST_PER_S = 100

@@ -14,7 +14,7 @@ _SYMPTOMS = re.compile(
     r"|possible (?:circular|recursive) locking|inconsistent lock state"
     r"|possible irq lock inversion|suspicious RCU usage|bad unlock balance"
     r"|held lock freed|lock held when returning|INFO: lockdep"
-    r"|rcu[\w: ]*(?:stall|detected stalls)|self-detected stall"
+    r"|rcu[\w: ]*detected[\w ]* stalls|self-detected stall"
     r"|blocked for more than \d+ seconds|soft lockup|hard LOCKUP|workqueue lockup"
     r"|sleeping function called|scheduling while atomic"
     r"|refcount_t:|stack segment:|page dumped because|Object corrupt"
