@@ -240,7 +240,6 @@ static void migrate_row_replace(struct migrate_row *row,
 	if (migrate_rule(RUN_FLUSH, cleared.flush))
 		migrate_row_flush(row, vma, cleared.dirty);
 	update_hiwater_rss(vma->vm_mm);
-	migrate_mapped_mod(row->folios, row->nr, -1);
 }
 
 /* Returns true if the entry maps this folio, which is mapped once. */
@@ -382,7 +381,6 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 		update_mmu_cache(vma, addr, ptep);
 	}
 	pte_unmap_unlock(row.ptep, ptl);
-	migrate_mapped_mod(dst, i, 1);
 	return i;
 }
 
@@ -462,6 +460,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 		} while (nr > 0 && nr_unmapped < run->nr);
 		atomic_add(nr_unmapped, &run->anon_vma->refcount);
 		anon_vma_unlock_read(run->anon_vma);
+		migrate_mapped_mod(run->src, nr_unmapped, -1);
 	}
 	for (i = nr_unmapped; i < run->nr; i++)
 		migrate_run_give_up(run, i, put_new_folio, private);
@@ -520,7 +519,7 @@ void migrate_run_map(struct migrate_run *run)
 {
 	DECLARE_BITMAP(left, MIGRATE_RUN_MAX) = {};
 	struct vm_area_struct *vma = NULL;
-	unsigned int i;
+	unsigned int i, end;
 	int nr;
 
 	/* migrate_folio_move() explains why this comes before the mapping. */
@@ -534,6 +533,8 @@ void migrate_run_map(struct migrate_run *run)
 		}
 	}
 	anon_vma_unlock_read(run->anon_vma);
+	for_each_clear_bitrange(i, end, left, run->nr)
+		migrate_mapped_mod(run->dst + i, end - i, 1);
 	for_each_set_bit(i, left, run->nr)
 		if (migrate_rule(RUN_REST, true))
 			remove_migration_ptes(run->src[i], run->dst[i], 0);
