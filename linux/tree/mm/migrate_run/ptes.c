@@ -275,7 +275,6 @@ static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 	/* The entries are gone, so no CPU can set the dirty bit any more. */
 	if (run->cleared.dirty)
 		folio_mark_dirty(run->folio);
-	update_hiwater_rss(run->vma->vm_mm);
 	/* TTU_SYNC means a split, which takes the folio from the queue. */
 	if (flags & TTU_SYNC)
 		folio_remove_rmap_ptes(run->folio, run->page, nr, run->vma);

@@ -239,7 +239,6 @@ static void migrate_row_replace(struct migrate_row *row,
 							   row->nr);
 	if (migrate_rule(RUN_FLUSH, cleared.flush))
 		migrate_row_flush(row, vma, cleared.dirty);
-	update_hiwater_rss(vma->vm_mm);
 }
 
 /* Returns true if the entry maps this folio, which is mapped once. */
@@ -259,8 +258,9 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	unsigned long addr = vma_anon_address(vma, src[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
 	struct mmu_notifier_range range;
-	pte_t old[MIGRATE_RUN_MAX];
-	struct migrate_row row;
+	/* CONFIG_INIT_STACK_ALL_ZERO would clear both for each row. */
+	pte_t old[MIGRATE_RUN_MAX] __uninitialized;
+	struct migrate_row row __uninitialized;
 	spinlock_t *ptl;	/* of the page table */
 	pmd_t *pmd;
 	int nr = 0;
@@ -349,7 +349,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 	unsigned long addr = vma_anon_address(vma, dst[0]->index, 1);
 	struct mm_struct *mm = vma->vm_mm;
 	struct migrate_first first;
-	struct migrate_row row;
+	struct migrate_row row __uninitialized;
 	spinlock_t *ptl;	/* of the page table */
 	unsigned int i;
 	pmd_t *pmd;
