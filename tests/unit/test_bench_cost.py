@@ -179,10 +179,10 @@ def test_check_limits(
 @pytest.mark.parametrize(
     ("pages", "count", "refused"),
     [
-        ("runs", 2_910, False),
-        ("runs", 2_911, True),
-        ("random", 4_350, False),
-        ("random", 4_351, True),
+        ("runs", 2_900, False),
+        ("runs", 2_901, True),
+        ("random", 3_810, False),
+        ("random", 3_811, True),
         ("shared", 6_630, False),
         ("shared", 6_631, True),
         ("ksm", 6_631, True),

@@ -271,7 +271,7 @@ static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 		migrate_ptes_trace(run);
 	if (migrate_rule(PTES_FLUSH, run->cleared.flush))
 		migrate_flush_ptes(run->vma, run->addr, nr, run->cleared.dirty,
-				   flags);
+				   flags, false);
 	/* The entries are gone, so no CPU can set the dirty bit any more. */
 	if (run->cleared.dirty)
 		folio_mark_dirty(run->folio);

@@ -157,7 +157,8 @@ static inline void migrate_cleared_add(struct migrate_cleared *cleared,
 
 /* mm/rmap.c */
 bool migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
-			unsigned int nr, bool dirty, enum ttu_flags flags);
+			unsigned int nr, bool dirty, enum ttu_flags flags,
+			bool often);
 void folio_remove_rmap_ptes_migrating(struct folio *folio, struct page *page,
 				      int nr_pages, struct vm_area_struct *vma);
 #endif /* CONFIG_MMU */

@@ -152,7 +152,8 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /* Flush the cleared entries, but no gaps: a gap may have 30 entries. */
-static void migrate_row_flush(const struct migrate_row *row,
+static void migrate_row_flush(struct migrate_run *run,
+			      const struct migrate_row *row,
 			      struct vm_area_struct *vma, bool dirty)
 {
 	unsigned int i, nr;
@@ -160,8 +161,10 @@ static void migrate_row_flush(const struct migrate_row *row,
 
 	for (i = 0; i < row->nr; i += nr) {
 		nr = migrate_row_piece(row, i, &addr);
-		if (migrate_flush_ptes(vma, addr, nr, dirty, TTU_BATCH_FLUSH))
+		if (migrate_flush_ptes(vma, addr, nr, dirty, TTU_BATCH_FLUSH,
+				       run->nr_flushed > MIGRATE_RUN_FLUSHES))
 			return;
+		run->nr_flushed += nr;
 	}
 }
 
@@ -228,7 +231,8 @@ static void migrate_row_write(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /* Replace the cleared entries, and see to it that no TLB has them. */
-static void migrate_row_replace(struct migrate_row *row,
+static void migrate_row_replace(struct migrate_run *run,
+				struct migrate_row *row,
 				struct vm_area_struct *vma, const pte_t *old)
 {
 	struct migrate_cleared cleared = {};
@@ -238,7 +242,7 @@ static void migrate_row_replace(struct migrate_row *row,
 		cleared.flush = migrate_offload_judge_late(vma->vm_mm, old,
 							   row->nr);
 	if (migrate_rule(RUN_FLUSH, cleared.flush))
-		migrate_row_flush(row, vma, cleared.dirty);
+		migrate_row_flush(run, row, vma, cleared.dirty);
 }
 
 /* Returns true if the entry maps this folio, which is mapped once. */
@@ -281,7 +285,7 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 			migrate_row_keep_used(&row, mm, old);
 		nr = row.nr;
 		if (nr)
-			migrate_row_replace(&row, vma, old);
+			migrate_row_replace(run, &row, vma, old);
 		else if (migrate_run_is_here(src[0], ptep_get(row.ptep)))
 			nr = -EBUSY;
 	}

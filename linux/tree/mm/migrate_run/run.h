@@ -44,6 +44,13 @@ enum migrate_content {
 #define MIGRATE_RUN_MAX 32U
 
 /*
+ * Flush so many entries of a list one by one, and all others together, after the
+ * last one is cleared.  x86 has the same limit for a range of addresses: see
+ * tlb_single_page_flush_ceiling.
+ */
+#define MIGRATE_RUN_FLUSHES 33U
+
+/*
  * The current run, on the stack of migrate_pages_batch(): folios of one
  * anon_vma.  The core unmaps them together, or has moved them and will map them
  * together.
@@ -52,6 +59,7 @@ struct migrate_run {
 	bool on;
 	unsigned int max_nr;		/* of the next run, at first 1 */
 	unsigned int nr_spared;		/* folios to skip before the next run */
+	unsigned int nr_flushed;	/* entries of the list, not deferred */
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
 	unsigned int nr;
@@ -75,6 +83,7 @@ static inline void migrate_run_init(struct migrate_run *run,
 	run->src = NULL;
 	run->max_nr = 1;
 	run->nr_spared = 0;
+	run->nr_flushed = 0;
 	run->content = MIGRATE_CONTENT_SRC;
 	run->reason = reason;
 	run->nr = 0;

@@ -189,12 +189,26 @@ static void mo_test_cleared(struct kunit *test)
 	try_to_unmap_flush();
 	if (IS_ENABLED(CONFIG_X86) && num_online_cpus() > 1) {
 		KUNIT_EXPECT_TRUE(test, migrate_flush_ptes(&vma, PAGE_SIZE, 2, true,
-							   TTU_BATCH_FLUSH));
+							   TTU_BATCH_FLUSH,
+							   false));
 		KUNIT_EXPECT_TRUE(test, current->tlb_ubc.flush_required);
 		KUNIT_EXPECT_TRUE(test, current->tlb_ubc.writable);
 		try_to_unmap_flush();
 	}
 	cpumask_clear(mm_cpumask(mm));
+	/* No other CPU has the mm: defer only if the caller flushes often. */
+	KUNIT_EXPECT_FALSE(test, migrate_flush_ptes(&vma, PAGE_SIZE, 2, true,
+						    TTU_BATCH_FLUSH, false));
+	KUNIT_EXPECT_FALSE(test, current->tlb_ubc.flush_required);
+	KUNIT_EXPECT_FALSE(test, migrate_flush_ptes(&vma, PAGE_SIZE, 2, true, 0,
+						    true));
+	if (IS_ENABLED(CONFIG_X86) && IS_ENABLED(CONFIG_SMP)) {
+		KUNIT_EXPECT_TRUE(test, migrate_flush_ptes(&vma, PAGE_SIZE, 2,
+							   true, TTU_BATCH_FLUSH,
+							   true));
+		KUNIT_EXPECT_TRUE(test, current->tlb_ubc.flush_required);
+		try_to_unmap_flush();
+	}
 	mmput(mm);
 }
 

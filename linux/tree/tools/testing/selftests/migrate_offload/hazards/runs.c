@@ -321,6 +321,8 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "stale_tlb", .rule = "run_flush", .run = mo_run_stale_tlb },
 	{ .name = "stale_tlb_of_file", .rule = "run_flush",
 	  .run = mo_run_stale_tlb_of_file },
+	{ .name = "stale_own_tlb", .rule = "run_flush",
+	  .run = mo_run_stale_own_tlb },
 	{ .name = "stale_hint", .rule = "run_judge", .run = mo_run_stale_hint },
 	{ .name = "cut", .run = mo_run_cut },
 	{ .name = "rewritten", .rule = "run_entry", .run = mo_run_rewritten },

@@ -264,6 +264,42 @@ int mo_large_stale_tlb(void)
 	return stale_tlb(map_large);
 }
 
+/*
+ * No other CPU runs this process.  From the second long run on, its flushes are
+ * deferred to the end of the list.  The kernel writes to the new pages, and the
+ * process reads.  It must not read the old pages by a stale TLB entry.
+ */
+int mo_run_stale_own_tlb(void)
+{
+	const size_t nr = 4 * RUN_PAGES;
+	struct mo_area area;
+	size_t i, stale = 0;
+	int tries, fd;
+
+	pin_to_cpu(0);
+	fd = open("/proc/self/mem", O_RDWR);
+	if (fd < 0)
+		mo_die("cannot open /proc/self/mem: %m");
+	for (tries = 0; tries < 5 && !stale; tries++) {
+		mo_run_map(&area, nr);
+		if (mo_move_once(&area, mo_nodes[1]))
+			mo_die("not all pages moved");
+		for (i = 0; i < nr; i++) {
+			char *at = area.mem + i * SZ_4K;
+			char other = ~((char *)area.shadow)[i * SZ_4K];
+
+			if (pwrite(fd, &other, 1, (off_t)at) != 1)
+				mo_die("cannot write memory: %m");
+			stale += __atomic_load_n(at, __ATOMIC_RELAXED) != other;
+		}
+		mo_unmap(&area);
+	}
+	close(fd);
+	if (stale)
+		printf("# %zu pages were the old ones\n", stale);
+	return stale ? DAMAGED : RIGHT;
+}
+
 /* A thread that is nearly always in a zap, but never in one for long. */
 static atomic_bool zapper_stop;
 

@@ -82,6 +82,7 @@ int mo_run_forked(void);
 int mo_run_mlocked(void);
 int mo_run_stale_tlb(void);
 int mo_run_stale_tlb_of_file(void);
+int mo_run_stale_own_tlb(void);
 int mo_run_stale_hint(void);
 int mo_run_cut(void);
 int mo_run_moved(void);
