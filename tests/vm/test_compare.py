@@ -24,8 +24,6 @@ LOAD = ("--", sys.executable, "-m", "helpers.compare_load")
     ("which", "pressure"),
     [
         ("kernel_vm", "move"),
-        ("kernel_vm", "demote"),
-        ("kernel_vm", "promote"),
         ("kernel_vm", "both"),
         ("kernel_vm", "compaction"),
         ("kernel_vanilla", "both"),
