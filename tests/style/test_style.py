@@ -205,7 +205,7 @@ def test_sparse_finds_nothing(kernel_debug: BuiltKernel) -> None:
 
 
 def test_every_source_file_names_its_licence() -> None:
-    exempt = {".md", ".csv", ".json", ".patch", ".png", ".svg", ".rst"}
+    exempt = {".md", ".csv", ".json", ".jsonl", ".patch", ".png", ".svg", ".rst"}
     missing = [
         str(path.relative_to(ROOT))
         for path in tracked("*")
