@@ -138,8 +138,8 @@ static void dcbm_end_all(struct dcbm_chan *chan, struct list_head *over)
 
 /*
  * The piece with this cookie is complete.  A device that works in order has
- * ended all older ones before.  A late piece counts, too: after it, dcbm sends
- * none to this channel.
+ * ended all older ones before.  A late piece counts, too: its channel is
+ * retired, so no newer piece comes.
  */
 void dcbm_kept_end(struct dcbm_chan *chan, dma_cookie_t cookie)
 {
