@@ -164,6 +164,6 @@ def test_a_move_that_stops_ends_after_a_minute() -> None:
     assert progress.goes_on(109.0, {0: 0.9, 1: 0.1})
     assert not progress.goes_on(110.0, {0: 0.9, 1: 0.1})
     assert not progress.arrived
-    # Of all that is away, all comes home.
+    # All memory that was away comes home.
     assert progress.at_most(HOME, {0: 0.9, 1: 0.1}) == pytest.approx(0.1)
     assert progress.at_most(parse_weights("0=1,1=1"), {0: 0.9, 1: 0.1}) == 0.5

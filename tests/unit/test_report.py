@@ -154,7 +154,7 @@ def test_a_difference_and_noise(after: tuple[int, int, int], said: str) -> None:
         if one.figure.unit == "GB/s"
     )
     assert found.verdict == said
-    # Of times and instructions, less is better.
+    # Fewer instructions and shorter times are better.
     turned = {"better": "worse", "worse": "better"}
     time = difference.Difference("", difference.FIGURES[1], before, now)
     assert time.verdict == turned.get(said, said)

@@ -24,7 +24,7 @@ _DEPTH = 3
 VMSTAT = ("pgmigrate_success", "pgmigrate_fail")
 PROMOTED = "pgpromote_success"
 DEMOTED = "pgdemote_"
-# Of cgroups; only pageferry's kernel has these.
+# Counters of a cgroup, which only pageferry's kernel has.
 MIGRATED_BYTES = "migrate_bytes"
 ENGINE_BYTES = "migrate_engine_bytes"
 
@@ -36,10 +36,10 @@ class Snapshot:
     at_ns: int
     vmstat: Counters
     nodes: dict[int, Counters]
-    # Of each node that has memory; None if the kernel does not show it.
+    # The tier of each node that has memory; None if the kernel does not show it.
     tiers: dict[int, int | None]
     cgroups: dict[str, Counters]
-    # Of pageferry's kernel; None and empty on others.
+    # On other kernels than pageferry's, these are None, 0 or empty.
     state: State | None = None
     held_folios: int = 0
     reasons: dict[str, Counters] = field(default_factory=dict)

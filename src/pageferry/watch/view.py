@@ -17,7 +17,7 @@ from pageferry.watch.interval import Interval
 
 Key = TypeVar("Key")
 
-# Of processes and cgroups; --json has all.
+# The most processes and cgroups to show; --json has all.
 _ROWS = 10
 _KINDS = {"unmapped_hist": "folios unmapped", "waited_hist": "threads waiting"}
 
