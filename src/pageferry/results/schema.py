@@ -152,14 +152,14 @@ class ByKernel(msgspec.Struct, kw_only=True, frozen=True):
     ] = None
 
 
-class Tiers(ByKernel, kw_only=True, frozen=True):
+class ByTier(ByKernel, kw_only=True, frozen=True):
     """Memory that the kernel moved to another tier."""
 
     # Bytes of all rounds that were to move, and did not reach the other node.
     left_bytes: Count | None = None
 
 
-class Demotion(Tiers, kw_only=True, frozen=True):
+class Demotion(ByTier, kw_only=True, frozen=True):
     """Figures of `bench demotion` alone."""
 
     folios_per_call: Count | None = None
@@ -183,7 +183,7 @@ class Demotion(Tiers, kw_only=True, frozen=True):
     pgdemote_proactive: Count | None = None
 
 
-class Promotion(Tiers, kw_only=True, frozen=True):
+class Promotion(ByTier, kw_only=True, frozen=True):
     """Figures of `bench promotion` alone."""
 
     # In all rounds, by /proc/vmstat, of the whole machine.

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pageferry import output
-from pageferry.bench import options, tiers, writes
+from pageferry.bench import options, tiering, writes
 from pageferry.bench.lines import Line
 from pageferry.bench.options import option
 from pageferry.bench.rows import Rates, compared, counted, rank, rate, total
 from pageferry.bench.spec import Benchmark
-from pageferry.bench.tiers import ByMethod, Tiering, TierPlan
+from pageferry.bench.tiering import ByMethod, Tiering, TierPlan
 from pageferry.errors import usage_error
 from pageferry.report import published, tables
 from pageferry.results import schema
@@ -43,7 +43,7 @@ examples:
 """
 
 OPTIONS = (
-    *tiers.tier_options(),
+    *tiering.tier_options(),
     option("--parts", "parts of the benchmark", "LIST", ",".join(PARTS)),
     option(
         "--pressure",
@@ -137,7 +137,7 @@ def make_plan(args: argparse.Namespace) -> DemotionPlan:
         parts=options.words_of(args.parts, PARTS, "part"),
         pressure=args.pressure,
         call_bytes=parse_call_bytes(args.call_total),
-        **tiers.shared(args),
+        **tiering.shared(args),
     )
 
 
@@ -164,7 +164,7 @@ def make_rows(_: DemotionPlan, lines: Sequence[Line]) -> list[Row]:
         of_reclaim = [sample for sample in mine if isinstance(sample, Demotion)]
         return _own(of_reclaim, traced=traced) or _of_calls(mine, rates)
 
-    rows = compared("demotion", samples, tiers.kind, own, figure)
+    rows = compared("demotion", samples, tiering.kind, own, figure)
     return sorted(rows, key=_order)
 
 
@@ -177,7 +177,7 @@ def _of_calls(mine: list[ByMethod], rates: Rates) -> dict[str, Any]:
     part = schema.Demotion(
         method=first.method,
         folios_per_call=first.folios_per_call,
-        ratio_to_single=round_ratios(rates[*tiers.kind(first), *engine], single),
+        ratio_to_single=round_ratios(rates[*tiering.kind(first), *engine], single),
     )
     return {"demotion": part}
 
@@ -188,7 +188,7 @@ def _own(mine: list[Demotion], *, traced: bool) -> dict[str, Any]:
     some = [s.stall_some_us for s in mine if s.stall_some_us is not None]
     full = [s.stall_full_us for s in mine if s.stall_full_us is not None]
     futile = [s.elapsed_ns - s.moving_ns for s in mine if s.moving_ns is not None]
-    return tiers.tier_part(
+    return tiering.tier_part(
         *("demotion", mine, sum(sample.moved_bytes for sample in mine)),
         futile_ns=spread(futile) if traced else None,
         stall_some_us=spread(some) if some else None,
@@ -246,7 +246,7 @@ def _demoted(result: Result, rows: Sequence[Row]) -> list[str]:
         ),
         ("futile us", lambda row: tables.median(row.demotion.futile_ns, 1e3)),
         ("stall us", lambda row: tables.median(row.demotion.stall_some_us)),
-        *(tiers.OFFLOADED, ("folios/batch", _folios), tiers.LEFT),
+        *(tiering.OFFLOADED, ("folios/batch", _folios), tiering.LEFT),
     ]
     parts = [
         f"Demoted by {rows[0].demotion.method} of a cgroup, {format_size(rows[0].moved_bytes)} "
@@ -271,7 +271,7 @@ def show(result: Result) -> list[str]:
         tables.machine_line(result),
         *([_calls(result, listed)] if listed else []),
         *(_demoted(result, demoted) if demoted else []),
-        tiers.counted_line(result.rows),
+        tiering.counted_line(result.rows),
     ]
 
 

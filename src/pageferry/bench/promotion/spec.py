@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pageferry.bench import options, tiers
+from pageferry.bench import options, tiering
 from pageferry.bench.lines import Line
 from pageferry.bench.options import option
 from pageferry.bench.rows import Rates, compared, counted, rank, total, touch_of
 from pageferry.bench.spec import Benchmark
-from pageferry.bench.tiers import Tiering, TierPlan
+from pageferry.bench.tiering import Tiering, TierPlan
 from pageferry.report import tables
 from pageferry.results.schema import Result, Row
 from pageferry.results.stats import spread
@@ -34,7 +34,7 @@ examples:
 """
 
 OPTIONS = (
-    *tiers.tier_options("second", "first"),
+    *tiering.tier_options("second", "first"),
     option(
         "--touch",
         "kind of access by the thread",
@@ -82,17 +82,17 @@ class PromotionPlan(TierPlan):
 
 def make_plan(args: argparse.Namespace) -> PromotionPlan:
     """Check the options before any build or boot."""
-    return PromotionPlan(touch=args.touch, **tiers.shared(args))
+    return PromotionPlan(touch=args.touch, **tiering.shared(args))
 
 
 def make_rows(_: PromotionPlan, lines: Sequence[Line]) -> list[Row]:
     """Make rows from measurements."""
-    rows = compared("promotion", counted(lines, Promotion), tiers.kind, _own)
+    rows = compared("promotion", counted(lines, Promotion), tiering.kind, _own)
     return sorted(rows, key=lambda row: (row.folio_bytes, rank(row, options.ENGINES)))
 
 
 def _own(mine: list[Promotion], _: Rates) -> dict[str, Any]:
-    part = tiers.tier_part(
+    part = tiering.tier_part(
         *("promotion", mine, sum(sample.fast_bytes for sample in mine)),
         pgpromote_success=total([s.pgpromote_success for s in mine]),
         first_promotion_ns=spread([s.waited_ns for s in mine]),
@@ -110,7 +110,7 @@ COLUMNS: tuple[tables.Column, ...] = (
     tables.touched("p99 us", lambda touch: f"{touch.p99_ns / 1e3:.1f}"),
     tables.touched("lost ms", lambda touch: f"{touch.lost_ns.median / 1e6:.1f}"),
     tables.touched("slowest us", lambda touch: f"{touch.slowest_ns / 1e3:.0f}"),
-    *(tiers.OFFLOADED, tiers.LEFT),
+    *(tiering.OFFLOADED, tiering.LEFT),
 )
 
 
@@ -121,7 +121,7 @@ def show(result: Result) -> list[str]:
         f"Promoted by kernel.numa_balancing=2 {tables.nodes(result)}, median of "
         f"{tables.rounds(result.rows[0])}, while a thread touches the memory",
         tables.table(result.rows, COLUMNS),
-        tiers.counted_line(result.rows),
+        tiering.counted_line(result.rows),
     ]
 
 

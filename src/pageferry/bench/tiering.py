@@ -119,7 +119,7 @@ def counted_line(rows: Sequence[Row]) -> str:
     )
 
 
-def _part(row: Row) -> schema.Tiers:
+def _part(row: Row) -> schema.ByTier:
     return row.promotion if row.bench == "promotion" else row.demotion
 
 
