@@ -9,21 +9,18 @@
  *   move N  moves all memory to a node with one move_pages(2), and times this
  * With -w it increments one counter in each page all the time.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/bench.h"
 
 #define SEED 20250627
 #define NODES 8
-#define SCRATCH_PAGES 64UL
 
 static const char usage[] =
 	"usage: hold [-b BYTES] [-s FOLIO] [-n NODE] [-w]\n";
@@ -41,38 +38,13 @@ static uint64_t *counter_of(size_t index)
 	return (uint64_t *)(memory.base + (index + 1) * page) - 1;
 }
 
-/*
- * Make this CPU forget its translations: @scratch has more pages than the
- * kernel flushes one by one.
- *
- * The CPU does not mark a page as accessed again while it keeps the
- * translation.  An emulated CPU can keep the translations of all the memory, as
- * long as it runs no other task.  DAMON would then see no access.  A real CPU
- * has to make room.
- *
- * Reading maps the zero page.  Written pages would be allocated on this CPU's
- * node, which might be the node that the memory has just left.
- */
-static void forget_translations(const volatile char *scratch)
-{
-	for (size_t i = 0; i < SCRATCH_PAGES; i++)
-		(void)scratch[i * page_bytes()];
-	if (madvise((void *)scratch, SCRATCH_PAGES * page_bytes(),
-		    MADV_DONTNEED))
-		bench_die(BENCH_FAILED, "madvise: %s", strerror(errno));
-}
-
 static void *writer(void *arg)
 {
 	size_t nr = memory.bytes / page_bytes();
-	char *scratch = mmap(NULL, SCRATCH_PAGES * page_bytes(),
-			     PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	(void)arg;
-	if (scratch == MAP_FAILED)
-		bench_die(BENCH_LACKING, "mmap: %s", strerror(errno));
 	for (;;) {
-		forget_translations(scratch);
+		translations_forget();
 		for (size_t i = 0; i < nr; i += 64) {
 			pthread_mutex_lock(&writing);
 			for (size_t j = i; j < i + 64 && j < nr; j++)

@@ -245,25 +245,6 @@ static void measure(const struct run *t, const struct variant *v,
 	report_sample(s);
 }
 
-/*
- * The thread touches memory from the fast node.  Observers run on other CPUs,
- * so that their time does not count as lost.
- */
-static void choose_cpus(struct options *o)
-{
-	struct run *t = &o->run;
-	int fast = node_first_cpu(t->to);
-
-	if (fast < 0)
-		bench_die(BENCH_LACKING,
-			  "node %d has no CPU: memory is promoted to nodes with CPUs",
-			  t->to);
-	t->cpu = CPU_ISSET(fast, &t->cpus) ? fast : t->cpu;
-	o->other_cpu = run_other_cpu(t);
-	if (o->other_cpu < 0)
-		bench_die(BENCH_LACKING, "touching needs a second CPU");
-}
-
 /* Report the present settings in the environment line, then pin faster ones. */
 static void prepare_scan(void)
 {
@@ -280,7 +261,7 @@ int main(int argc, char **argv)
 	struct run *r = &opts.run;
 
 	run_begin(r, &program, argc, argv);
-	choose_cpus(&opts);
+	opts.other_cpu = tiers_choose_cpus(r);
 	run_environment(r, "promotion");
 	tiers_report();
 	prepare_scan();

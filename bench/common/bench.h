@@ -189,6 +189,9 @@ void parallel_setup(const cpu_set_t *cpus, int first_cpu);
 void parallel_run(void (*work)(void *arg, unsigned int index, unsigned int nr),
 		  void *arg);
 
+/* translations.c: so that DAMON sees accesses on emulated CPUs, too */
+void translations_forget(void);
+
 /* hogs.c: work that keeps all CPUs busy, started and stopped on request */
 void hogs_create(void);
 void hogs_run(void);

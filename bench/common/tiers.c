@@ -60,3 +60,22 @@ void placement_read(const struct region *r, const struct run *o,
 		}
 	}
 }
+
+/*
+ * A thread uses memory from the fast node, to which it moves.  Returns the CPU of
+ * observers, so that their time does not count as lost.
+ */
+int tiers_choose_cpus(struct run *o)
+{
+	int fast = node_first_cpu(o->to), other;
+
+	if (fast < 0)
+		bench_die(BENCH_LACKING,
+			  "node %d has no CPU: memory is promoted to nodes with CPUs",
+			  o->to);
+	o->cpu = CPU_ISSET(fast, &o->cpus) ? fast : o->cpu;
+	other = run_other_cpu(o);
+	if (other < 0)
+		bench_die(BENCH_LACKING, "touching needs a second CPU");
+	return other;
+}

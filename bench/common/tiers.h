@@ -17,6 +17,7 @@
 	.total_bytes = 64UL << 20
 
 void tiers_report(void);
+int tiers_choose_cpus(struct run *o);
 
 /* The number of a region's pages on each node. */
 struct placement {
