@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/bench.h"
 #include "common/compaction.h"
+#include "common/hot_set.h"
 #include "common/latency.h"
 #include "common/run.h"
 #include "common/tiers.h"
@@ -396,6 +398,144 @@ static void test_fragments(void)
 	fragments_free(&f);
 }
 
+/* Each load uses at most half of the pages, the second half first. */
+static void test_loads(void)
+{
+	static const struct window wanted[NR_LOADS][MAX_PHASES] = {
+		[LOAD_STATIC] = { { 400, 400 } },
+		[LOAD_MOVING] = { { 400, 400 }, { 0, 400 } },
+		[LOAD_GROWING] = { { 400, 100 }, { 400, 200 }, { 400, 300 },
+				   { 400, 400 } },
+	};
+	bool right = true;
+
+	for (enum load load = 0; load < NR_LOADS; load++) {
+		for (unsigned int p = 0; p < load_phases(load); p++) {
+			struct window w = load_window(load, p, 800);
+
+			right &= w.first == wanted[load][p].first &&
+				 w.nr == wanted[load][p].nr;
+		}
+		right &= load_phases(load) == MAX_PHASES ||
+			 !wanted[load][load_phases(load)].nr;
+	}
+	check(right, "loads: the pages of each phase");
+}
+
+static void test_followed(void)
+{
+	const uint64_t s = 1000000000;
+	struct followed f = { .node = 1 };
+	struct turns t = { 0 };
+
+	followed_look(&f, 1, 0, s, &t);
+	followed_look(&f, -2, 0, s, &t);
+	check(!t.up && !t.down, "followed: a page that stays, or is on its way");
+	followed_look(&f, 0, 0, 2 * s, &t);
+	followed_look(&f, 1, 0, 62 * s, &t);
+	check(t.up == 1 && t.down == 1 && t.ping_pong == 1,
+	      "followed: back within a minute");
+	followed_look(&f, 0, 0, 100 * s, &t);
+	followed_look(&f, 1, 0, 161 * s, &t);
+	check(t.up == 2 && t.down == 2 && t.ping_pong == 1,
+	      "followed: back after more than a minute");
+	f.node = 0;
+	followed_look(&f, 1, 0, 162 * s, &t);
+	check(t.down == 3 && t.ping_pong == 1,
+	      "followed: demoted without a promotion");
+}
+
+static void test_hot_set(void)
+{
+	static struct region r;
+	static struct hot_set h = { .region = &r, .load = LOAD_MOVING };
+	struct turns t = { 0 };
+	struct followed f;
+	size_t offset, at;
+
+	region_prepare(&r, 2 * PMD_BYTES, page_bytes(), 0);
+	region_fill(&r, 9);
+	h.cpu = sched_getcpu();
+	hot_set_start(&h);
+	bench_sleep_ns(50000000);
+	at = h.recent[0];
+	check(at >= PMD_BYTES / page_bytes() &&
+		      at < 2 * PMD_BYTES / page_bytes(),
+	      "hot set: accesses go to the window");
+	check(hot_set_permille(&h, 0) == 1000 && !hot_set_permille(&h, 1),
+	      "hot set: the node of the accesses");
+	hot_set_stop(&h);
+	check(!region_verify(&r, 9, &offset) && offset >= PMD_BYTES,
+	      "hot set: only the window was written");
+	f = (struct followed){ .page = r.base, .node = 1 };
+	followed_look_all(&f, 1, 0, &t);
+	check(t.up == 1 && f.node == 0, "followed: the kernel knows the node");
+	check(hot_set_undo(&h, 9) && region_verify(&r, 9, &offset),
+	      "hot set: all writes are undone");
+	h.accesses = 1;
+	check(!hot_set_undo(&h, 9), "hot set: a lost write is noticed");
+	region_unmap(&r);
+}
+
+/* Shell commands that do to files what kdamonds' starts and ends do to sysfs. */
+#define FAKE "cd $KDAMONDS; mkdir -p 0; echo on >0/state; echo 1 >nr_kdamonds; "
+
+static bool policy_runs(const char *command, uint64_t ms, char *why)
+{
+	const struct policy p = { .name = "fake", .command = command };
+	cpu_set_t cpus;
+
+	sched_getaffinity(0, sizeof(cpus), &cpus);
+	why[0] = '\0';
+	if (!policy_start(&p, &cpus, why, 256))
+		return false;
+	bench_sleep_ns(ms * 1000000);
+	policy_stop(&p);
+	return true;
+}
+
+static void test_policies(void)
+{
+	char dir[] = "/tmp/pageferry-XXXXXX", path[64], why[256], value[32];
+	int status = 0;
+	pid_t pid;
+
+	if (!mkdtemp(dir) || setenv("KDAMONDS", dir, 1))
+		exit(BENCH_FAILED);
+	policies_open(dir);
+	check(!policy_runs("true", 0, why) && strstr(why, "has no"),
+	      "policies: a kernel without DAMON");
+	snprintf(path, sizeof(path), "%s/nr_kdamonds", dir);
+	close(creat(path, 0600));
+	check(!policy_runs("echo first; echo no luck >&2; exit 3", 0, why) &&
+		      !strcmp(why, "no luck"),
+	      "policies: the last line of a command that fails");
+	check(policy_runs(FAKE "exit 0", 0, why) &&
+		      file_read(path, value, sizeof(value)) && value[0] == '0',
+	      "policies: a command that ends, and its kdamonds");
+	/* The file shows that SIGTERM came. */
+	check(policy_runs(FAKE "trap 'echo ended >end; exit 0' TERM; "
+			  "while :; do sleep 0.05; done", 0, why),
+	      "policies: a command that goes on");
+	snprintf(path, sizeof(path), "%s/end", dir);
+	check(file_read(path, value, sizeof(value)) && !strcmp(value, "ended"),
+	      "policies: the command can clean up");
+	snprintf(path, sizeof(path), "%s/0/state", dir);
+	check(file_read(path, value, sizeof(value)) && !strcmp(value, "off"),
+	      "policies: no kdamond is left");
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		close(STDOUT_FILENO);
+		policy_runs(FAKE "sleep 0.1; exit 1", 500, why);
+		_exit(BENCH_OK);
+	}
+	waitpid(pid, &status, 0);
+	check(WEXITSTATUS(status) == BENCH_FAILED,
+	      "policies: one that ends early is no measurement");
+	check(!system("rm -r \"$KDAMONDS\""), "policies: no file is left");
+}
+
 int main(void)
 {
 	/* Keep the order of events, also if stdout is a pipe. */
@@ -415,6 +555,10 @@ int main(void)
 	test_last_moves();
 	test_cpu_time();
 	test_fragments();
+	test_loads();
+	test_followed();
+	test_hot_set();
+	test_policies();
 	printf("1..%d\n", nr_tests);
 	return nr_failed ? BENCH_FAILED : BENCH_OK;
 }
