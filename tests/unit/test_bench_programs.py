@@ -18,7 +18,10 @@ from pageferry.compare import figures
 from pageferry.errors import PageferryError
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("move_pages", "latency", "cost", "demotion", "promotion", "compaction")
+PROGRAMS = (
+    *("move_pages", "latency", "cost", "demotion", "promotion", "tiers"),
+    "compaction",
+)
 # Programs for `pageferry compare`.
 WORKS = ("gups", "embed")
 ONE_NODE = not Path("/sys/devices/system/node/node1").exists()
@@ -83,6 +86,15 @@ def test_help(programs: Path, program: str) -> None:
         ("promotion", "--percent=0", "percent"),
         ("promotion", "--wait=never", "never"),
         ("promotion", "stray", "stray"),
+        ("tiers", "--policies=damo", "--damo COMMAND"),
+        ("tiers", "--policies=tier,luck", "luck"),
+        ("tiers", "--loads=idle", "idle"),
+        ("tiers", "--memory=swap", "swap"),
+        ("tiers", "--seconds=3", "seconds"),
+        ("tiers", "--sizes=3K", "3K"),
+        ("tiers", "--total-bytes=1M", "multiple of 2M"),
+        ("tiers", "--to=1", "nothing would move"),
+        ("tiers", "stray", "stray"),
         ("compaction", "--total-bytes=1M", "multiple of 2M"),
         ("compaction", "--states=asleep", "asleep"),
         ("compaction", "--count=-1", "-1"),
@@ -135,7 +147,9 @@ def test_unknown_option(programs: Path, program: str) -> None:
     assert "wings" in done.stderr
 
 
-@pytest.mark.parametrize("program", ["move_pages", "latency", "cost", "demotion"])
+@pytest.mark.parametrize(
+    "program", ["move_pages", "latency", "cost", "demotion", "tiers"]
+)
 @pytest.mark.skipif(not ONE_NODE, reason="this machine has a second node")
 def test_one_node_is_not_enough(programs: Path, program: str) -> None:
     words = ["--case=engine=stock"] if program == "latency" else []
