@@ -193,6 +193,61 @@ class Promotion(ByTier, kw_only=True, frozen=True):
     ] = None
 
 
+class Tiers(msgspec.Struct, kw_only=True, frozen=True):
+    """Figures of `bench tiers` alone. The engine of a row is its policy."""
+
+    load: Annotated[str | None, about("how the hot memory changes")] = None
+    memory: Annotated[str | None, about("anon, or file: a file of tmpfs")] = None
+    hot_bytes: Count | None = None
+    program_bytes: Count | None = None
+    fast_share: Annotated[
+        RatioSpread | None,
+        about("of the accesses, served by the fast tier: the mean over each round"),
+    ] = None
+    settled_ms: Annotated[
+        Spread | None,
+        about(
+            "until fast_share stays within 95% of the best possible: the mean of the "
+            "load's phases; a phase that does not settle counts in full"
+        ),
+    ] = None
+    phase_settled_ms: Annotated[list[Count], about("the same by phase, medians")] = []
+    phases: Annotated[Count, about("in all rounds")] = 0
+    settled_phases: Annotated[Count, about("of these, those that settled")] = 0
+    migrated_bytes: Annotated[
+        Spread | None, about("by pgmigrate_success of /proc/vmstat, all programs")
+    ] = None
+    up_bytes: Annotated[Spread | None, about("by a sample of the program's pages")] = (
+        None
+    )
+    down_bytes: Annotated[Spread | None, about("by the same sample")] = None
+    ping_pong_share: Annotated[
+        float | None, about("of promoted pages, demoted again within a minute")
+    ] = None
+    # In all rounds, by /proc/vmstat, of the whole machine. Moves by DAMON are neither.
+    pgpromote_success: Count | None = None
+    pgdemote: Count | None = None
+    stall_some_us: Annotated[
+        Spread | None, about("of the whole machine; null without CONFIG_PSI")
+    ] = None
+    longest_access_ns: Annotated[
+        Spread | None, about("256 accesses, the longest ones of a round")
+    ] = None
+    model_access_ns: Annotated[
+        Spread | None,
+        about("a model: the mean of the counted accesses with these latencies"),
+    ] = None
+    model_fast_ns: Count | None = None
+    model_slow_ns: Count | None = None
+    goals: Annotated[
+        bool | None, about("DAMON tuned its quotas by goals; null: no DAMON")
+    ] = None
+    at_ms: Annotated[list[Count], about("the ends of parts of a round")] = []
+    share_over_time: Annotated[
+        list[RatioSpread], about("fast_share in each of these parts")
+    ] = []
+
+
 class Compaction(ByKernel, kw_only=True, frozen=True):
     """Figures of `bench compaction` alone. A round allocated so many pages at most."""
 
@@ -293,13 +348,14 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     latency: Latency = Latency()
     demotion: Demotion = Demotion()
     promotion: Promotion = Promotion()
+    tiers: Tiers = Tiers()
     compaction: Compaction = Compaction()
 
 
 # By the name of a benchmark, which is that of the part, too.
 PARTS: dict[str, type[msgspec.Struct]] = {
     part.__name__.lower(): part
-    for part in (Cost, Latency, Demotion, Promotion, Compaction)
+    for part in (Cost, Latency, Demotion, Promotion, Tiers, Compaction)
 }
 
 
