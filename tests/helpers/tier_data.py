@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measurements of demotion and promotion for tests."""
+"""Measurements of demotion, promotion and policies for tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from pageferry.bench.demotion.spec import Calls, Demotion
 from pageferry.bench.promotion.spec import Promotion
+from pageferry.bench.tiers.rows import Used
 
 MIB = 1 << 20
 
@@ -75,3 +76,40 @@ def promotion(engine: str, elapsed_ns: int, **changes: Any) -> Promotion:  # noq
         "verified": True,
     }
     return Promotion(**{**values, **changes})
+
+
+# A look each second.
+SECONDS = 8
+
+
+def used(engine: str, permille: list[int], **changes: Any) -> Used:  # noqa: ANN401
+    """Make one measurement of a policy, with a share for each second."""
+    values: dict[str, Any] = {
+        "engine": engine,
+        "threads": 1,
+        "round": 1,
+        "verified": True,
+        "load": "static",
+        "memory": "anon",
+        "folio_bytes": 4096,
+        "moved_bytes": 256 * MIB,
+        "elapsed_ns": SECONDS * 10**9,
+        "hot_bytes": 128 * MIB,
+        "program_bytes": 1024 * MIB,
+        "accesses": 1_000_000,
+        "longest_access_ns": 3_000_000,
+        "stall_some_us": 2000,
+        "phases_ms": [0],
+        "at_ms": [1000 * (n + 1) for n in range(len(permille))],
+        "fast_permille": permille,
+        "followed_pages": 2048,
+        "up_pages": 256,
+        "down_pages": 200,
+        "ping_pong_pages": 64,
+        "pgmigrate_success": 256 * MIB // 4096,
+        "pgpromote_success": 100,
+        "pgdemote_kswapd": 10,
+        "pgdemote_direct": 20,
+        "pgdemote_khugepaged": 0,
+    }
+    return Used(**{**values, **changes})
