@@ -16,6 +16,7 @@ COST = ["bench", "cost"]
 LATENCY = ["bench", "latency"]
 DEMOTION = ["bench", "demotion"]
 PROMOTION = ["bench", "promotion"]
+TIERS = ["bench", "tiers"]
 HUGETLB = ["bench", "hugetlb"]
 COMPACTION = ["bench", "compaction"]
 
@@ -99,6 +100,20 @@ def add_nodes(root: Path, memory_mib: dict[int, int]) -> None:
         ([*PROMOTION, "--from-node", "1", "--to-node", "1"], "nothing would move"),
         ([*PROMOTION, "--rounds", "0"], "--rounds"),
         ([*PROMOTION, "--vm", "--live"], "not allowed with"),
+        ([*TIERS, "--policies", "luck"], "luck"),
+        ([*TIERS, "--policies", "tier,tier"], "twice"),
+        ([*TIERS, "--loads", "idle"], "idle"),
+        ([*TIERS, "--memory", "swap"], "swap"),
+        ([*TIERS, "--memory", "file", "--sizes", "2M"], "4K only"),
+        ([*TIERS, "--seconds", "3"], "--seconds"),
+        ([*TIERS, "--rounds", "0"], "--rounds"),
+        ([*TIERS, "--hot", "1M"], "multiple of 2M"),
+        ([*TIERS, "--fast-ns", "0"], "--fast-ns"),
+        ([*TIERS, "--slow-ns", "slow"], "--slow-ns"),
+        ([*TIERS, "--tier-config", "/nonexistent.toml"], "/nonexistent.toml"),
+        ([*TIERS, "--check", "--policies", "nothing,tier"], "balancing or damo"),
+        ([*TIERS, "--published"], "published"),
+        ([*TIERS, "--from-node", "1", "--to-node", "1"], "nothing would move"),
         ([*HUGETLB, "--sizes", "4K"], "4K"),
         ([*HUGETLB, "--sizes", "2G"], "2G"),
         ([*HUGETLB, "--sizes", "2M,2M"], "twice"),
@@ -161,6 +176,7 @@ def test_bad_usage(
         ([*DEMOTION, "--vm", "--to-node", "7"], "no node 7"),
         ([*DEMOTION, "--vm", "--total", "64G"], "without enough memory"),
         ([*PROMOTION, "--vm", "--total", "64G"], "without enough memory"),
+        ([*TIERS, "--vm", "--hot", "64G"], "without enough memory"),
         ([*HUGETLB, "--vm", "--sizes", "1G"], "a --topology with more memory"),
         ([*HUGETLB, "--vm", "--total", "64G"], "--total"),
         ([*PROMOTION, "--live", "--from-node", "63"], "no node 63"),
@@ -226,6 +242,33 @@ def test_promotion_goes_the_other_way(capsys: pytest.CaptureFixture[str]) -> Non
     assert "--node=0" in capsys.readouterr().out
 
 
+def test_tiers_say_what_they_would_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "tier.toml"
+    file.write_text('cold_after = "7s"\n')
+    argv = [*TIERS, "--vm", "--dry-run"]
+    assert main([*argv, "--quick", "--tier-config", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "tiers --from=1 --to=0 --sizes=4096 --total-bytes=134217728 --rounds=1" in said
+    )
+    assert "--loads=static --memory=anon --seconds=20" in said
+    assert 'cold_after = "7s"' in said and "--variants" not in said
+    assert "damo start" in said and "fill node 0" in said
+    # An option replaces the default of --quick.
+    assert main([*argv, "--quick", "--loads", "moving", "--hot", "64M"]) == 0
+    said = capsys.readouterr().out
+    assert "--loads=moving" in said and "--total-bytes=67108864" in said
+    monkeypatch.setattr("pageferry.bench.tiers.policies.find_damo", lambda: None)
+    assert main(argv) == 0
+    found = capsys.readouterr()
+    assert "--policies=nothing,balancing,tier" in found.out
+    assert "damo is left out" in found.err
+    assert "--rounds=5" in found.out and "--seconds=120" in found.out
+    assert main([*argv, "--policies", "damo"]) == 2
+
+
 def test_a_node_without_memory_is_named(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -250,7 +293,7 @@ def test_json_also_on_failure(
 
 @pytest.mark.parametrize(
     "argv",
-    [MOVE, LATENCY, COST, DEMOTION, PROMOTION, HUGETLB, COMPACTION, ["demo"]],
+    [MOVE, LATENCY, COST, DEMOTION, PROMOTION, TIERS, HUGETLB, COMPACTION, ["demo"]],
 )
 def test_help_fits_a_screen(
     argv: list[str], capsys: pytest.CaptureFixture[str]

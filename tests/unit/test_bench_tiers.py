@@ -14,13 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.bench_data import page, result
+from helpers.golden_files import check_golden
 from helpers.tier_data import MIB, SECONDS, used
+from pageferry.bench import spec
 from pageferry.bench.lines import parse_line
-from pageferry.bench.tiers import policies
+from pageferry.bench.tiers import checks, policies
 from pageferry.bench.tiers.rows import LeftOut, Used, make_rows, settled
 from pageferry.errors import PageferryError
-from pageferry.results.schema import Row
+from pageferry.results.schema import Check, Row
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 SLOW = [0, 100, 200, 300, 400, 500, 960, 990]
 FAST = [500, 970, 980, 990, 1000, 1000, 1000, 1000]
 NEVER = [0] * SECONDS
@@ -136,6 +140,67 @@ def test_lines_are_read() -> None:
     assert isinstance(line, Used) and line.goals is False
     left = '{"type": "left_out", "engine": "damo", "reason": "could not turn on damon"}'
     assert isinstance(parse_line(left, Used, LeftOut), LeftOut)
+
+
+def some_rows() -> list[Row]:
+    samples = []
+    for number in (1, 2, 3):
+        again = {"round": number}
+        samples += [
+            used("tier", FAST, moved_bytes=(200 + number) * MIB, goals=True, **again),
+            used("nothing", NEVER, moved_bytes=0, up_pages=0, down_pages=0, **again),
+            used("damo", SLOW, goals=False, moved_bytes=600 * MIB, **again),
+            used("balancing", [*SLOW[:7], 900], **again),
+        ]
+        moving = {"load": "moving", "phases_ms": [0, 4000], "folio_bytes": 2 * MIB}
+        samples.append(used("tier", FAST, **moving, **again))
+    return rows_of(*samples)
+
+
+def test_tables() -> None:
+    rows = some_rows()
+    assert [row.engine for row in rows[:4]] == list(policies.NAMES)
+    check_golden(
+        GOLDEN / "bench-tiers.txt", page(spec.load("tiers"), result(rows)) + "\n"
+    )
+
+
+def judged(*samples: Used) -> dict[str, Check]:
+    return {
+        check.name.partition(": ")[2]: check
+        for check in checks.judge(rows_of(*samples))
+    }
+
+
+def test_checks_hold_what_was_promised() -> None:
+    best = used("damo", SLOW, moved_bytes=500 * MIB)
+    worse = used("balancing", NEVER, moved_bytes=1)
+    found = judged(used("tier", FAST, moved_bytes=250 * MIB), best, worse)
+    assert [check.ok for check in found.values()] == [True, True]
+    assert found["time to settle"].measured == 3.5
+    assert "damo" in found["time to settle"].wanted
+    assert found["moved bytes"].measured == 0.5
+    found = judged(used("tier", FAST, moved_bytes=251 * MIB), best, worse)
+    assert [check.ok for check in found.values()] == [True, False]
+    # By how much it does not hold.
+    late = [0, 0, 0, 960, *FAST[:4]]
+    late[4] = 960
+    found = judged(used("tier", late, moved_bytes=0), best, worse)
+    assert not found["time to settle"].ok
+    assert found["time to settle"].measured == 1.75
+
+
+def test_a_policy_that_never_settles_is_not_fast() -> None:
+    # Its mean is below half, but the second phase does not settle.
+    half = used("tier", [1000] * 4 + [0] * 4, phases_ms=[0, 4000])
+    found = judged(half, used("balancing", NEVER))
+    assert found["time to settle"].measured > 2 and not found["time to settle"].ok
+    assert "does not settle" in found["time to settle"].detail
+    # Nothing cannot be the best.
+    assert judged(used("tier", FAST), used("nothing", FAST)) == {}
+    # Against a policy that moves nothing, ours may move nothing.
+    found = judged(used("tier", FAST), used("damo", NEVER, moved_bytes=0))
+    assert not found["moved bytes"].ok
 
 
 def damo_says(*, goals: bool) -> list[dict[str, object]]:

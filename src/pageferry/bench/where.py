@@ -33,7 +33,7 @@ def choose_nodes(args: argparse.Namespace, ranks: Sequence[int]) -> None:
         return
     here = [node.number for node in read_nodes(Files()) if node.total_bytes]
     chosen = _by_rank(given, ranks, here)
-    engines = (args.engines or "cpu").split(",")
+    engines = (getattr(args, "engines", "stock") or "cpu").split(",")
     # The plan rejects a word that is no number.
     first, last = (int(n) if n.isdecimal() else 0 for n in (chosen[0], chosen[-1]))
     obstacle = live_obstacle(first, last, engines)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A short real run of `bench tiers`, on a small machine with two tiers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pageferry.bench.tiers import policies
+from pageferry.cli import main
+from pageferry.kernel import bases
+from pageferry.kernel.build import BuiltKernel
+from pageferry.results.schema import Row, decode
+
+pytestmark = pytest.mark.vm
+MIB = 1 << 20
+HOT_MIB = 32
+# The fast node is small, so that filling it takes little time.
+MACHINE = """\
+description = "as tiered, with less memory"
+cpus = 2
+
+[[node]]
+memory = "384M"
+cpus = "0-1"
+latency_ns = 80
+bandwidth_mib_s = 102400
+
+[[node]]
+memory = "768M"
+initiator = 0
+latency_ns = 250
+bandwidth_mib_s = 25600
+"""
+# The kernel keeps a larger part of a small node free for itself. A guest without KVM waits
+# long for memory, so stalls do not count here.
+TIER = """\
+headroom = 0.15
+cold_after = "2s"
+stall = 1.0
+interval = "1s"
+"""
+
+
+@pytest.fixture(scope="module")
+def rows(
+    kernel_vm: BuiltKernel, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Row]:
+    """The row of each policy."""
+    top = tmp_path_factory.mktemp("tiers")
+    (top / "small.toml").write_text(MACHINE)
+    (top / "tier.toml").write_text(TIER)
+    words = ["--vm", "--topology", str(top / "small.toml"), "--quick"]
+    words += ["--hot", f"{HOT_MIB}M", "--seconds", "15", "--output", str(top / "out")]
+    words += ["--tier-config", str(top / "tier.toml")]
+    assert main(["bench", "tiers", *words]) == 0
+    return {row.engine: row for row in decode((top / "out").read_bytes()).rows}
+
+
+def test_all_policies_are_measured(rows: dict[str, Row]) -> None:
+    assert list(rows) == list(policies.NAMES)
+    for row in rows.values():
+        own = row.tiers
+        assert row.verified and row.rounds == 1
+        assert own.hot_bytes == HOT_MIB * MIB and own.phases == 1
+        # The program does not fit the fast node.
+        assert own.program_bytes is not None and own.program_bytes > 200 * MIB
+        assert len(own.at_ms) == len(own.share_over_time) >= 20
+        assert own.longest_access_ns is not None and own.longest_access_ns.median > 0
+        assert own.settled_ms is not None and own.settled_ms.median <= 17_000
+    assert rows["tier"].tiers.goals is True
+    # Only newer kernels measure goals on a node.
+    assert rows["damo"].tiers.goals is (bases.DEFAULT != "6.12")
+    assert rows["nothing"].tiers.goals is None
+
+
+def test_without_a_policy_hot_memory_stays(rows: dict[str, Row]) -> None:
+    own = rows["nothing"].tiers
+    assert own.fast_share is not None and own.fast_share.max == 0
+    assert own.settled_phases == 0 and own.up_bytes is not None
+    assert own.up_bytes.max == 0
+    assert own.model_access_ns is not None and own.model_access_ns.median == 300
+
+
+def test_the_service_brings_hot_memory_up(rows: dict[str, Row]) -> None:
+    own = rows["tier"].tiers
+    assert own.up_bytes is not None and own.migrated_bytes is not None
+    assert own.up_bytes.median > HOT_MIB * MIB // 4
+    assert own.migrated_bytes.median > HOT_MIB * MIB // 4
+    assert own.share_over_time[-1].median > 0.25
+    assert own.model_access_ns is not None and own.model_access_ns.median < 300
