@@ -22,6 +22,8 @@ from pageferry.bench.lines import parse_line
 from pageferry.bench.tiers import checks, policies
 from pageferry.bench.tiers.rows import LeftOut, Used, make_rows, settled
 from pageferry.errors import PageferryError
+from pageferry.report import charts, difference, verdict
+from pageferry.report.svg import Lines, Value
 from pageferry.results.schema import Check, Row
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -201,6 +203,28 @@ def test_a_policy_that_never_settles_is_not_fast() -> None:
     # Against a policy that moves nothing, ours may move nothing.
     found = judged(used("tier", FAST), used("damo", NEVER, moved_bytes=0))
     assert not found["moved bytes"].ok
+
+
+def test_the_page_has_a_chart_over_time_and_a_verdict() -> None:
+    shown = result(some_rows())
+    over = [c for c in charts.charts(shown, []) if c.key.startswith("over-time")]
+    assert len(over) == 2 and isinstance(over[0], Lines)
+    assert [line.name for line in over[0].lines] == list(policies.NAMES)
+    assert over[0].linear and over[0].places == tuple("12345678")
+    tier = over[0].lines[3]
+    assert tier.points[0] == (0, Value(50, 50, 50))
+    assert verdict.sentence(shown) == (
+        "Of 2 loads, hot memory is on the fast tier first with: tier for 2."
+    )
+    never = result(rows_of(used("tier", NEVER)))
+    assert verdict.sentence(never).endswith("none for 1.")
+    slower = rows_of(used("tier", SLOW))
+    faster = rows_of(used("tier", FAST))
+    found = {
+        each.figure.name: each.verdict
+        for each in difference.compare(result(slower), result(faster)).found
+    }
+    assert found == {"time to settle": "better", "migrated": "equal"}
 
 
 def damo_says(*, goals: bool) -> list[dict[str, object]]:

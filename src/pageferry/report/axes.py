@@ -99,7 +99,7 @@ LIMIT = Axis(
     _limit,
 )
 
-_RATE, _UNMAPPED, _INSTRUCTIONS = difference.FIGURES
+_RATE, _UNMAPPED, _INSTRUCTIONS, *_ = difference.FIGURES
 THROUGHPUT = Figure("throughput", "Throughput", "GB/s", _of(_RATE), "gb_per_s")
 UNMAPPED = Figure("unmapped", "p99 of the unmapped time", "us", _of(_UNMAPPED))
 FIRST = Figure("first", "Time to the first folio", "us", _first, "first_folio_us")

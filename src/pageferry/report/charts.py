@@ -21,9 +21,10 @@ from pageferry.report.axes import (
     Series,
     for_each_page,
     lines,
+    scaled,
 )
 from pageferry.report.difference import label, settings
-from pageferry.report.svg import Bar, Bars, Chart, Value, number, said
+from pageferry.report.svg import Bar, Bars, Chart, Line, Lines, Value, number, said
 from pageferry.results.schema import Result, Row
 from pageferry.units import BASE_BYTES, format_size
 
@@ -53,6 +54,7 @@ def charts(result: Result, tables: Sequence[theirs.Table]) -> list[Chart]:
     made += _phases(result.rows)
     made += _cpu_time(result.rows)
     made += _distribution(result.rows)
+    made += _over_time(result.rows)
     return [*made, *_beside(result.rows, tables)]
 
 
@@ -192,6 +194,33 @@ def _times(row: Row, without: Sequence[str]) -> Bar:
     text = f"p99 {number(found.p99 / 1e3)}, longest {number(found.last / 1e3)}"
     span = Value(known[0], min(known), max(known))
     return Bar(label(row, *without), text, (), span, tuple(us))
+
+
+def _over_time(rows: Sequence[Row]) -> list[Chart]:
+    """Draw the share of the fast tier over time, with a line for each policy."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.tiers.at_ms:
+            found.setdefault(label(row, "engine"), []).append(row)
+    return [
+        _share_over_time(at, title, mine)
+        for at, (title, mine) in enumerate(found.items())
+    ]
+
+
+def _share_over_time(at: int, title: str, rows: Sequence[Row]) -> Chart:
+    ends = sorted({ms for row in rows for ms in row.tiers.at_ms})
+    drawn = []
+    for row in rows:
+        shares = zip(row.tiers.at_ms, row.tiers.share_over_time, strict=True)
+        points = tuple((ends.index(ms), scaled(share, 0.01)) for ms, share in shares)
+        drawn.append(Line(row.engine, points))
+    places = tuple(f"{ms / 1e3:.0f}" for ms in ends)
+    return Lines(
+        *(f"over-time-{at}", f"Accesses that the fast tier serves: {title}", "%"),
+        *("s", places, tuple(drawn)),
+        linear=True,
+    )
 
 
 def _beside(rows: Sequence[Row], tables: Sequence[theirs.Table]) -> list[Chart]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pageferry.results.schema import Result, Row, Spread
-from pageferry.units import format_size
+from pageferry.units import MIB, format_size
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ FIGURES = (
     Figure("throughput", "GB/s", 1e9, lambda row: row.bytes_per_s, True),
     Figure("unmapped time, p99", "us", 1e3, _unmapped, False),
     Figure("instructions for each folio", "", 1, _instructions, False),
+    Figure("time to settle", "s", 1e3, lambda row: row.tiers.settled_ms, False),
+    Figure("migrated", "MiB", MIB, lambda row: row.tiers.migrated_bytes, False),
 )
 
 
@@ -77,6 +79,8 @@ def settings(row: Row) -> dict[str, str]:
         "pages": row.pages or "",
         "path": row.path or "",
         "method": method or "",
+        "load": row.tiers.load or "",
+        "memory": row.tiers.memory or "",
         "busy": "CPUs busy" if row.busy else "",
         "cap": "" if own.batch_cap_pages is None else f"cap {own.batch_cap_pages}",
         "windows": _many(own.max_windows or 0, "window"),

@@ -63,6 +63,8 @@ class Lines:
     across: str
     places: tuple[str, ...]
     lines: tuple[Line, ...]
+    # Otherwise, values far apart get a logarithmic scale.
+    linear: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ def _lines(svg: ET.Element, chart: Lines) -> int:
     """Draw lines and their legend, and return the height."""
     values = [value for line in chart.lines for _, value in line.points]
     medians = [value.median for value in values if value.median > 0]
-    log = bool(medians) and max(medians) > 20 * min(medians)
+    apart = bool(medians) and max(medians) > 20 * min(medians)
+    log = apart and not chart.linear
     ends = [end for value in values for end in (value.min, value.max)]
     bottom = _TOP + 18 + _PLOT
     scale = _scale(ends, bottom, _TOP + 18, log=log)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from pageferry.bench.disturbance import TOLERABLE
 from pageferry.report.difference import label
 from pageferry.report.tables import ratio
@@ -22,6 +25,8 @@ def sentence(result: Result) -> str:
             )
         count = len(result.checks)
         return "The check holds." if count == 1 else f"All {count} checks hold."
+    if result.rows and all(row.tiers.settled_ms for row in result.rows):
+        return _of_policies(result.rows)
     rows = [row for row in result.rows if row.engine not in ("stock", "limit")]
     compared = [row for row in rows if row.ratio_to_stock is not None]
     if not compared:
@@ -40,6 +45,27 @@ def sentence(result: Result) -> str:
     ]
     best = max(sure or compared, key=lambda row: row.ratio_to_stock or 0.0)
     return _of_best(best, best.ratio_to_stock_spread)
+
+
+def _of_policies(rows: Sequence[Row]) -> str:
+    """Count the loads for which each policy of `bench tiers` settles first."""
+    loads: dict[str, list[Row]] = {}
+    for row in rows:
+        loads.setdefault(label(row, "engine"), []).append(row)
+    first = Counter(map(_first, loads.values()))
+    won = ", ".join(f"{name} for {count}" for name, count in first.most_common())
+    return f"Of {len(loads)} loads, hot memory is on the fast tier first with: {won}."
+
+
+def _first(rows: Sequence[Row]) -> str:
+    whole = [row for row in rows if row.tiers.settled_phases == row.tiers.phases]
+    return min(whole, key=_settled_ms).engine if whole else "none"
+
+
+def _settled_ms(row: Row) -> int:
+    found = row.tiers.settled_ms
+    assert found is not None
+    return found.median
 
 
 def _of_best(best: Row, found: RatioSpread | None) -> str:
