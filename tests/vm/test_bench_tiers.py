@@ -50,7 +50,7 @@ def rows(
     (top / "small.toml").write_text(MACHINE)
     (top / "tier.toml").write_text(TIER)
     words = ["--vm", "--topology", str(top / "small.toml"), "--quick"]
-    words += ["--hot", f"{HOT_MIB}M", "--seconds", "15", "--output", str(top / "out")]
+    words += ["--hot", f"{HOT_MIB}M", "--seconds", "12", "--output", str(top / "out")]
     words += ["--tier-config", str(top / "tier.toml")]
     assert main(["bench", "tiers", *words]) == 0
     return {row.engine: row for row in decode((top / "out").read_bytes()).rows}
@@ -66,7 +66,7 @@ def test_all_policies_are_measured(rows: dict[str, Row]) -> None:
         assert own.program_bytes is not None and own.program_bytes > 200 * MIB
         assert len(own.at_ms) == len(own.share_over_time) >= 20
         assert own.longest_access_ns is not None and own.longest_access_ns.median > 0
-        assert own.settled_ms is not None and own.settled_ms.median <= 17_000
+        assert own.settled_ms is not None and own.settled_ms.median <= 14_000
     assert rows["tier"].tiers.goals is True
     # Only newer kernels measure goals on a node.
     assert rows["damo"].tiers.goals is (bases.DEFAULT != "6.12")
@@ -84,7 +84,8 @@ def test_without_a_policy_hot_memory_stays(rows: dict[str, Row]) -> None:
 def test_the_service_brings_hot_memory_up(rows: dict[str, Row]) -> None:
     own = rows["tier"].tiers
     assert own.up_bytes is not None and own.migrated_bytes is not None
-    assert own.up_bytes.median > HOT_MIB * MIB // 4
-    assert own.migrated_bytes.median > HOT_MIB * MIB // 4
-    assert own.share_over_time[-1].median > 0.25
+    # DAMON begins with a quota of a byte, and has seconds here.
+    assert own.up_bytes.median > HOT_MIB * MIB // 8
+    assert own.migrated_bytes.median > HOT_MIB * MIB // 8
+    assert own.share_over_time[-1].median > 0.1
     assert own.model_access_ns is not None and own.model_access_ns.median < 300
