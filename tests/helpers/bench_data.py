@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pageferry.bench.move_pages.spec import Measurement
 from pageferry.bench.spec import Benchmark
+from pageferry.kernel.arch import X86_64
+from pageferry.kernel.build import BuiltKernel
 from pageferry.report.tables import render
 from pageferry.results.schema import Kernel, Machine, Result, Row
 
@@ -36,6 +40,21 @@ def measurement(
         split_folios=split,
         engine_bytes=engine_bytes,
         verified=True,
+    )
+
+
+def built(folder: Path) -> BuiltKernel:
+    """Describe a kernel that was never built."""
+    return BuiltKernel(
+        image=folder / "bzImage",
+        build_dir=folder,
+        modules=folder,
+        release="6.12.117-pageferry",
+        base="6.12",
+        vanilla=False,
+        configs=("vm",),
+        cached=True,
+        arch=X86_64,
     )
 
 

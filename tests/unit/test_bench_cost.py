@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from helpers.bench_data import MIB, page, result
+from helpers.bench_data import MIB, built, page, result
 from helpers.golden_files import check_golden
-from pageferry.bench.cost.boots import Job
+from pageferry.bench.cost.boots import Boot, Job
 from pageferry.bench.cost.rows import (
+    DEFAULT_PAGES,
+    DEFAULT_PATHS,
+    DEFAULT_SIZES,
+    PADDING_STEP_BYTES,
     PATHS,
     Cost,
     check_same,
     default_engines,
     init_arguments,
-    initramfs,
     make_rows,
     regressions,
     samples_of,
@@ -372,22 +374,8 @@ def test_table_of_paths() -> None:
     check_golden(GOLDEN / "bench-cost-paths.txt", shown(rows) + "\n")
 
 
-def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:
-    program, module = tmp_path / "cost", tmp_path / "mtcopy.ko"
-    program.write_bytes(b"program")
-    module.write_bytes(b"module")
-    archive = initramfs(program, [module], 1)
-    listing = subprocess.run(
-        ["cpio", "-itv", "--quiet"],
-        input=archive,
-        capture_output=True,
-        check=True,
-    )
-    assert listing.stderr == b""
-    names = [line.split()[-1] for line in listing.stdout.decode().splitlines()]
-    assert names == [
-        "dev", "proc", "sys", "dev/console", "init", "mtcopy.ko", "padding",
-    ]  # fmt: skip
+def test_what_a_boot_is_told(tmp_path: Path) -> None:
+    module = tmp_path / "mtcopy.ko"
     assert init_arguments("mtcopy", [module], 3) == [
         "--engine", "mtcopy", "--scatter", "3", "--module", "/mtcopy.ko",
     ]  # fmt: skip
@@ -395,12 +383,11 @@ def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:
         "--sizes",
         "16384,2097152",
     ]
-
-
-def test_initramfs_is_the_same_from_the_same_input(tmp_path: Path) -> None:
-    program = tmp_path / "cost"
-    program.write_bytes(b"program")
-    first = initramfs(program, [], 0)
-    program.touch()
-    assert initramfs(program, [], 0) == first
-    assert len(initramfs(program, [], 2)) - len(first) > 4096
+    boot = Boot(
+        *("mtcopy", 3, built(tmp_path), (module,), "cost"),
+        *(DEFAULT_SIZES, DEFAULT_PAGES, DEFAULT_PATHS),
+    )
+    machine = replace(boot, again=True).machine(tmp_path / "cost")
+    assert machine.name == "cost-mtcopy-3-again"
+    assert machine.arguments[:4] == ("--engine", "mtcopy", "--scatter", "3")
+    assert machine.padding_bytes == 3 * PADDING_STEP_BYTES

@@ -4,22 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from subprocess import Popen
 
-from pageferry import output, paths, proc
-from pageferry.bench import build
+from pageferry.bench import build, counted
 from pageferry.bench.cost import rows as cost
-from pageferry.bench.job import make_result
-from pageferry.bench.lines import Line, complete, environment_of, parse_line
 from pageferry.bench.plan import MODULES
-from pageferry.bench.target import describe_built, describe_machine, module_path
-from pageferry.errors import ExitCode, PageferryError
+from pageferry.bench.target import module_path
 from pageferry.kernel.arch import ARM64, X86_64
 from pageferry.kernel.build import (
     BuildRequest,
@@ -30,16 +22,10 @@ from pageferry.kernel.build import (
 )
 from pageferry.results import store
 from pageferry.results.schema import Result
-from pageferry.vm import accel, klog, topology
-from pageferry.vm.qemu import bare_machine
 
 _TOPOLOGIES = {X86_64: "cost", ARM64: "versal-cost"}
 # Demotion and promotion need tiers; the other paths use the same boot.
 _TIERED = "tiered-cost"
-_BOOT_LIMIT_S = 600.0
-# The date would change the count, and so would random numbers, which accel.cpu_args()
-# prevents.
-_REPEATABLE = ("-rtc", "base=2020-01-01,clock=vm")
 
 
 @dataclass(frozen=True)
@@ -92,25 +78,21 @@ class Job:
             for request in dict.fromkeys(map(self.request_for, self.engines))
         }
         boots = _boots(self, kernels)
-        seen = _run_boots(boots, program, self.jobs)
+        machines = [boot.machine(program) for boot in boots]
+        found = counted.run(machines, cost.Cost, self.jobs)
+        seen = dict(zip(boots, found, strict=True))
         samples = {
             boot: cost.samples_of(boot.engine, lines) for boot, lines in seen.items()
         }
         for boot in boots:
             if boot.again:
                 cost.check_same(samples[replace(boot, again=False)], samples[boot])
-        main = next((b for b in boots if b.engine != "stock"), boots[0])
-        environment = environment_of(seen[main])
-        stock = next((b for b in boots if b.engine == "stock"), None)
-        counted = [boot for boot in boots if not boot.again]
-        return make_result(
-            *(begin, self.args),
-            cost.make_rows([s for boot in counted for s in samples[boot]]),
-            *(seen[main], describe_built(main.kernel, environment)),
-            describe_machine(environment, ", ".join(self.machines), "tcg icount"),
-            stock_kernel=None
-            if stock is None
-            else describe_built(stock.kernel, environment_of(seen[stock])),
+        once = [boot for boot in boots if not boot.again]
+        rows = cost.make_rows([s for boot in once for s in samples[boot]])
+        engines = [boot.engine for boot in boots]
+        all_seen = list(zip(engines, machines, found, strict=True))
+        return counted.result(
+            begin, self.args, rows, all_seen, ", ".join(self.machines)
         )
 
 
@@ -134,124 +116,34 @@ class Boot:
         again = "-again" if self.again else ""
         return f"{self.topology}-{self.engine}-{self.layout}{again}"
 
+    def machine(self, program: Path) -> counted.Machine:
+        """Return the machine to boot."""
+        arguments = cost.init_arguments(
+            *(self.engine, self.modules, self.layout),
+            *(self.sizes, self.pages, self.paths),
+        )
+        return counted.Machine(
+            name=self.name,
+            topology=self.topology,
+            kernel=self.kernel,
+            program=program,
+            arguments=tuple(arguments),
+            modules=self.modules,
+            padding_bytes=self.layout * cost.PADDING_STEP_BYTES,
+        )
+
 
 def _boots(job: Job, kernels: dict[BuildRequest, BuiltKernel]) -> list[Boot]:
     """List all boots. The last boot of each machine repeats its first."""
     boots: list[Boot] = []
-    for machine, counted in job.machines.items():
+    for machine, paths in job.machines.items():
         first = len(boots)
         for engine in job.engines:
             kernel = kernels[job.request_for(engine)]
             modules = (module_path(kernel, engine),) if engine in MODULES else ()
             boots += [
-                Boot(engine, n, kernel, modules, machine, job.sizes, job.pages, counted)
+                Boot(engine, n, kernel, modules, machine, job.sizes, job.pages, paths)
                 for n in range(job.layouts)
             ]
         boots.append(replace(boots[first], again=True))
     return boots
-
-
-def qemu_args(boot: Boot, initrd: Path) -> list[str]:
-    """Return QEMU's command line."""
-    arch = boot.kernel.arch
-    machine = topology.load(boot.topology)
-    # Warnings and errors reach the console, which is searched for them. Words unknown
-    # to the kernel would become arguments of /init.
-    words = [f"console={arch.console}", "loglevel=5", "panic=-1"]
-    words += [*machine.kernel_words(), "--"]
-    words += cost.init_arguments(
-        *(boot.engine, boot.modules, boot.layout),
-        *(boot.sizes, boot.pages, boot.paths),
-    )
-    return [
-        *bare_machine(machine, accel.TCG, icount=True),
-        *machine.qemu_args(),
-        *_REPEATABLE,
-        *("-serial", "stdio"),
-        *("-kernel", str(boot.kernel.image), "-initrd", str(initrd)),
-        *("-append", " ".join(words)),
-    ]
-
-
-@contextlib.contextmanager
-def _booted(
-    boot: Boot, program: Path, scratch: Path
-) -> Iterator[tuple[Popen[bytes], Path]]:
-    """Start one machine; the end of the block stops it."""
-    initrd = scratch / f"{boot.name}.cpio"
-    initrd.write_bytes(cost.initramfs(program, boot.modules, boot.layout))
-    console = scratch / f"{boot.name}.log"
-    with (
-        console.open("wb") as stream,
-        proc.group(qemu_args(boot, initrd), stdout=stream.fileno()) as process,
-    ):
-        yield process, console
-
-
-def _run_boots(
-    boots: Sequence[Boot], program: Path, jobs: int
-) -> dict[Boot, list[Line]]:
-    """Run all boots, a few at once: icount keeps each to one host CPU."""
-    progress = output.Progress("counting", len(boots))
-    results: dict[Boot, list[Line]] = {}
-    waiting = list(boots)
-    running: list[tuple[Boot, contextlib.ExitStack, Popen[bytes], Path, float]] = []
-    with (
-        tempfile.TemporaryDirectory(
-            prefix="cost-", dir=paths.make_cache_dir("vm"), ignore_cleanup_errors=True
-        ) as name,
-        # At the end of this block, stop all machines that still run.
-        contextlib.ExitStack() as machines,
-    ):
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                boot = waiting.pop(0)
-                stack = machines.enter_context(contextlib.ExitStack())
-                process, console = stack.enter_context(
-                    _booted(boot, program, Path(name))
-                )
-                deadline = time.monotonic() + _BOOT_LIMIT_S
-                running.append((boot, stack, process, console, deadline))
-            time.sleep(0.1)
-            for entry in list(running):
-                boot, stack, process, console, deadline = entry
-                if process.poll() is None and time.monotonic() < deadline:
-                    continue
-                timed_out = process.poll() is None
-                stack.close()
-                running.remove(entry)
-                results[boot] = _read(boot, console, timed_out=timed_out)
-                progress.advance()
-        progress.finish()
-    return {boot: results[boot] for boot in boots}
-
-
-def _read(boot: Boot, console: Path, *, timed_out: bool) -> list[Line]:
-    """Read the output of a machine."""
-    text = console.read_text(errors="replace")
-    words = text.splitlines()
-    tail = "\n".join(words[-40:])
-    found = klog.findings(words, ())
-    if found:
-        raise PageferryError(
-            "the kernel complained while pages moved",
-            value=boot.name,
-            detail="\n".join(found),
-        )
-    if timed_out:
-        raise PageferryError(
-            "a boot did not end in time",
-            value=f"{boot.name}, {_BOOT_LIMIT_S:.0f} s",
-            detail=tail,
-            code=ExitCode.TIMEOUT,
-        )
-    lines = [
-        line for word in words if (line := parse_line(word, cost.Cost)) is not None
-    ]
-    try:
-        return complete(lines)
-    except PageferryError as error:
-        # Only the console tells why a guest ended.
-        error.detail = tail
-        error.value = boot.name
-        raise

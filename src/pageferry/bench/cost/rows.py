@@ -23,7 +23,6 @@ from pageferry.kernel.arch import ARM64, Architecture
 from pageferry.results import schema
 from pageferry.results.schema import Row
 from pageferry.units import KIB, MIB, format_size
-from pageferry.vm.cpio import Archive
 
 # "unbatched" is our kernel with batch_ptes off: one page table entry at a time.
 ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
@@ -118,19 +117,6 @@ class Cost(Line, tag="cost", kw_only=True):
     def later_instructions_per_folio(self) -> float | None:
         """Return the mean of all moves but the first, per original folio."""
         return mean(self.pass_ns[1:]) / self.folios if self.changing else None
-
-
-def initramfs(program: Path, modules: Sequence[Path], layout: int) -> bytes:
-    """Make the initramfs of one memory layout."""
-    archive = Archive()
-    for name in ("dev", "proc", "sys"):
-        archive.directory(name)
-    archive.character_device("dev/console", 5, 1)
-    archive.file("init", program.read_bytes(), 0o755)
-    for module in modules:
-        archive.file(module.name, module.read_bytes())
-    archive.file("padding", b"\0" * (layout * PADDING_STEP_BYTES))
-    return archive.bytes()
 
 
 def init_arguments(
