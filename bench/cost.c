@@ -22,9 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/reboot.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/paths.h"
@@ -61,20 +58,11 @@ static struct options opts = {
 
 static const struct variant *const variant = &opts.run.variants[0];
 
-static void set_engine(const struct option_row *row, const char *text)
-{
-	if (!variant_parse(text, &opts.run.variants[0]))
-		option_invalid(row->name, text);
-}
-
 /* --pages takes all kinds at once. */
 static_assert(NR_PAGES_KINDS <= MAX_WORDS, "a word_list is too short");
 
 static const struct option_row rows[] = {
-	{ "engine", "NAME",
-	  "off, stock, cpu, mtcopy, dcbm[:channels=N], which\n"
-	  "decides itself what it takes (default off)", set_engine, NULL, 0,
-	  0, NULL },
+	ROW_ENGINE(&opts.run.variants[0]),
 	ROW_MODULE(&opts.run.modules),
 	{ "paths", "LIST",
 	  "callers to measure: move_pages, mbind, migrate_pages, hugetlb,\n"
@@ -113,33 +101,6 @@ static void check_options(struct options *o)
 	run_read_sizes(&o->run);
 	if (o->passes % 2)
 		bench_die(BENCH_USAGE, "--passes must be even: there and back");
-}
-
-static void power_off(void)
-{
-	fflush(stdout);
-	sync();
-	reboot(RB_POWER_OFF);
-}
-
-static void mount_or_die(const char *type, const char *dir)
-{
-	mkdir(dir, 0755);
-	if (mount(type, dir, type, 0, NULL) && errno != EBUSY)
-		bench_die(BENCH_LACKING, "cannot mount %s: %s", dir,
-			  strerror(errno));
-}
-
-/* As init, mount the file systems, and switch the machine off at the end. */
-static void become_init(void)
-{
-	if (atexit(power_off))
-		power_off();
-	mount_or_die("devtmpfs", "/dev");
-	mount_or_die("proc", "/proc");
-	mount_or_die("sysfs", "/sys");
-	/* On a kernel that has it: settings of engines are there. */
-	mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
 }
 
 static bool other_paths(const struct options *o)
@@ -452,8 +413,7 @@ int main(int argc, char **argv)
 {
 	struct run *r = &opts.run;
 
-	if (getpid() == 1)
-		become_init();
+	become_init();
 	options_parse(&program, argc, argv);
 	check_options(&opts);
 	/* This changes the layout of memory a little. */

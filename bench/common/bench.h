@@ -76,6 +76,7 @@ void settings_on_interrupt(void);
 pid_t settings_fork(volatile pid_t *child);
 /* settings_restore() kills this child first, as it uses memory.  0: none. */
 extern volatile pid_t settings_child;
+void settings_child_wait(void);
 
 /* memory.c: memory on a node, in folios of a size */
 #define PMD_BYTES (2UL << 20)
@@ -90,6 +91,7 @@ struct region {
 	const unsigned char *kept;	/* pages that count; NULL: all */
 	bool shuffled;		/* lists of it have random order */
 	size_t per_call;	/* list entries of one call; 0: all */
+	size_t turns;		/* lists name it so often, there and back */
 	bool all;		/* moves pages that others map, too */
 	bool hugetlb;		/* its folios are never split */
 };
@@ -170,6 +172,7 @@ size_t page_bytes(void);
 void node_list(char *buf, size_t size);
 int node_first_cpu(int node);
 bool node_free_bytes(int node, uint64_t *bytes);
+uint64_t node_needs(uint64_t bytes);
 void node_check_free(int node, uint64_t bytes);
 void memory_bind(void *base, size_t bytes, int node, unsigned int flags);
 void memory_unbind(void *base, size_t bytes);
@@ -182,6 +185,10 @@ struct modules {
 void modules_load(const struct modules *modules);
 void machine_report(void);
 void machine_quiet(void);
+
+/* init.c: a program as /init; without effect for other processes */
+void become_init(void);
+void mount_or_die(const char *type, const char *dir);
 
 /* parallel.c: threads, and filling and verifying on each CPU */
 void thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);

@@ -260,6 +260,22 @@ pid_t settings_fork(volatile pid_t *child)
 	return pid;
 }
 
+/* Wait for settings_child.  If that fails, it has printed the reason. */
+void settings_child_wait(void)
+{
+	pid_t pid = settings_child;
+	siginfo_t ended;
+	int status;
+
+	/* Keep the pid reserved until the handler has forgotten the child. */
+	waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT);
+	settings_child = 0;
+	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		bench_die(BENCH_FAILED, "a child was killed");
+	if (WEXITSTATUS(status))
+		exit(WEXITSTATUS(status));
+}
+
 void settings_restore_on_exit(void)
 {
 	if (atexit(settings_restore))

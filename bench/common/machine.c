@@ -54,14 +54,19 @@ bool node_free_bytes(int node, uint64_t *bytes)
 	return true;
 }
 
+/*
+ * The bytes of a node that @bytes of moved memory take.  The rest is for lists
+ * of addresses, page tables and the kernel's reserves.
+ */
+uint64_t node_needs(uint64_t bytes)
+{
+	return bytes + bytes / 16 + (16 << 20);
+}
+
 /* End the program unless @node has room for @bytes of moved memory. */
 void node_check_free(int node, uint64_t bytes)
 {
-	/*
-	 * The rest is for lists of addresses, page tables and the kernel's
-	 * reserves.
-	 */
-	uint64_t needed = bytes + bytes / 16 + (16 << 20), free;
+	uint64_t needed = node_needs(bytes), free;
 	char nodes[64];
 
 	node_list(nodes, sizeof(nodes));

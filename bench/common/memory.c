@@ -275,12 +275,14 @@ static void shuffle(void **pages, size_t nr)
 
 /*
  * Make timed move_pages(2) calls, by default one, with one entry per folio.
- * Returns their result, or -errno.  The arrays are written before the clock
- * starts, so that their page faults do not count.
+ * With @r->turns the list goes on with the way back, and there again.  Returns
+ * their result, -errno, or the number of entries that did not arrive.  The
+ * arrays are written before the clock starts, so that their page faults do not
+ * count.
  */
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 {
-	size_t nr = r->bytes / r->folio_bytes;
+	size_t once = r->bytes / r->folio_bytes, nr = once * (r->turns ?: 1);
 	void **pages = malloc(nr * sizeof(*pages));
 	int *nodes = malloc(nr * sizeof(*nodes));
 	int *status = malloc(nr * sizeof(*status));
@@ -291,8 +293,8 @@ long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 	if (!pages || !nodes || !status)
 		bench_die(BENCH_LACKING, "no memory for %zu list entries", nr);
 	for (size_t i = 0; i < nr; i++) {
-		pages[i] = r->base + i * r->folio_bytes;
-		nodes[i] = node;
+		pages[i] = r->base + i % once * r->folio_bytes;
+		nodes[i] = i / once % 2 ? r->node : node;
 		status[i] = -1;
 	}
 
@@ -308,6 +310,8 @@ long region_move(const struct region *r, int node, uint64_t *elapsed_ns)
 	*elapsed_ns = bench_now_ns() - start;
 	if (ret < 0)
 		ret = -errno;
+	for (size_t i = 0; i < nr && r->turns && ret >= 0; i++)
+		ret += status[i] != nodes[i];
 	free(pages);
 	free(nodes);
 	free(status);

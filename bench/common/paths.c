@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "compaction.h"
@@ -320,11 +319,7 @@ uint64_t path_needs(enum path_kind kind, uint64_t bytes, unsigned int nr)
 /* Run in a child, and end the program if the child fails. */
 static void child_run(void (*run)(const struct work *w), const struct work *w)
 {
-	siginfo_t ended;
-	int status;
-	pid_t pid = settings_fork(&settings_child);
-
-	if (!pid) {
+	if (!settings_fork(&settings_child)) {
 		/* After SIGTERM, clean up what the path has made. */
 		settings_on_interrupt();
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -332,14 +327,7 @@ static void child_run(void (*run)(const struct work *w), const struct work *w)
 		/* The parent restores the settings that it pinned. */
 		_exit(BENCH_OK);
 	}
-	/* Keep the pid reserved until the handler has forgotten the child. */
-	waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT);
-	settings_child = 0;
-	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-		bench_die(BENCH_FAILED, "a child was killed");
-	/* The child has printed the reason. */
-	if (WEXITSTATUS(status))
-		exit(WEXITSTATUS(status));
+	settings_child_wait();
 }
 
 /* Move @bytes @nr times, and report the time of each. */

@@ -4,6 +4,12 @@
 
 #include "run.h"
 
+void set_variant(const struct option_row *row, const char *text)
+{
+	if (!variant_parse(text, row->to))
+		option_invalid(row->name, text);
+}
+
 void run_read_variants(struct run *r)
 {
 	char words[16][64];

@@ -42,6 +42,11 @@ struct run {
 	{ "variants", "LIST",						       \
 	  "stock, off, cpu, mtcopy[:threads=N], dcbm[:channels=N]\n"	       \
 	  "(default stock)", set_text, &(r)->variants_text, 0, 0, NULL }
+#define ROW_ENGINE(variant)						       \
+	{ "engine", "NAME",						       \
+	  "off, stock, cpu, mtcopy, dcbm[:channels=N], which\n"	       \
+	  "decides itself what it takes (default off)", set_variant, variant,  \
+	  0, 0, NULL }
 #define ROW_REACH(r)							       \
 	{ "max-unmapped-us", "N", "how long a folio may be out of reach, 0: "  \
 	  "without\nbounds (default: as it is)", set_text,		       \
@@ -54,6 +59,7 @@ uint64_t limit_copy_ns(const struct region *src, struct region *dst,
 		       int first_cpu);
 
 /* run.c */
+void set_variant(const struct option_row *row, const char *text);
 void run_read_variants(struct run *r);
 void run_read_sizes(struct run *r);
 void run_check(struct run *r);
