@@ -13,6 +13,7 @@
 
 #include "common/bench.h"
 #include "common/compaction.h"
+#include "common/footprint.h"
 #include "common/hot_set.h"
 #include "common/latency.h"
 #include "common/run.h"
@@ -536,6 +537,25 @@ static void test_policies(void)
 	check(!system("rm -r \"$KDAMONDS\""), "policies: no file is left");
 }
 
+static void test_footprint(void)
+{
+	struct footprint now, other;
+
+	footprint_read(&now);
+	check(now.used_bytes && now.used_bytes < 1UL << 50,
+	      "footprint: memory in use is total without free");
+	check(now.slab_bytes && now.slab_bytes < now.used_bytes &&
+		      now.percpu_bytes,
+	      "footprint: the kernel's part is known");
+	other = now;
+	other.used_bytes--;
+	other.slab_bytes++;
+	footprint_least(&now, &other);
+	check(now.used_bytes == other.used_bytes &&
+		      now.slab_bytes == other.slab_bytes - 1,
+	      "footprint: each figure is the least of both");
+}
+
 int main(void)
 {
 	/* Keep the order of events, also if stdout is a pipe. */
@@ -559,6 +579,7 @@ int main(void)
 	test_followed();
 	test_hot_set();
 	test_policies();
+	test_footprint();
 	printf("1..%d\n", nr_tests);
 	return nr_failed ? BENCH_FAILED : BENCH_OK;
 }

@@ -20,7 +20,7 @@ from pageferry.errors import PageferryError
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     *("move_pages", "latency", "cost", "demotion", "promotion", "tiers"),
-    "compaction",
+    *("compaction", "scale"),
 )
 # Programs for `pageferry compare`.
 WORKS = ("gups", "embed")
@@ -124,6 +124,14 @@ def test_help(programs: Path, program: str) -> None:
         ("compaction", "--variants=cpu,", "cpu,"),
         ("demotion", "--max-unmapped-us=4294967296", "4294967296"),
         ("cost", "stray", "stray"),
+        ("scale", "--sizes=1M", "1M"),
+        ("scale", "--sizes=2M,", "sizes"),
+        ("scale", "--movers=4,65", "65"),
+        ("scale", "--movers=0", "movers"),
+        ("scale", "--parts=sizes,shapes", "shapes"),
+        ("scale", "--rounds=3", "rounds"),
+        ("scale", "--engine=:", "engine"),
+        ("scale", "stray", "stray"),
         ("gups", "--bytes=3M", "3M"),
         ("gups", "--hot=100", "100"),
         ("embed", "--threads=0", "threads"),
@@ -148,7 +156,7 @@ def test_unknown_option(programs: Path, program: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["move_pages", "latency", "cost", "demotion", "tiers"]
+    "program", ["move_pages", "latency", "cost", "demotion", "tiers", "scale"]
 )
 @pytest.mark.skipif(not ONE_NODE, reason="this machine has a second node")
 def test_one_node_is_not_enough(programs: Path, program: str) -> None:
