@@ -18,6 +18,7 @@ from pageferry.results.schema import (
     Latency,
     RatioSpread,
     Row,
+    Scale,
     Spread,
     Unmapped,
 )
@@ -79,6 +80,19 @@ def test_throughput_over_channels_beside_stock() -> None:
     assert lines(chart)["dcbm"] == {"1": 1, "2": 2, "4": 4}
     assert isinstance(chart, Lines)
     assert [line.name for line in chart.lines if line.level] == ["stock"]
+
+
+def test_instructions_over_sizes_and_movers() -> None:
+    counted = row(bench="scale", bytes_per_s=None, instructions_per_folio=10)
+    sizes = [Scale(size_bytes=size, call_pages=n) for size in (1, 2) for n in (0, 256)]
+    each = [*sizes, *(Scale(movers=number) for number in (4, 1))]
+    found = drawn(*(msgspec.structs.replace(counted, scale=own) for own in each))
+    assert lines(found["instructions-over-size"]) == {
+        "dcbm, one call": {"1 B": 10, "2 B": 10},
+        "dcbm, calls of 256 pages": {"1 B": 10, "2 B": 10},
+    }
+    assert lines(found["instructions-over-movers"]) == {"dcbm": {"1": 10, "4": 10}}
+    assert len(found) == 2
 
 
 def test_throughput_and_latency_over_the_limit() -> None:

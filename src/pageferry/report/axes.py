@@ -82,6 +82,10 @@ def _channels(row: Row) -> int | None:
 FOLIO = Axis(
     "folio", "folio size", "folio size", lambda row: row.folio_bytes, format_size
 )
+SIZE = Axis(
+    "size", "size", "bytes of a list", lambda row: row.scale.size_bytes, format_size
+)
+MOVERS = Axis("movers", "movers", "movers at once", lambda row: row.scale.movers, str)
 CHANNELS = Axis("channels", "channels", "DMA channels", _channels, str)
 CAP = Axis(
     "cap",

@@ -13,7 +13,9 @@ from pageferry.report.axes import (
     FOLIO,
     INSTRUCTIONS,
     LIMIT,
+    MOVERS,
     RATIO,
+    SIZE,
     THROUGHPUT,
     UNMAPPED,
     Axis,
@@ -38,6 +40,8 @@ _PAIRS: tuple[tuple[Figure, Axis], ...] = (
     (FIRST, CAP),
     (THROUGHPUT, LIMIT),
     (UNMAPPED, LIMIT),
+    (INSTRUCTIONS, SIZE),
+    (INSTRUCTIONS, MOVERS),
 )
 # The key of a chart's panel, the end of its title, and its rows.
 _Panel = tuple[str, str, list[Row]]
@@ -103,7 +107,11 @@ def _over(rows: Sequence[Row], figure: Figure, axis: Axis) -> list[Chart]:
     """Draw a figure over an axis, with a line for all that differs besides."""
     # Pages at random places have no counterpart among large folios.
     whole = [row for row in rows if row.pages != "random"]
-    panels: list[_Panel] = [("", "", whole)] if axis is FOLIO else _panels(rows)
+    if axis in (SIZE, MOVERS):
+        # Rows of the other have no counterpart, either.
+        whole = [row for row in whole if axis.read(row) is not None]
+    one = axis in (FOLIO, SIZE, MOVERS)
+    panels: list[_Panel] = [("", "", whole)] if one else _panels(rows)
     made: list[Chart] = []
     for suffix, title, panel in panels:
         found, levels = _series(panel, figure, axis)
@@ -136,7 +144,8 @@ def _phases(rows: Sequence[Row]) -> list[Chart]:
     bars = []
     for row in rows:
         whole = for_each_page(row)
-        if whole is None:
+        # The rows of `bench scale` are of one phase.
+        if whole is None or row.bench == "scale":
             continue
         # Without a count of the copy, the engine copied.
         copy = (row.copy_instructions or 0) * BASE_BYTES / row.folio_bytes

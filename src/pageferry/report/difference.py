@@ -67,7 +67,9 @@ def _many(number: int, of: str, none: str = "") -> str:
 
 def settings(row: Row) -> dict[str, str]:
     """Return all that sets a row apart from others of its result, as text."""
-    own = row.latency
+    own, scale = row.latency, row.scale
+    size = None if scale.size_bytes is None else format_size(scale.size_bytes)
+    calls = f"calls of {scale.call_pages} pages" if scale.call_pages else "one call"
     method = row.demotion.method or row.promotion.method or row.compaction.method
     name = "plain memcpy" if row.engine == "limit" else row.engine
     threads = row.engine in ("limit", "mtcopy")
@@ -81,6 +83,11 @@ def settings(row: Row) -> dict[str, str]:
         "method": method or "",
         "load": row.tiers.load or "",
         "memory": row.tiers.memory or "",
+        "size": size or "",
+        "calls": calls if size else "",
+        "movers": _many(scale.movers or 0, "mover"),
+        "together": scale.together or "",
+        "part": "life" if scale.part == "life" else "",
         "busy": "CPUs busy" if row.busy else "",
         "cap": "" if own.batch_cap_pages is None else f"cap {own.batch_cap_pages}",
         "windows": _many(own.max_windows or 0, "window"),

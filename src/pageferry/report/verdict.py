@@ -13,6 +13,8 @@ from pageferry.results.schema import RatioSpread, Result, Row
 from pageferry.vm import accel
 
 _FEW_ROUNDS = 5
+# These count instructions, which need no rounds, and fewer are better.
+_COUNTED = ("cost", "scale")
 
 
 def sentence(result: Result) -> str:
@@ -31,7 +33,7 @@ def sentence(result: Result) -> str:
     compared = [row for row in rows if row.ratio_to_stock is not None]
     if not compared:
         return "The result compares nothing with stock Linux."
-    if all(row.bench == "cost" for row in compared):
+    if all(row.bench in _COUNTED for row in compared):
         most = max(compared, key=lambda row: row.ratio_to_stock or 0.0)
         return (
             f"The most instructions take {most.ratio_to_stock:.3f} times those of "
@@ -97,7 +99,7 @@ def warnings(result: Result) -> list[str]:
     if not all(row.verified for row in result.rows if row.engine != "limit"):
         found.append("Not every row was verified.")
     few = min((row.rounds for row in result.rows), default=_FEW_ROUNDS)
-    counted = all(row.bench == "cost" for row in result.rows)
+    counted = all(row.bench in _COUNTED for row in result.rows)
     if few < _FEW_ROUNDS and not counted:
         found.append(f"The spread says little: fewest rounds of a row: {few}.")
     return found

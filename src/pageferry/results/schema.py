@@ -296,6 +296,49 @@ class Compaction(ByKernel, kw_only=True, frozen=True):
     ] = None
 
 
+class Grown(msgspec.Struct, frozen=True):
+    """The least value early in a long run, and late in it."""
+
+    before: Count
+    after: Count
+
+
+class Scale(msgspec.Struct, kw_only=True, frozen=True):
+    """Figures of `bench scale` alone."""
+
+    part: Annotated[str | None, about("sizes, movers or life")] = None
+    call_pages: Annotated[Count | None, about("of each call; 0: all in one")] = None
+    size_bytes: Annotated[Count | None, about("that the list names")] = None
+    region_bytes: Annotated[
+        Count | None, about("of memory; a longer list names it again for the way back")
+    ] = None
+    movers: Annotated[Count | None, about("at once")] = None
+    together: Annotated[str | None, about("processes, or threads of one process")] = (
+        None
+    )
+    growth: Annotated[
+        float | None,
+        about("cost of a page, to that of the smallest list or the fewest movers"),
+    ] = None
+    pages_per_guest_s: Annotated[
+        Count | None,
+        about("of a clock that counts the instructions of all CPUs, not a real rate"),
+    ] = None
+    locks: Annotated[
+        str | None,
+        about("for which CPUs waited most often, and how often; null: not counted"),
+    ] = None
+    calls: Annotated[Count | None, about("of move_pages(2) in all rounds")] = None
+    used_bytes: Annotated[Grown | None, about("all memory that is not free")] = None
+    slab_bytes: Grown | None = None
+    percpu_bytes: Annotated[Grown | None, about("counters and histograms among it")] = (
+        None
+    )
+    pool_objects: Annotated[
+        Grown | None, about("in use, of our caches; null: not counted")
+    ] = None
+
+
 class Row(msgspec.Struct, kw_only=True, frozen=True):
     """One engine with one folio size, and what one benchmark alone says of it.
 
@@ -350,12 +393,13 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     promotion: Promotion = Promotion()
     tiers: Tiers = Tiers()
     compaction: Compaction = Compaction()
+    scale: Scale = Scale()
 
 
 # By the name of a benchmark, which is that of the part, too.
 PARTS: dict[str, type[msgspec.Struct]] = {
     part.__name__.lower(): part
-    for part in (Cost, Latency, Demotion, Promotion, Tiers, Compaction)
+    for part in (Cost, Latency, Demotion, Promotion, Tiers, Compaction, Scale)
 }
 
 
