@@ -43,7 +43,7 @@ def says(machine: counted.Machine, script: str, name: str = "one") -> counted.Ma
 def test_lines_come_in_the_order_of_the_machines(machine: counted.Machine) -> None:
     slow = says(machine, f"sleep 0.3; echo '{ENVIRONMENT}'; echo '{DONE}'")
     quick = says(machine, f"echo 'noise'; echo '{DONE}'", "two")
-    first, second = counted.run([slow, quick], Cost, 2)
+    first, second = counted.run([slow, quick], (Cost,), 2)
     assert isinstance(first[0], Environment)
     assert second == [Done()]
 
@@ -65,7 +65,7 @@ def test_a_machine_that_fails_is_named(
 ) -> None:
     machine = replace(says(machine, script), limit_s=0.5 if "sleep" in script else 60)
     with pytest.raises(PageferryError, match=named) as caught:
-        counted.run([machine], Cost, 1)
+        counted.run([machine], (Cost,), 1)
     assert caught.value.code == code
     assert "one" in str(caught.value.value)
 

@@ -18,7 +18,7 @@ from subprocess import Popen
 from pageferry import output, paths, proc
 from pageferry.bench.job import make_result
 from pageferry.bench.lines import Line, complete, environment_of, parse_line
-from pageferry.bench.target import describe_built, describe_machine
+from pageferry.bench.target import Kinds, describe_built, describe_machine
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.kernel.build import BuiltKernel
 from pageferry.results.schema import Result, Row
@@ -94,7 +94,7 @@ def _booted(boot: Machine, scratch: Path) -> Iterator[tuple[Popen[bytes], Path]]
         yield process, console
 
 
-def run(boots: Sequence[Machine], kind: type[Line], jobs: int) -> list[list[Line]]:
+def run(boots: Sequence[Machine], kinds: Kinds, jobs: int) -> list[list[Line]]:
     """Run all boots, a few at once, and return the lines of each.
 
     icount keeps each machine to one CPU of the host.
@@ -125,15 +125,13 @@ def run(boots: Sequence[Machine], kind: type[Line], jobs: int) -> list[list[Line
                 timed_out = process.poll() is None
                 stack.close()
                 running.remove(entry)
-                results[boot] = _read(boot, console, kind, timed_out=timed_out)
+                results[boot] = _read(boot, console, kinds, timed_out=timed_out)
                 progress.advance()
         progress.finish()
     return [results[boot] for boot in boots]
 
 
-def _read(
-    boot: Machine, console: Path, kind: type[Line], *, timed_out: bool
-) -> list[Line]:
+def _read(boot: Machine, console: Path, kinds: Kinds, *, timed_out: bool) -> list[Line]:
     """Read the output of a machine."""
     text = console.read_text(errors="replace")
     words = text.splitlines()
@@ -152,7 +150,7 @@ def _read(
             detail=tail,
             code=ExitCode.TIMEOUT,
         )
-    lines = [line for word in words if (line := parse_line(word, kind)) is not None]
+    lines = [line for word in words if (line := parse_line(word, *kinds)) is not None]
     try:
         return complete(lines)
     except PageferryError as error:

@@ -79,7 +79,7 @@ class Job:
         }
         boots = _boots(self, kernels)
         machines = [boot.machine(program) for boot in boots]
-        found = counted.run(machines, cost.Cost, self.jobs)
+        found = counted.run(machines, (cost.Cost,), self.jobs)
         seen = dict(zip(boots, found, strict=True))
         samples = {
             boot: cost.samples_of(boot.engine, lines) for boot, lines in seen.items()
