@@ -19,6 +19,7 @@ PROMOTION = ["bench", "promotion"]
 TIERS = ["bench", "tiers"]
 HUGETLB = ["bench", "hugetlb"]
 COMPACTION = ["bench", "compaction"]
+SCALE = ["bench", "scale"]
 
 
 def add_nodes(root: Path, memory_mib: dict[int, int]) -> None:
@@ -147,6 +148,16 @@ def add_nodes(root: Path, memory_mib: dict[int, int]) -> None:
         ([*COST, "--paths", "mbind,mbind"], "twice"),
         ([*COST, "--pages", "runs,runs"], "twice"),
         ([*COST, "--arch", "arm64", "--paths", "all"], "memory tiers"),
+        ([*SCALE, "--engines", "none"], "none"),
+        ([*SCALE, "--parts", "sizes,shapes"], "shapes"),
+        ([*SCALE, "--sizes", "1M"], "1M"),
+        ([*SCALE, "--sizes", "64M,64M"], "twice"),
+        ([*SCALE, "--movers", "65"], "65"),
+        ([*SCALE, "--rounds", "3"], "--rounds"),
+        ([*SCALE, "--jobs", "0"], "--jobs"),
+        ([*SCALE, "--engines", "off", "--check"], "--check"),
+        ([*SCALE, "--topology", "moebius"], "moebius"),
+        ([*SCALE, "--arch", "arm64"], "arm64"),
         (["demo", "--engines", "cpu"], "engines"),
         (["bench"], "VERB"),
     ],
@@ -183,6 +194,7 @@ def test_bad_usage(
         ([*COMPACTION, "--vm", "--node", "7"], "no node 7"),
         ([*COMPACTION, "--vm", "--total", "64G"], "without enough memory"),
         ([*COMPACTION, "--live", "--node", "63"], "no node 63"),
+        ([*SCALE, "--topology", "gpu"], "nodes 0 and 1"),
     ],
 )
 def test_what_the_machine_lacks(
@@ -293,7 +305,10 @@ def test_json_also_on_failure(
 
 @pytest.mark.parametrize(
     "argv",
-    [MOVE, LATENCY, COST, DEMOTION, PROMOTION, TIERS, HUGETLB, COMPACTION, ["demo"]],
+    [
+        *(MOVE, LATENCY, COST, DEMOTION, PROMOTION),
+        *(TIERS, HUGETLB, COMPACTION, SCALE, ["demo"]),
+    ],
 )
 def test_help_fits_a_screen(
     argv: list[str], capsys: pytest.CaptureFixture[str]

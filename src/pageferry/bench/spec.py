@@ -18,7 +18,7 @@ from pageferry.results.schema import Check, Result, Row
 # A folder each, with a spec.py, in the order of --help.
 NAMES = (
     *("move_pages", "latency", "cost", "demotion", "promotion"),
-    *("tiers", "hugetlb", "compaction"),
+    *("tiers", "hugetlb", "compaction", "scale"),
 )
 
 
