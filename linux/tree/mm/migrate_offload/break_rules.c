@@ -25,6 +25,7 @@
 #include <linux/uaccess.h>
 
 #include "../internal.h"
+#include "copy.h"
 #include "internal.h"
 
 static const char * const rule_names[NR_MO_RULES] = {
@@ -64,14 +65,25 @@ bool migrate_offload_broken(enum migrate_offload_rule rule)
 	return unlikely(READ_ONCE(broken_rules) & BIT(rule));
 }
 
-bool migrate_offload_bad_page(struct page *page)
+/*
+ * Returns how many of @bytes a copy from @page on can read: those before the
+ * page frame bad_pfn.
+ */
+size_t migrate_offload_readable(struct page *page, size_t bytes)
 {
-	u64 pfn = READ_ONCE(bad_pfn);
+	u64 pfn = READ_ONCE(bad_pfn), first = page_to_pfn(page);
 
-	if (likely(!pfn || pfn != page_to_pfn(page)))
-		return false;
+	if (likely(!pfn || pfn < first || pfn >= first + (bytes >> PAGE_SHIFT)))
+		return bytes;
 	atomic_inc(&bad_reads);
-	return true;
+	return (pfn - first) << PAGE_SHIFT;
+}
+
+/* For KUnit tests.  Returns how many copies ended at a bad page so far. */
+int migrate_offload_set_bad_pfn(unsigned long pfn)
+{
+	WRITE_ONCE(bad_pfn, pfn);
+	return atomic_read(&bad_reads);
 }
 
 /* The longest wait for another thread's TLB flush. */
@@ -95,30 +107,11 @@ bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 	return pte_accessible(mm, sample);
 }
 
-/* Like folio_mc_copy(), but without cond_resched(). */
-static int migrate_copy_at_once(struct folio *dst, struct folio *src)
-{
-	long i;
-
-	for (i = 0; i < folio_nr_pages(src); i++)
-		if (copy_mc_highpage(folio_page(dst, i), folio_page(src, i)))
-			return -EHWPOISON;
-	return 0;
-}
-
 /* Like folio_mc_copy(), but also fails for bad_pfn. */
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 {
-	u64 pfn = READ_ONCE(bad_pfn);
-
-	if (pfn && pfn >= folio_pfn(src) &&
-	    pfn < folio_pfn(src) + folio_nr_pages(src)) {
-		atomic_inc(&bad_reads);
-		return -EHWPOISON;
-	}
-	if (migrate_offload_broken(MO_RULE_RESCHED))
-		return migrate_copy_at_once(dst, src);
-	return folio_mc_copy(dst, src);
+	return migrate_copy_span(dst, src, 0, folio_size(src),
+				 migrate_rule(RESCHED, true));
 }
 
 /*

@@ -54,7 +54,8 @@ bool migrate_offload_broken(enum migrate_offload_rule rule);
 bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 				unsigned int nr);
 /* Simulated machine checks, and moves with a broken rule. */
-bool migrate_offload_bad_page(struct page *page);
+size_t migrate_offload_readable(struct page *page, size_t bytes);
+int migrate_offload_set_bad_pfn(unsigned long pfn);
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src);
 bool migrate_offload_unsafe(struct address_space *mapping, struct folio *src);
 int migrate_offload_move_unsafe(struct address_space *mapping,
@@ -70,9 +71,9 @@ static inline bool migrate_offload_judge_late(struct mm_struct *mm,
 	return true;
 }
 
-static inline bool migrate_offload_bad_page(struct page *page)
+static inline size_t migrate_offload_readable(struct page *page, size_t bytes)
 {
-	return false;
+	return bytes;
 }
 
 static inline int migrate_offload_mc_copy(struct folio *dst, struct folio *src)

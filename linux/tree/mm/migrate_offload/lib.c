@@ -8,7 +8,6 @@
 #include <linux/cpumask.h>
 #include <linux/cpuset.h>
 #include <linux/export.h>
-#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/bandwidth.h>
@@ -17,6 +16,7 @@
 #include <linux/topology.h>
 
 #include "../internal.h"
+#include "copy.h"
 #include "internal.h"
 
 /**
@@ -55,33 +55,20 @@ unsigned int migrate_copy_split(const struct migrate_copy_batch *batch,
 }
 EXPORT_SYMBOL_GPL(migrate_copy_split);
 
-static int migrate_copy_page(struct page *dst, struct page *src)
-{
-	if (migrate_offload_bad_page(src))
-		return -EHWPOISON;
-	return copy_mc_highpage(dst, src) ? -EHWPOISON : 0;
-}
-
 static void copy_range(struct migrate_copy_batch *batch,
 		       struct migrate_copy_pos pos, size_t bytes, bool resched)
 {
 	while (bytes && pos.pair < batch->nr_pairs) {
 		struct migrate_copy_pair *pair = &batch->pairs[pos.pair];
-		size_t end = min(folio_size(pair->src), pos.offset + bytes);
+		size_t part = min(folio_size(pair->src) - pos.offset, bytes);
+		int rc = migrate_copy_span(pair->dst, pair->src, pos.offset,
+					   part, resched);
 
-		bytes -= end - pos.offset;
-		for (; pos.offset < end; pos.offset += PAGE_SIZE) {
-			long i = pos.offset >> PAGE_SHIFT;
-			int rc = migrate_copy_page(folio_page(pair->dst, i),
-						   folio_page(pair->src, i));
-
-			if (rc) {
-				WRITE_ONCE(pair->result, rc);
-				break;
-			}
-			if (resched)
-				cond_resched();
-		}
+		if (rc)
+			WRITE_ONCE(pair->result, rc);
+		if (resched)
+			cond_resched();
+		bytes -= part;
 		pos.pair++;
 		pos.offset = 0;
 	}
