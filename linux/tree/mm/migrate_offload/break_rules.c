@@ -17,7 +17,6 @@
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/fs.h>
-#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -107,7 +106,7 @@ bool migrate_offload_judge_late(struct mm_struct *mm, const pte_t *old,
 	return pte_accessible(mm, sample);
 }
 
-/* Like folio_mc_copy(), but also fails for bad_pfn. */
+/* Like migrate_copy_folio(), but also fails for bad_pfn. */
 int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 {
 	return migrate_copy_span(dst, src, 0, folio_size(src),

@@ -6,6 +6,8 @@
 #include <linux/fs.h>
 #include <linux/mm.h>
 
+#include "copy.h"
+
 struct dentry;
 
 /*
@@ -78,7 +80,7 @@ static inline size_t migrate_offload_readable(struct page *page, size_t bytes)
 
 static inline int migrate_offload_mc_copy(struct folio *dst, struct folio *src)
 {
-	return folio_mc_copy(dst, src);
+	return migrate_copy_folio(dst, src);
 }
 
 static inline bool migrate_offload_unsafe(struct address_space *mapping,

@@ -250,7 +250,7 @@ static inline void migrate_offload_count(struct migrate_offload_stats *stats,
 }
 
 /* mm/migrate_offload/call.c */
-/* Engines never copy failing memory: only folio_mc_copy() reads it, once. */
+/* Engines never copy failing memory: only migrate_copy_folio() reads it. */
 #define MIGRATE_OFFLOAD_REASONS_ALL \
 	(GENMASK(MR_TYPES - 1, 0) & ~BIT(MR_MEMORY_FAILURE))
 

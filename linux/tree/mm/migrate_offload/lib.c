@@ -85,7 +85,7 @@ static void copy_range(struct migrate_copy_batch *batch,
  * -EHWPOISON, and the copy continues with the next folio.  The function sets no
  * other result: several CPUs may copy parts of one folio at the same time.
  *
- * Context: may sleep; calls cond_resched() after each page.
+ * Context: may sleep; calls cond_resched() after each page, or after 256 KiB.
  */
 void migrate_copy_range(struct migrate_copy_batch *batch,
 			struct migrate_copy_pos pos, size_t bytes)

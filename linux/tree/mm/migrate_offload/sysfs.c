@@ -15,6 +15,7 @@
 #include <linux/sysfs.h>
 
 #include "../internal.h"
+#include "copy.h"
 #include "internal.h"
 #include "promote.h"
 
@@ -60,6 +61,9 @@ static struct attribute *migrate_offload_attrs[] = {
 	&engine_attr.attr,
 	&available_engines_attr.attr,
 	&held_folios_attr.attr,
+#ifdef CONFIG_MIGRATE_COPY_ROUTINES
+	&migrate_copy_routine_attr.attr,
+#endif
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 	&migrate_batch_ptes_attr.attr,
 #endif
