@@ -39,6 +39,7 @@ int migrate_copy_span(struct folio *dst, struct folio *src, size_t offset,
 extern enum migrate_copy_routine migrate_copy_routine;
 DECLARE_STATIC_KEY_FALSE(migrate_copy_key);
 extern struct kobj_attribute migrate_copy_routine_attr;
+extern struct kobj_attribute migrate_copy_routine_reason_attr;
 
 bool migrate_copy_has(enum migrate_copy_routine routine);
 void migrate_copy_use(enum migrate_copy_routine routine);

@@ -63,6 +63,7 @@ static struct attribute *migrate_offload_attrs[] = {
 	&held_folios_attr.attr,
 #ifdef CONFIG_MIGRATE_COPY_ROUTINES
 	&migrate_copy_routine_attr.attr,
+	&migrate_copy_routine_reason_attr.attr,
 #endif
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 	&migrate_batch_ptes_attr.attr,
