@@ -436,6 +436,8 @@ int main(int argc, char **argv)
 		scatter(&opts, node);
 	engine_prepare();
 	engine_select(variant);
+	/* Emulated time says nothing about caches, so do not let it choose. */
+	engine_copy_as_stock(true);
 	for (size_t i = 0; i < opts.paths.nr; i++) {
 		if (opts.paths.at[i] == PATH_MOVE_PAGES)
 			measure_sizes(&opts);

@@ -172,6 +172,17 @@ static void dcbm_select(const struct variant *v)
 	globfree(&found);
 }
 
+/* Let the CPU copy as stock Linux does, or as the program found it. */
+void engine_copy_as_stock(bool stock)
+{
+	static const char path[] = OFFLOAD_DIR "/copy_routine";
+	static char found[16];
+
+	if (!found[0])
+		setting_value(path, found, sizeof(found));
+	pin_if_there(path, stock ? "pages" : found);
+}
+
 void engine_select(const struct variant *v)
 {
 	const char *name = is_stock(v) ? "none" : v->engine;
@@ -179,6 +190,7 @@ void engine_select(const struct variant *v)
 
 	/* Stock Linux unmaps and maps entries one by one. */
 	pin_if_there(OFFLOAD_DIR "/batch_ptes", stock ? "false" : "true");
+	engine_copy_as_stock(stock);
 
 	if (!strcmp(v->engine, "mtcopy"))
 		pin_if_there(THREADS_PARAM, decimal(v->threads).text);
@@ -241,6 +253,7 @@ void engine_report(void)
 {
 	setting_report("engine_found", OFFLOAD_DIR "/engine");
 	setting_report("available_engines", OFFLOAD_DIR "/available_engines");
+	setting_report("copy_routine_found", OFFLOAD_DIR "/copy_routine_reason");
 	setting_report("max_unmapped_us_found", OFFLOAD_DIR "/max_unmapped_us");
 	setting_report("max_batch_pages_found",
 		       OFFLOAD_DEBUG_DIR "/max_batch_pages");

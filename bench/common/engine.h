@@ -25,6 +25,7 @@ void engine_prepare(void);
 void engine_allow_large(void);
 void engine_limit_keep(void);
 void engine_limit(const char *us);
+void engine_copy_as_stock(bool stock);
 void engine_select(const struct variant *v);
 void engine_report(void);
 

@@ -8,7 +8,7 @@ _DEBUG = "write /sys/kernel/debug/migrate_offload"
 
 # With any engines of a plan.
 ENGINES = (
-    f"{_OFFLOAD}/{{engine,batch_ptes}}, engine_of/*",
+    f"{_OFFLOAD}/{{engine,batch_ptes,copy_routine}}, engine_of/*",
     f"{_DEBUG}/{{engine_always,verify}}",
     "write /sys/module/mtcopy/parameters/max_threads",
     "write /sys/module/dcbm/{nr_dma_chan,offloading}",

@@ -19,7 +19,7 @@ from pageferry.bench.options import option
 from pageferry.bench.spec import Benchmark
 from pageferry.units import BASE_BYTES, GIB, MIB
 
-# "off" would equal stock: batch_ptes does not change hugetlb folios.
+# "off" would differ from stock in the copy alone: batch_ptes is not for hugetlb folios.
 ENGINES = (*DEFAULT_ENGINES, "dcbm")
 DEFAULT_TOTAL_BYTES = 256 * MIB
 

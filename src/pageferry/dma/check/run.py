@@ -27,7 +27,8 @@ _DEBUG = "/sys/kernel/debug/migrate_offload"
 # bench/move_pages restores these. It cannot if it is killed.
 _REMEMBERED = (
     *(f"{_DEBUG}/verify", f"{_DEBUG}/engine_always"),
-    *(f"{DIRECTORY}/batch_ptes", f"{DCBM}/offloading", f"{DCBM}/nr_dma_chan"),
+    *(f"{DIRECTORY}/batch_ptes", f"{DIRECTORY}/copy_routine"),
+    *(f"{DCBM}/offloading", f"{DCBM}/nr_dma_chan"),
     *(CPU_SHARE, TIMEOUT_MS),
 )
 _TOTAL = 64 * MIB
