@@ -15,21 +15,13 @@
 #include "common/compaction.h"
 #include "common/footprint.h"
 #include "common/hot_set.h"
+#include "common/ktap.h"
 #include "common/latency.h"
 #include "common/run.h"
 #include "common/tiers.h"
 #include "common/tracing.h"
 
 #define PAGE 4096
-
-static int nr_tests, nr_failed;
-
-static void check(bool ok, const char *name)
-{
-	nr_tests++;
-	nr_failed += !ok;
-	printf("%sok %d %s\n", ok ? "" : "not ", nr_tests, name);
-}
 
 static void test_pattern(void)
 {
@@ -558,9 +550,7 @@ static void test_footprint(void)
 
 int main(void)
 {
-	/* Keep the order of events, also if stdout is a pipe. */
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("KTAP version 1\n");
+	ktap_start();
 	test_pattern();
 	test_numbers();
 	test_lists();
@@ -580,6 +570,5 @@ int main(void)
 	test_hot_set();
 	test_policies();
 	test_footprint();
-	printf("1..%d\n", nr_tests);
-	return nr_failed ? BENCH_FAILED : BENCH_OK;
+	return ktap_end();
 }
