@@ -42,11 +42,14 @@ def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_selftest(programs: Path) -> None:
-    done = run(programs / "selftest")
+@pytest.mark.parametrize(
+    ("program", "least"), [("selftest", 25), ("selftest_routines", 3)]
+)
+def test_selftest(programs: Path, program: str, least: int) -> None:
+    done = run(programs / program)
     assert done.returncode == 0, done.stdout
     assert "not ok" not in done.stdout
-    assert done.stdout.count("\nok ") >= 25
+    assert done.stdout.count("\nok ") >= least
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, *WORKS])

@@ -25,8 +25,10 @@ def content_key(directory: Path, arch: Architecture = X86_64) -> str:
     """Hash the sources and the environment's choice of compiler."""
     digest = hashlib.sha256()
     sources = [directory / "Makefile", *directory.glob("*.c")]
-    for path in sorted([*sources, *directory.glob("common/*.[ch]")]):
-        digest.update(f"{path.relative_to(directory)}\0".encode())
+    # Programs share assembly with the kernel.
+    shared = directory.parent.glob("linux/tree/mm/*/*_asm.h")
+    for path in sorted([*sources, *directory.glob("common/*.[ch]"), *shared]):
+        digest.update(f"{path.relative_to(directory.parent)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     if arch is not X86_64:
         digest.update(f"{arch.name}\0".encode())
