@@ -20,6 +20,7 @@ TIERS = ["bench", "tiers"]
 HUGETLB = ["bench", "hugetlb"]
 COMPACTION = ["bench", "compaction"]
 SCALE = ["bench", "scale"]
+COPY = ["bench", "copy"]
 
 
 def add_nodes(root: Path, memory_mib: dict[int, int]) -> None:
@@ -139,6 +140,15 @@ def add_nodes(root: Path, memory_mib: dict[int, int]) -> None:
         ([*PROMOTION, "--max-unmapped-us", "-1"], "--max-unmapped-us"),
         ([*DEMOTION, "--layouts", "101"], "--layouts"),
         ([*HUGETLB, "--live", "--layouts", "2"], "this machine is measured"),
+        ([*COPY, "--sizes", "3K"], "3K"),
+        ([*COPY, "--sizes", "2G"], "2G"),
+        ([*COPY, "--threads", "0"], "number of threads"),
+        ([*COPY, "--routines", "pages,warp"], "warp"),
+        ([*COPY, "--total", "1M"], "2M"),
+        ([*COPY, "--sizes", "1G", "--total", "512M"], "largest size"),
+        ([*COPY, "--chase", "63"], "cache line"),
+        ([*COPY, "--rounds", "0"], "--rounds"),
+        ([*COPY, "--vm"], "--vm"),
         ([*COST, "--engines", "none"], "none"),
         ([*COST, "--layouts", "0"], "--layouts"),
         ([*COST, "--jobs", "many"], "--jobs"),
@@ -307,7 +317,7 @@ def test_json_also_on_failure(
     "argv",
     [
         *(MOVE, LATENCY, COST, DEMOTION, PROMOTION),
-        *(TIERS, HUGETLB, COMPACTION, SCALE, ["demo"]),
+        *(TIERS, HUGETLB, COMPACTION, SCALE, COPY, ["demo"]),
     ],
 )
 def test_help_fits_a_screen(
@@ -336,6 +346,17 @@ def test_latency_says_what_it_would_do(
 ) -> None:
     assert main([*LATENCY, "--vm", "--dry-run", *argv]) == 0
     assert named in capsys.readouterr().out
+
+
+def test_copy_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--sizes", "4K,1G", "--routines", "pages,wide", "--chase", "2M"]
+    argv += ["--total", "1G"]
+    assert main([*COPY, "--dry-run", *argv]) == 0
+    said = capsys.readouterr().out
+    assert "copy --sizes=4096,1073741824 --threads=1" in said
+    assert "--routines=pages,wide --chase-bytes=2097152" in said
+    # The program changes nothing.
+    assert "write" not in said
 
 
 def test_hugetlb_says_what_it_would_do(capsys: pytest.CaptureFixture[str]) -> None:

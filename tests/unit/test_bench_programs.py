@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pageferry.bench import build
+from pageferry.bench.copy.spec import Copied
 from pageferry.bench.lines import Failure, complete, parse_line
 from pageferry.compare import figures
 from pageferry.errors import PageferryError
@@ -20,7 +21,7 @@ from pageferry.errors import PageferryError
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     *("move_pages", "latency", "cost", "demotion", "promotion", "tiers"),
-    *("compaction", "scale"),
+    *("compaction", "scale", "copy"),
 )
 # Programs for `pageferry compare`.
 WORKS = ("gups", "embed")
@@ -104,6 +105,13 @@ def test_help(programs: Path, program: str) -> None:
         ("compaction", "--node=64", "node"),
         ("compaction", "--sabotage=node", "node"),
         ("compaction", "stray", "stray"),
+        ("copy", "--sizes=3K", "3K"),
+        ("copy", "--sizes=2G", "2G"),
+        ("copy", "--threads=0", "threads"),
+        ("copy", "--routines=warp", "warp"),
+        ("copy", "--total-bytes=1M", "total-bytes"),
+        ("copy", "--chase-bytes=1", "chase-bytes"),
+        ("copy", "--sabotage=node", "node"),
         ("latency", "--rounds=2", "nothing to measure"),
         ("latency", "--case=", "case"),
         ("latency", "--case=engine=dcbm:channels=65", "channels=65"),
@@ -308,3 +316,26 @@ def test_bandwidth_is_measured(programs: Path) -> None:
     assert json.loads(done.stdout)["bytes_per_s"] > 1_000_000
     assert run(programs / "bandwidth", "-n", "999").returncode == 3
     assert run(programs / "bandwidth", "-b", "1").returncode == 2
+
+
+def test_copies_are_verified(programs: Path) -> None:
+    """Each routine copies each kind of memory; one wrong byte is a failure."""
+    small = ("--total-bytes=4M", "--rounds=1", "--sizes=4K,2M")
+    done = run(programs / "copy", *small)
+    assert done.returncode == 0, done.stderr
+    lines = complete(
+        line for text in done.stdout.splitlines() if (line := parse_line(text, Copied))
+    )
+    found = [line for line in lines if isinstance(line, Copied)]
+    kinds = {(line.engine, line.folio_bytes, line.memory) for line in found}
+    assert {
+        (engine, size, memory)
+        for engine in ("pages", "nontemporal")
+        for size in (4096, 2 << 20)
+        for memory in ("cold", "read", "warm")
+    } < kinds
+    assert ("nontemporal", 512 << 10, "boot") in kinds
+    assert all(line.verified and line.elapsed_ns > 0 for line in found)
+    spoiled = run(programs / "copy", *small, "--sabotage=content")
+    assert spoiled.returncode == 1
+    assert "differs from its source" in spoiled.stdout + spoiled.stderr

@@ -86,7 +86,8 @@ class Job:
         steps = ["build the programs in bench/"]
         if self.where is None:
             steps.append("on this machine: " + shlex.join(words))
-            steps += [*writes.ENGINES, *plan.writes(), "restore all of them"]
+            if not self.bench.native:
+                steps += [*writes.ENGINES, *plan.writes(), "restore all of them"]
         else:
             steps += describe(plan_build(self.kernel))
             often = f", {self.layouts} times in turn" if self.layouts > 1 else ""
@@ -96,7 +97,8 @@ class Job:
             words += [f"--module={name}.ko {how}" for name, how in simulated.items()]
             words += [f"--module={name}.ko" for name in plan.modules()]
             steps.append("in it: " + shlex.join(words))
-        steps += plan.leaves(live=self.where is None)
+        if not self.bench.native:
+            steps += plan.leaves(live=self.where is None)
         return [*steps, f"keep the result in {store.results_dir()}"]
 
     def measure(self, plan: Plan) -> tuple[list[Line], Kernel, Machine]:

@@ -18,7 +18,7 @@ from pageferry.results.schema import Check, Result, Row
 # A folder each, with a spec.py, in the order of --help.
 NAMES = (
     *("move_pages", "latency", "cost", "demotion", "promotion"),
-    *("tiers", "hugetlb", "compaction", "scale"),
+    *("tiers", "hugetlb", "compaction", "scale", "copy"),
 )
 
 
@@ -55,6 +55,8 @@ class Benchmark:
     # The parts of a page, separated by empty lines.
     show: Callable[[Result], list[str]]
 
+    # Runs on this machine alone, and changes nothing on it.
+    native: bool = False
     # The default virtual machine; None: the user cannot choose.
     topology: str | None = "two-node"
     topology_about: str | None = "virtual machine (default: %(default)s)"

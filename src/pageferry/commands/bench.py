@@ -16,6 +16,7 @@ from pageferry.bench.spec import Benchmark, Runs
 from pageferry.bench.where import choose_nodes, choose_topology, layouts_of
 from pageferry.commands.kernel_build import add_kernel_arguments, make_request
 from pageferry.errors import PageferryError, usage_error
+from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import render
 from pageferry.results import store
 from pageferry.results.schema import Result, as_builtins
@@ -54,6 +55,10 @@ def add_options(
 
 def add_arguments(parser: argparse.ArgumentParser, bench: Benchmark) -> None:
     """Add all options of a benchmark."""
+    if bench.native:
+        add_options(parser, bench.options)
+        parser.set_defaults(published=False)
+        return
     if bench.topology is None:
         add_options(parser, bench.options)
         kernel = parser.add_argument_group("kernel")
@@ -77,6 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser, bench: Benchmark) -> None:
 
 def make_job(bench: Benchmark, args: argparse.Namespace) -> Runs:
     """Check the options before anything is built or booted."""
+    if bench.native:
+        assert bench.make_plan is not None
+        return Job(bench, bench.make_plan(args), args, None, BuildRequest())
     # With --jobs a benchmark counts machines, not compiler processes.
     of_kernel = argparse.Namespace(**{**vars(args), "jobs": None})
     if bench.make_job is not None:

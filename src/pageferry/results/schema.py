@@ -339,6 +339,27 @@ class Scale(msgspec.Struct, kw_only=True, frozen=True):
     ] = None
 
 
+class Copy(msgspec.Struct, kw_only=True, frozen=True):
+    """Figures of `bench copy` alone. Its engines are routines."""
+
+    memory: Annotated[
+        str | None,
+        about(
+            "cold: in no cache; read: the same, and the copy is read at once; warm: in"
+            " the caches; boot: as the kernel measures at boot"
+        ),
+    ] = None
+    chase_alone_per_s: Annotated[
+        Count | None, about("pointers that a thread on another CPU follows: median")
+    ] = None
+    chase_ratio: Annotated[
+        RatioSpread | None, about("of that, while memory was copied")
+    ] = None
+    kernel_chooses: Annotated[
+        bool | None, about("for large folios; null: not a row of boot")
+    ] = None
+
+
 class Row(msgspec.Struct, kw_only=True, frozen=True):
     """One engine with one folio size, and what one benchmark alone says of it.
 
@@ -394,12 +415,13 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     tiers: Tiers = Tiers()
     compaction: Compaction = Compaction()
     scale: Scale = Scale()
+    copy: Copy = Copy()
 
 
 # By the name of a benchmark, which is that of the part, too.
 PARTS: dict[str, type[msgspec.Struct]] = {
     part.__name__.lower(): part
-    for part in (Cost, Latency, Demotion, Promotion, Tiers, Compaction, Scale)
+    for part in (Cost, Latency, Demotion, Promotion, Tiers, Compaction, Scale, Copy)
 }
 
 
