@@ -19,6 +19,10 @@ PICTURES = RESULTS / "pictures"
 # The charts that docs/results/README.md shows of each result.
 SHOWN: dict[str, tuple[str, ...]] = {
     "compaction-dma": ("cpu-time",),
+    "copy-granite-rapids": (
+        "throughput-over-folio-cold",
+        "throughput-over-folio-read",
+    ),
     "cost-6.12": ("phases",),
     "cost-7.3": ("phases",),
     "cost-all-sizes": ("instructions-over-folio",),

@@ -15,6 +15,7 @@ from pageferry.report.charts import charts
 from pageferry.report.svg import Bars, Chart, Lines, Value
 from pageferry.results.schema import (
     Compaction,
+    Copy,
     Latency,
     RatioSpread,
     Row,
@@ -56,6 +57,20 @@ def lines(chart: Chart) -> dict[str, dict[str, float]]:
         line.name: {chart.places[at]: value.median for at, value in line.points}
         for line in chart.lines
     }
+
+
+def test_copies_have_a_chart_for_each_kind_of_memory() -> None:
+    rows = [
+        row(bench="copy", engine=engine, folio_bytes=size * KIB, copy=Copy(memory=kind))
+        for kind in ("cold", "read")
+        for engine in ("pages", "direct")
+        for size in (4, 64)
+    ]
+    found = drawn(*rows)
+    keys = [key for key in found if key.startswith("throughput-over-folio")]
+    assert keys == ["throughput-over-folio-cold", "throughput-over-folio-read"]
+    for key in keys:
+        assert set(lines(found[key])) == {"pages", "direct"}
 
 
 def test_throughput_over_folio_size() -> None:

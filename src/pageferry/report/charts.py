@@ -77,6 +77,19 @@ def _panels(rows: Sequence[Row]) -> list[_Panel]:
     ]
 
 
+def _memories(rows: Sequence[Row]) -> list[_Panel]:
+    """Divide rows of `bench copy` by what the caches have of the memory."""
+    kinds = dict.fromkeys(row.copy.memory for row in rows)
+    return [
+        (
+            f"-{kind}" if kind else "",
+            f", memory: {kind}" if kind else "",
+            [row for row in rows if row.copy.memory == kind],
+        )
+        for kind in kinds
+    ]
+
+
 def _same(rows: Sequence[Row]) -> list[str]:
     """List settings that all rows share, so that names can leave them out."""
     texts = [settings(row) for row in rows]
@@ -110,8 +123,9 @@ def _over(rows: Sequence[Row], figure: Figure, axis: Axis) -> list[Chart]:
     if axis in (SIZE, MOVERS):
         # Rows of the other have no counterpart, either.
         whole = [row for row in whole if axis.read(row) is not None]
-    one = axis in (FOLIO, SIZE, MOVERS)
-    panels: list[_Panel] = [("", "", whole)] if one else _panels(rows)
+        panels: list[_Panel] = [("", "", whole)]
+    else:
+        panels = _memories(whole) if axis is FOLIO else _panels(rows)
     made: list[Chart] = []
     for suffix, title, panel in panels:
         found, levels = _series(panel, figure, axis)

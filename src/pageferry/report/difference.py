@@ -72,7 +72,7 @@ def settings(row: Row) -> dict[str, str]:
     calls = f"calls of {scale.call_pages} pages" if scale.call_pages else "one call"
     method = row.demotion.method or row.promotion.method or row.compaction.method
     name = "plain memcpy" if row.engine == "limit" else row.engine
-    threads = row.engine in ("limit", "mtcopy")
+    threads = row.engine in ("limit", "mtcopy") or row.copy.memory is not None
     return {
         "folio": format_size(row.folio_bytes),
         "engine": name,
@@ -82,7 +82,7 @@ def settings(row: Row) -> dict[str, str]:
         "path": row.path or "",
         "method": method or "",
         "load": row.tiers.load or "",
-        "memory": row.tiers.memory or "",
+        "memory": row.copy.memory or row.tiers.memory or "",
         "size": size or "",
         "calls": calls if size else "",
         "movers": _many(scale.movers or 0, "mover"),
