@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,26 +86,6 @@ static int run_shared(void)
 	return result;
 }
 
-/*
- * Returns true if PageAnonExclusive() is set.  No file shows this flag.  But
- * while a pipe holds a reference, a write copies any page without the flag.
- */
-static bool is_exclusive(char *page)
-{
-	struct iovec part = { .iov_base = page, .iov_len = SZ_4K };
-	__u64 pfn = mo_pfn(page);
-	int fds[2];
-	bool same;
-
-	if (pipe(fds) || vmsplice(fds[1], &part, 1, 0) != SZ_4K)
-		mo_die("cannot splice a page: %m");
-	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
-	same = mo_pfn(page) == pfn;
-	close(fds[0]);
-	close(fds[1]);
-	return same;
-}
-
 /* Pages that were shared have one mapping, but are not marked exclusive. */
 static int run_not_exclusive(void)
 {
@@ -115,7 +94,7 @@ static int run_not_exclusive(void)
 	size_t i, nr = 0;
 
 	mo_run_map(&area, RUN_PAGES);
-	if (!is_exclusive(area.mem))
+	if (!mo_is_exclusive(area.mem))
 		mo_die("a new page is not exclusive");
 	mo_kin_start(&kin, &area);
 	mo_kin_end(&kin);
@@ -123,7 +102,7 @@ static int run_not_exclusive(void)
 	if (mo_elsewhere(&area, mo_nodes[1]))
 		mo_die("not all pages were moved");
 	for (i = 0; i < area.bytes; i += SZ_4K)
-		nr += is_exclusive(area.mem + i);
+		nr += mo_is_exclusive(area.mem + i);
 	if (nr)
 		printf("# %zu pages became exclusive\n", nr);
 	return nr ? DAMAGED : mo_verdict(&area);
@@ -136,24 +115,6 @@ static struct mo_kin pinned_kin;
 static void fork_in_flight(struct mo_area *area)
 {
 	mo_kin_start(&pinned_kin, area);
-}
-
-int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
-			 size_t nth)
-{
-	char *page = area->mem + nth * SZ_4K;
-	int fd = memfd_create("device", 0);
-
-	/* A write to a shared page makes a copy. */
-	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
-	mo_expect_byte(area, nth, 0xa5);
-	if (fd < 0 || pwrite(fd, area->shadow + nth * SZ_4K / sizeof(__u64),
-			     SZ_4K, 0) != SZ_4K)
-		mo_die("cannot write to a memfd: %m");
-	if (mo_uring_rw(ring, false, fd, page, SZ_4K, 0) != SZ_4K)
-		mo_die("cannot read into a page that is pinned");
-	close(fd);
-	return mo_verdict(area);
 }
 
 /*
@@ -179,7 +140,7 @@ static int run_pinned(void)
 	if (mo_elsewhere(&area, mo_nodes[1]) != 1)
 		mo_die("the pinned page alone had to stay");
 
-	result = mo_run_device_writes(&area, ring, PINNED_PAGE);
+	result = mo_uring_device_writes(&area, ring, PINNED_PAGE);
 	if (!result)
 		result = mo_kin_ask(&pinned_kin, KIN_CHECKS);
 	mo_kin_end(&pinned_kin);
@@ -215,64 +176,6 @@ static int run_poisoned(void)
 	return mo_verdict(&area);
 }
 
-/* Bits of /proc/self/pagemap and /proc/kpageflags that move with a page. */
-static const __u64 map_bits = 1ULL << 55 | 1ULL << 56;	/* soft-dirty, exclusive */
-static const __u64 page_bits = 1 << KPF_REFERENCED | 1 << KPF_DIRTY |
-	1 << KPF_ACTIVE | 1 << KPF_SWAPBACKED | 1 << KPF_IDLE;
-
-/* Make adjacent pages differ in all of these bits. */
-static void vary(struct mo_area *area)
-{
-	size_t i;
-
-	mo_write("/proc/self/clear_refs", "4");
-	for (i = 0; i < RUN_PAGES; i++) {
-		char *page = area->mem + i * SZ_4K;
-
-		if (i % 5 == 1 && madvise(page, SZ_4K, MADV_FREE))
-			mo_die("madvise: %m");
-		if (i % 7 == 2 && madvise(page, SZ_4K, MADV_COLD))
-			mo_die("madvise: %m");
-		if (i % 3 == 0)
-			memcpy(page, area->shadow + i * SZ_4K / sizeof(__u64),
-			       SZ_4K);
-	}
-	mo_run_set_idle(area);
-	/* This also flushes TLBs, so that CPUs set accessed bits again. */
-	mo_write("/proc/self/clear_refs", "1");
-	for (i = 0; i < RUN_PAGES; i += 2)
-		__atomic_load_n(area->mem + i * SZ_4K, __ATOMIC_RELAXED);
-}
-
-static void look(const struct mo_area *area, __u64 *bits)
-{
-	__u64 pfns[RUN_PAGES], flags;
-	size_t i;
-
-	mo_pfns(area->mem, RUN_PAGES, pfns);
-	for (i = 0; i < RUN_PAGES; i++) {
-		mo_page_flags(pfns[i], 1, &flags);
-		bits[i] = (flags & page_bits) |
-			(mo_pagemap(area->mem + i * SZ_4K) & map_bits);
-	}
-}
-
-/* Count the pages whose bits of @mask differ.  @what describes @expected. */
-static size_t count_changed(const char *what, const __u64 *bits,
-			    const __u64 *expected, __u64 mask)
-{
-	size_t i, nr = 0;
-
-	for (i = 0; i < RUN_PAGES; i++) {
-		if (!((bits[i] ^ expected[i]) & mask))
-			continue;
-		printf("# page %zu: %llx, not %llx as %s\n", i, bits[i],
-		       expected[i], what);
-		nr++;
-	}
-	return nr;
-}
-
 /* Pages in a run must arrive with the same bits as single pages. */
 static int run_bits(void)
 {
@@ -283,17 +186,17 @@ static int run_bits(void)
 
 	mo_run_map(&first, RUN_PAGES);
 	mo_run_map(&second, RUN_PAGES);
-	vary(&first);
+	mo_run_vary(&first);
 	mo_run_batch(false);
 	mo_move_once(&first, mo_nodes[1]);
 	mo_run_batch(true);
-	look(&first, alone);
+	mo_run_look(&first, alone);
 
-	vary(&second);
-	look(&second, before);
+	mo_run_vary(&second);
+	mo_run_look(&second, before);
 	kb_before = mo_referenced_kb(second.mem);
 	mo_move_once(&second, mo_nodes[1]);
-	look(&second, in_run);
+	mo_run_look(&second, in_run);
 	kb = mo_referenced_kb(second.mem);
 	if (mo_elsewhere(&second, mo_nodes[1]))
 		mo_die("not all pages were moved");
@@ -301,9 +204,9 @@ static int run_bits(void)
 	/*
 	 * The kernel marks not all pages as idle, so the idle pages may differ.
 	 */
-	nr = count_changed("by itself", in_run, alone, ~(1ULL << KPF_IDLE));
-	nr += count_changed("before", in_run, before,
-			    1ULL << KPF_IDLE | map_bits);
+	nr = mo_run_changed("by itself", in_run, alone, ~(1ULL << KPF_IDLE));
+	nr += mo_run_changed("before", in_run, before,
+			     1ULL << KPF_IDLE | mo_map_bits);
 	if (kb != kb_before || !kb || kb == RUN_PAGES * SZ_4K / 1024)
 		printf("# %lld KiB were accessed, and %lld before\n", kb,
 		       kb_before);

@@ -46,7 +46,7 @@ int mo_large_pinned(void)
 	mo_run_move(&area, 0, fork_in_flight);
 	if (mo_elsewhere(&area, mo_nodes[1]) != FOLIO_PAGES)
 		mo_die("the pinned folio alone had to stay");
-	result = mo_run_device_writes(&area, ring, PINNED_PAGE);
+	result = mo_uring_device_writes(&area, ring, PINNED_PAGE);
 	if (!result)
 		result = mo_kin_ask(&kin, KIN_CHECKS);
 	mo_kin_end(&kin);

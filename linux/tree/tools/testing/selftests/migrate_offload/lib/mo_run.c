@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,6 +135,77 @@ void mo_run_set_idle(const struct mo_area *area)
 			mo_die("cannot write to " PATH_IDLE ": %m");
 	}
 	close(fd);
+}
+
+bool mo_is_exclusive(char *page)
+{
+	struct iovec part = { .iov_base = page, .iov_len = SZ_4K };
+	__u64 pfn = mo_pfn(page);
+	int fds[2];
+	bool same;
+
+	if (pipe(fds) || vmsplice(fds[1], &part, 1, 0) != SZ_4K)
+		mo_die("cannot splice a page: %m");
+	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
+	same = mo_pfn(page) == pfn;
+	close(fds[0]);
+	close(fds[1]);
+	return same;
+}
+
+/* Bits of /proc/kpageflags that move with a page. */
+static const __u64 page_bits = 1 << KPF_REFERENCED | 1 << KPF_DIRTY |
+	1 << KPF_ACTIVE | 1 << KPF_SWAPBACKED | 1 << KPF_IDLE;
+
+void mo_run_vary(struct mo_area *area)
+{
+	size_t i;
+
+	mo_write("/proc/self/clear_refs", "4");
+	for (i = 0; i < RUN_PAGES; i++) {
+		char *page = area->mem + i * SZ_4K;
+
+		if (i % 5 == 1 && madvise(page, SZ_4K, MADV_FREE))
+			mo_die("madvise: %m");
+		if (i % 7 == 2 && madvise(page, SZ_4K, MADV_COLD))
+			mo_die("madvise: %m");
+		if (i % 3 == 0)
+			memcpy(page, area->shadow + i * SZ_4K / sizeof(__u64),
+			       SZ_4K);
+	}
+	mo_run_set_idle(area);
+	/* This also flushes TLBs, so that CPUs set accessed bits again. */
+	mo_write("/proc/self/clear_refs", "1");
+	for (i = 0; i < RUN_PAGES; i += 2)
+		__atomic_load_n(area->mem + i * SZ_4K, __ATOMIC_RELAXED);
+}
+
+void mo_run_look(const struct mo_area *area, __u64 *bits)
+{
+	__u64 pfns[RUN_PAGES], flags;
+	size_t i;
+
+	mo_pfns(area->mem, RUN_PAGES, pfns);
+	for (i = 0; i < RUN_PAGES; i++) {
+		mo_page_flags(pfns[i], 1, &flags);
+		bits[i] = (flags & page_bits) |
+			(mo_pagemap(area->mem + i * SZ_4K) & mo_map_bits);
+	}
+}
+
+size_t mo_run_changed(const char *what, const __u64 *bits,
+		      const __u64 *expected, __u64 mask)
+{
+	size_t i, nr = 0;
+
+	for (i = 0; i < RUN_PAGES; i++) {
+		if (!((bits[i] ^ expected[i]) & mask))
+			continue;
+		printf("# page %zu: %llx, not %llx as %s\n", i, bits[i],
+		       expected[i], what);
+		nr++;
+	}
+	return nr;
 }
 
 struct act {

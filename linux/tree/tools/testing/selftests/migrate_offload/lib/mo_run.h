@@ -4,10 +4,10 @@
 #define MO_RUN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "mo_area.h"
-#include "mo_uring.h"
 
 #define RUN_PAGES 64
 
@@ -59,6 +59,26 @@ void mo_run_batch(bool on);
 /* Mark pages as idle.  The kernel has no mark for the last frames of memory. */
 void mo_run_set_idle(const struct mo_area *area);
 
+/*
+ * Returns true if PageAnonExclusive() is set.  No file shows this flag.  But
+ * while a pipe holds a reference, a write copies any page without the flag.
+ */
+bool mo_is_exclusive(char *page);
+
+/* Bits of /proc/self/pagemap that move with a page: soft-dirty and exclusive. */
+static const __u64 mo_map_bits = 1ULL << 55 | 1ULL << 56;
+
+/*
+ * Make adjacent pages differ in all bits that move with a page.  These three
+ * are for RUN_PAGES pages.
+ */
+void mo_run_vary(struct mo_area *area);
+/* Read these bits. */
+void mo_run_look(const struct mo_area *area, __u64 *bits);
+/* Count the pages whose bits of @mask differ.  @what describes @expected. */
+size_t mo_run_changed(const char *what, const __u64 *bits,
+		      const __u64 *expected, __u64 mask);
+
 void mo_kin_start(struct mo_kin *kin, struct mo_area *area);
 int mo_kin_ask(const struct mo_kin *kin, enum mo_kin_question question);
 /* Returns when the child runs another program.  Kill it to end it. */
@@ -89,10 +109,6 @@ int mo_run_moved(void);
 int mo_run_unmapped(void);
 int mo_run_ended(void);
 int mo_large_stale_tlb(void);
-
-/* runs.c: a device writes to a page that its ring has pinned. */
-int mo_run_device_writes(struct mo_area *area, struct mo_uring *ring,
-			 size_t nth);
 
 /* runs_beside.c */
 #define MO_RUN_EXEC_CHECK "exec-check"

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "mo_hazard.h"
 #include "mo_uring.h"
 #include "mo_util.h"
 
@@ -94,4 +95,22 @@ int mo_uring_rw(struct mo_uring *ring, bool write, int fd, void *mem,
 	res = ring->cqes[head & *ring->cq_mask].res;
 	__atomic_store_n(ring->cq_head, head + 1, __ATOMIC_RELEASE);
 	return res;
+}
+
+int mo_uring_device_writes(struct mo_area *area, struct mo_uring *ring,
+			   size_t nth)
+{
+	char *page = area->mem + nth * SZ_4K;
+	int fd = memfd_create("device", 0);
+
+	/* A write to a shared page makes a copy. */
+	__atomic_store_n(page, *page, __ATOMIC_RELAXED);
+	mo_expect_byte(area, nth, 0xa5);
+	if (fd < 0 || pwrite(fd, area->shadow + nth * SZ_4K / sizeof(__u64),
+			     SZ_4K, 0) != SZ_4K)
+		mo_die("cannot write to a memfd: %m");
+	if (mo_uring_rw(ring, false, fd, page, SZ_4K, 0) != SZ_4K)
+		mo_die("cannot read into a page that is pinned");
+	close(fd);
+	return mo_verdict(area);
 }

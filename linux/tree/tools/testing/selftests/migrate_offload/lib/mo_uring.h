@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "mo_area.h"
+
 struct mo_uring;
 
 /* Returns NULL without io_uring, or without permission. */
@@ -20,5 +22,11 @@ void mo_uring_unregister(struct mo_uring *ring);
  */
 int mo_uring_rw(struct mo_uring *ring, bool write, int fd, void *mem,
 		size_t bytes, off_t offset);
+/*
+ * Have a device write to the nth page, which the ring has pinned.  Returns the
+ * verdict on the area.
+ */
+int mo_uring_device_writes(struct mo_area *area, struct mo_uring *ring,
+			   size_t nth);
 
 #endif /* MO_URING_H */
