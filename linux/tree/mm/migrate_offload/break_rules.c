@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Break single safety rules of the batch copy, of runs, and of large folios
- * that are unmapped in one step.  A test breaks a rule to show that it detects
- * the failure.  Only for kernels that run nothing but tests.
+ * Break single safety rules of the batch copy, of runs, of exchanges, and of
+ * large folios that are unmapped in one step.  A test breaks a rule to show that
+ * it detects the failure.  Only for kernels that run nothing but tests.
  *
  * Files in /sys/kernel/debug/migrate_offload/:
  * - break_rules: rules to break, separated by commas; "none" restores all.
@@ -53,6 +53,10 @@ static const char * const rule_names[NR_MO_RULES] = {
 	[MO_RULE_PTES_PIN]	= "ptes_pin",
 	[MO_RULE_PTES_POISON]	= "ptes_poison",
 	[MO_RULE_PTES_FLUSH]	= "ptes_flush",
+	[MO_RULE_EXCHANGE_PIN]	= "exchange_pin",
+	[MO_RULE_EXCHANGE_POISON] = "exchange_poison",
+	[MO_RULE_EXCHANGE_FLUSH] = "exchange_flush",
+	[MO_RULE_EXCHANGE_UNDO]	= "exchange_undo",
 };
 
 static unsigned long broken_rules;

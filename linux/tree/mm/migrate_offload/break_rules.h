@@ -42,6 +42,11 @@ enum migrate_offload_rule {
 	MO_RULE_PTES_PIN,	/* the pages of a pinned folio stay exclusive */
 	MO_RULE_PTES_POISON,	/* a poisoned page gets no migration entry */
 	MO_RULE_PTES_FLUSH,	/* TLBs are flushed before a folio is copied */
+	/* Rules for exchanges: see mm/migrate_offload/exchange.c. */
+	MO_RULE_EXCHANGE_PIN,	/* the folio must have no other reference */
+	MO_RULE_EXCHANGE_POISON, /* a poisoned folio stays */
+	MO_RULE_EXCHANGE_FLUSH,	/* TLBs are flushed before the exchange */
+	MO_RULE_EXCHANGE_UNDO,	/* after a failed read, both are restored */
 	NR_MO_RULES,
 };
 

@@ -54,7 +54,7 @@ static bool migrate_offload_mapping_ok(struct address_space *mapping,
 }
 
 /* Do pages have tags, which only copy_highpage() copies? */
-static bool migrate_offload_has_tags(struct folio *folio)
+bool migrate_offload_has_tags(struct folio *folio)
 {
 #ifdef CONFIG_ARM64_MTE
 	long i, nr = folio_nr_pages(folio);

@@ -281,6 +281,7 @@ int migrate_engine_name_for(int reason, char *buf);
 int migrate_engine_names(char *buf);
 
 /* mm/migrate_offload/eligible.c */
+bool migrate_offload_has_tags(struct folio *folio);
 bool migrate_offload_eligible(struct folio *src, struct folio *dst);
 
 /* mm/migrate_offload/lib.c */
