@@ -418,3 +418,7 @@ out:
 		memory_failure_queue(page_to_pfn(bad), 0);
 	return rc;
 }
+
+#ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST
+#include "tests/exchange_kunit.c"
+#endif
