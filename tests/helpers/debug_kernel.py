@@ -86,6 +86,7 @@ SIDE_BY_SIDE = {
     # All rules stay on, so the kernel is intact at the end.
     "runs": "./runs -k",
     "notify": "./notify -k",
+    "exchange": "./exchange -k",
 }
 
 # Selftests that do not need whole folios: Linux splits a large folio that finds no
