@@ -421,6 +421,13 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "bits", .run = exchange_bits },
 	{ .name = "refused", .run = exchange_refused },
 	{ .name = "arguments", .run = exchange_arguments },
+	{ .name = "written", .rule = "exchange_flush",
+	  .run = mo_exchange_written },
+	{ .name = "device", .run = mo_exchange_device },
+	{ .name = "beside", .run = mo_exchange_beside },
+	{ .name = "beside_large", .run = mo_exchange_beside_large },
+	{ .name = "ended", .run = mo_exchange_ended },
+	{ .name = "charged", .run = mo_exchange_charged },
 };
 
 int main(int argc, char **argv)

@@ -36,4 +36,12 @@ void mo_pair_exchange(const struct mo_pair *pair);
 bool mo_pair_is_on(const struct mo_pair *pair, int first, int second);
 int mo_pair_verdict(const struct mo_pair *pair);
 
+/* exchange_beside.c */
+int mo_exchange_written(void);
+int mo_exchange_device(void);
+int mo_exchange_beside(void);
+int mo_exchange_beside_large(void);
+int mo_exchange_ended(void);
+int mo_exchange_charged(void);
+
 #endif /* MO_EXCHANGE_H */
