@@ -76,8 +76,9 @@ static const struct option_row rows[] = {
 	  set_bytes, &opts.middle_bytes, PMD_BYTES, UINT64_MAX, NULL },
 	ROW_SIZES(&opts.run, "4K to 2M (default 4K,2M)"),
 	{ "pages", "LIST",
-	  "what base pages are: runs, random, shared, shmem,\n"
-	  "mlocked, ksm, inherited, mixed, watched (default runs)", set_words,
+	  "what base pages are: runs, random, shared, shared16,\n"
+	  "shmem, shmem16, mlocked, ksm, inherited, mixed,\n"
+	  "watched (default runs)", set_words,
 	  &opts.kinds, 0, 0, pages_names },
 	{ "scatter", "SEED",
 	  "leave holes of this pattern in both nodes' free memory\n"

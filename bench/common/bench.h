@@ -106,12 +106,15 @@ void region_unmap(struct region *r);
 void region_share(const struct region *r, unsigned int index,
 		  unsigned int nr, size_t *start, size_t *end);
 void region_fill(struct region *r, uint64_t seed);
+void region_touch(const struct region *r);
 bool region_verify(const struct region *r, uint64_t seed, size_t *offset);
 #define QUERY_PAGES 4096UL
 size_t region_query(const struct region *r, size_t offset, int *nodes);
 bool region_on_node(const struct region *r, int node, size_t *offset,
 		    int *found);
 bool region_count_split(const struct region *r, size_t *nr_split);
+bool region_count_unlike(const struct region *r, uint64_t times,
+			 size_t *nr_unlike);
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
 
 /* hugetlb.c: memory of hugetlb, and its pools */
@@ -140,12 +143,16 @@ void region_drain_lru(const struct region *r);
 void region_sabotage(struct region *r, const char *what, int node);
 int caller_cpu(cpu_set_t *cpus, int wanted, int from, int to);
 
-/* pages.c: small pages that two processes share, or that are not in order */
+/* pages.c: small pages that several processes map, or that are not in order */
+#define MANY_PROCESSES 16
+
 enum pages_kind {
 	PAGES_RUNS,	/* anonymous, in order */
 	PAGES_RANDOM,	/* anonymous, in random order */
 	PAGES_SHARED,	/* anonymous, mapped by two processes */
-	PAGES_SHMEM,
+	PAGES_SHARED16,	/* the same, by MANY_PROCESSES */
+	PAGES_SHMEM,	/* mapped by one process */
+	PAGES_SHMEM16,
 	PAGES_MLOCKED,
 	PAGES_KSM,	/* merged by KSM, and mapped once */
 	PAGES_INHERITED, /* anonymous, shared with a former child */
@@ -157,7 +164,8 @@ enum pages_kind {
 struct pages {
 	enum pages_kind kind;
 	struct region region;
-	pid_t child;
+	pid_t children[MANY_PROCESSES - 1];
+	size_t nr_children;
 	int watch_fd;
 };
 

@@ -179,6 +179,13 @@ void region_fill(struct region *r, uint64_t seed)
 	parallel_run(fill_share, &c);
 }
 
+/* Read all pages, so that this process maps them. */
+void region_touch(const struct region *r)
+{
+	for (size_t off = 0; off < r->bytes; off += page_bytes())
+		(void)*(const volatile char *)(r->base + off);
+}
+
 static void verify_share(void *arg, unsigned int index, unsigned int nr)
 {
 	struct content *c = arg;
@@ -325,17 +332,23 @@ static void read_exact(int fd, void *buf, size_t bytes, uint64_t offset,
 		bench_die(BENCH_FAILED, "short read from %s", path);
 }
 
-/* Read the flags of @nr pages, one read per physically contiguous run. */
-static void read_page_flags(int fd, const uint64_t *pfn, uint64_t *flags,
-			    size_t nr)
+/* A file with a number for each physical page. */
+struct page_file {
+	const char *path;
+	int fd;
+};
+
+/* Read the numbers of @nr pages, one read per physically contiguous run. */
+static void read_of_pages(const struct page_file *file, const uint64_t *pfn,
+			  uint64_t *numbers, size_t nr)
 {
 	for (size_t i = 0; i < nr;) {
 		size_t run = 1;
 
 		while (i + run < nr && pfn[i + run] == pfn[i] + run)
 			run++;
-		read_exact(fd, &flags[i], run * sizeof(*flags),
-			   pfn[i] * sizeof(*flags), "/proc/kpageflags");
+		read_exact(file->fd, &numbers[i], run * sizeof(*numbers),
+			   pfn[i] * sizeof(*numbers), file->path);
 		i += run;
 	}
 }
@@ -354,7 +367,7 @@ static bool folio_whole(const uint64_t *pfn, const uint64_t *flags, size_t nr)
 }
 
 static size_t count_split_pages(const uint64_t *pfn, const uint64_t *flags,
-				size_t nr_pages, size_t nr_folio_pages)
+				size_t nr_pages, uint64_t nr_folio_pages)
 {
 	size_t nr_split = 0;
 
@@ -364,18 +377,22 @@ static size_t count_split_pages(const uint64_t *pfn, const uint64_t *flags,
 }
 
 /*
- * Count folios that do not have the requested size.  Returns false if this
- * process may not see physical addresses.
+ * Read the numbers of all pages, and add up what @count says of each part.
+ * Returns false if this process may not see physical addresses.
  */
-bool region_count_split(const struct region *r, size_t *nr_split)
+static bool sum_pages(const struct region *r, const char *path,
+		      size_t (*count)(const uint64_t *pfn,
+				      const uint64_t *numbers, size_t nr_pages,
+				      uint64_t arg),
+		      uint64_t arg, size_t *sum)
 {
-	static uint64_t pfn[QUERY_PAGES], flags[QUERY_PAGES];
+	static uint64_t pfn[QUERY_PAGES], numbers[QUERY_PAGES];
 	size_t page = page_bytes(), nr_total = r->bytes / page;
 	int map_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	int flags_fd = open("/proc/kpageflags", O_RDONLY | O_CLOEXEC);
-	bool ok = map_fd >= 0 && flags_fd >= 0;
+	struct page_file file = { path, open(path, O_RDONLY | O_CLOEXEC) };
+	bool ok = map_fd >= 0 && file.fd >= 0;
 
-	*nr_split = 0;
+	*sum = 0;
 	for (size_t done = 0; ok && done < nr_total;) {
 		size_t nr = nr_total - done;
 
@@ -391,14 +408,45 @@ bool region_count_split(const struct region *r, size_t *nr_split)
 		}
 		if (!ok)
 			break;
-		read_page_flags(flags_fd, pfn, flags, nr);
-		*nr_split += count_split_pages(pfn, flags, nr,
-					       r->folio_bytes / page);
+		read_of_pages(&file, pfn, numbers, nr);
+		*sum += count(pfn, numbers, nr, arg);
 		done += nr;
 	}
 	if (map_fd >= 0)
 		close(map_fd);
-	if (flags_fd >= 0)
-		close(flags_fd);
+	if (file.fd >= 0)
+		close(file.fd);
 	return ok;
+}
+
+/*
+ * Count folios that do not have the requested size.  Returns false if this
+ * process may not see physical addresses.
+ */
+bool region_count_split(const struct region *r, size_t *nr_split)
+{
+	return sum_pages(r, "/proc/kpageflags", count_split_pages,
+			 r->folio_bytes / page_bytes(), nr_split);
+}
+
+static size_t count_unlike_pages(const uint64_t *pfn, const uint64_t *maps,
+				 size_t nr_pages, uint64_t times)
+{
+	size_t nr_unlike = 0;
+
+	(void)pfn;
+	for (size_t i = 0; i < nr_pages; i++)
+		nr_unlike += maps[i] != times;
+	return nr_unlike;
+}
+
+/*
+ * Count base pages that are not mapped exactly @times.  Returns false if this
+ * process may not see physical addresses.
+ */
+bool region_count_unlike(const struct region *r, uint64_t times,
+			 size_t *nr_unlike)
+{
+	return sum_pages(r, "/proc/kpagecount", count_unlike_pages, times,
+			 nr_unlike);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Small pages that several processes map, or that are not in order. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,19 +20,64 @@
 
 const char *const pages_names[NR_PAGES_KINDS + 1] = {
 	[PAGES_RUNS] = "runs",		 [PAGES_RANDOM] = "random",
-	[PAGES_SHARED] = "shared",	 [PAGES_SHMEM] = "shmem",
+	[PAGES_SHARED] = "shared",	 [PAGES_SHARED16] = "shared16",
+	[PAGES_SHMEM] = "shmem",	 [PAGES_SHMEM16] = "shmem16",
 	[PAGES_MLOCKED] = "mlocked",	 [PAGES_KSM] = "ksm",
 	[PAGES_INHERITED] = "inherited", [PAGES_MIXED] = "mixed",
 	[PAGES_WATCHED] = "watched",
 };
 
-/* Start a child that maps all pages of its parent, and sleeps. */
-static void share_with_child(pid_t *child)
+static_assert(MANY_PROCESSES == 16, "the names of kinds say 16");
+
+/* The processes that map each page of a kind, for kinds about sharing. */
+static size_t processes_of(enum pages_kind kind)
 {
-	if (settings_fork(child))
-		return;
-	for (;;)
-		pause();
+	switch (kind) {
+	case PAGES_SHARED:
+		return 2;
+	case PAGES_SHARED16:
+	case PAGES_SHMEM16:
+		return MANY_PROCESSES;
+	default:
+		return 1;
+	}
+}
+
+/*
+ * Start a child that maps all pages of its parent, and sleeps.  It touches
+ * them, because a fork copies no page tables of shmem.
+ */
+static void share_with_child(struct pages *pages)
+{
+	int touched[2];
+	char byte = 0;
+
+	if (pipe2(touched, O_CLOEXEC))
+		bench_die(BENCH_LACKING, "pipe: %s", strerror(errno));
+	if (!settings_fork(&pages->children[pages->nr_children])) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		region_touch(&pages->region);
+		if (write(touched[1], &byte, 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	pages->nr_children++;
+	close(touched[1]);
+	if (read(touched[0], &byte, 1) != 1)
+		bench_die(BENCH_FAILED, "a child that shares memory failed");
+	close(touched[0]);
+}
+
+/* A move must restore the mappings of all processes. */
+static void check_shared(const struct pages *pages, const char *when)
+{
+	size_t nr_unlike, times = pages->nr_children + 1;
+
+	if (region_count_unlike(&pages->region, times, &nr_unlike) && nr_unlike)
+		bench_die(BENCH_FAILED,
+			  "%zu pages are not mapped by %zu processes %s the passes",
+			  nr_unlike, times, when);
 }
 
 /* Pages are no longer marked exclusive, until the next write. */
@@ -113,7 +160,7 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 	struct region *r = &pages->region;
 
 	*pages = (struct pages){ .kind = kind, .watch_fd = -1 };
-	if (kind == PAGES_SHMEM)
+	if (kind == PAGES_SHMEM || kind == PAGES_SHMEM16)
 		region_map_shared(r, bytes, 0);
 	else
 		region_map(r, bytes, page_bytes(), 0);
@@ -129,17 +176,20 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		write_most(r);
 	if (kind == PAGES_WATCHED)
 		pages->watch_fd = watch(r);
-	if (kind == PAGES_SHARED) {
-		share_with_child(&pages->child);
-		r->all = true;
-	}
+	r->all = processes_of(kind) > 1;
+	while (pages->nr_children + 1 < processes_of(kind))
+		share_with_child(pages);
+	if (r->all)
+		check_shared(pages, "before");
 }
 
 void pages_free(struct pages *pages)
 {
-	if (pages->child) {
-		kill(pages->child, SIGKILL);
-		waitpid(pages->child, NULL, 0);
+	if (pages->region.all)
+		check_shared(pages, "after");
+	for (size_t i = 0; i < pages->nr_children; i++) {
+		kill(pages->children[i], SIGKILL);
+		waitpid(pages->children[i], NULL, 0);
 	}
 	if (pages->watch_fd >= 0)
 		close(pages->watch_fd);

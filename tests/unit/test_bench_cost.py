@@ -188,6 +188,8 @@ def test_check_limits(
         ("shared", 6_630, False),
         ("shared", 6_631, True),
         ("ksm", 6_631, True),
+        ("shared16", 6_631, True),
+        ("shmem16", 6_631, True),
     ],
 )
 def test_check_of_what_runs_spare(pages: str, count: int, refused: bool) -> None:

@@ -20,6 +20,7 @@ from pageferry.bench.cost.rows import (
     BESIDES_COPY,
     BESIDES_COPY_OF,
     MOVE_PAGES,
+    PAGES,
     PATHS,
 )
 from pageferry.bench.lines import Failure, parse_line
@@ -334,12 +335,12 @@ def test_pages_that_cannot_move_in_runs_cost_no_more(
         capsys,
         tmp_path / "result.json",
         *("bench", "cost", "--engines", "stock,off", "--sizes", "4K"),
-        *("--pages", "random,mixed,shared,shmem,mlocked,ksm,inherited,watched"),
+        *("--pages", ",".join(page for page in PAGES if page != "runs")),
         *("--layouts", "1", "--check"),
     )
     rows = {(row.engine, row.pages): row for row in result.rows}
     assert all(row.verified for row in result.rows)
-    for pages in ("shared", "shmem", "mlocked", "ksm", "inherited", "watched"):
+    for pages in sorted({*PAGES} - {*BESIDES}):
         ratio = rows["off", pages].ratio_to_stock
         assert ratio is not None
         assert ratio <= 1.02

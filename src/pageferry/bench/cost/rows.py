@@ -28,8 +28,8 @@ from pageferry.units import KIB, MIB, format_size
 ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
 # Kinds of 4K pages, in the order of the table. The default is runs.
 PAGES = (
-    *("runs", "random", "shared", "shmem", "mlocked", "ksm"),
-    *("inherited", "mixed", "watched"),
+    *("runs", "random", "shared", "shared16", "shmem", "shmem16"),
+    *("mlocked", "ksm", "inherited", "mixed", "watched"),
 )
 DEFAULT_PAGES = ("runs",)
 # Callers, in the order of the table. The default is move_pages(2).

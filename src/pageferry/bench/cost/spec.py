@@ -21,11 +21,11 @@ from pageferry.units import whole
 
 DESCRIPTION = """\
 Count the instructions that move_pages(2) takes for each folio. The clock of the
-emulated machine counts instructions, so the same image gives the same digits on
-every run and host. "stock" is the vanilla kernel, "off" is ours without an
-engine, and "unbatched" is ours without an engine and with batch_ptes off. The
-place of data in memory changes the count a little, so the result is the mean of
-several layouts. With "cpu" it includes the instructions of the copy.
+emulated machine counts instructions, so the same image gives the same digits in
+every run. "stock" is the vanilla kernel, "off" is ours without an engine, and
+"unbatched" is ours without an engine and with batch_ptes off. The place of data
+in memory changes the count a little, so the result is the mean of several
+layouts. With "cpu" it includes the instructions of the copy.
 
 For sizes between 4K and 2M the benchmark counts the first move of fresh memory,
 and then nine more: stock Linux splits such folios at their second move. --paths
@@ -34,7 +34,6 @@ other than move_pages use two memory tiers, and 4K pages, except for hugetlb."""
 EPILOG = """\
 examples:
   pageferry bench cost
-  pageferry bench cost --engines stock,off,cpu --sizes 16K,64K,1M
   pageferry bench cost --engines stock,off,cpu --sizes 4K --pages all --check
   pageferry bench cost --engines stock,unbatched,off --paths all --check
   pageferry bench cost --arch arm64 --engines off,cpu,dcbm --check
@@ -52,8 +51,9 @@ OPTIONS = (
     option(
         "--pages",
         f"kinds of 4K pages: {', '.join(cost.PAGES)}, or all; shared: by two "
-        "processes, ksm: merged, inherited: older than a child that has ended, "
-        "mixed: one in 16 inherited, watched: by a userfaultfd",
+        "processes (16: by 16), ksm: merged, inherited: "
+        "older than an ended child, mixed: one in 16 inherited, watched: by a "
+        "userfaultfd",
         *("LIST", ",".join(cost.DEFAULT_PAGES)),
     ),
     option(
