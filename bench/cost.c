@@ -43,6 +43,7 @@ struct options {
 	uint64_t passes;
 	struct word_list kinds;
 	struct word_list paths;
+	const char *image;
 };
 
 static struct options opts = {
@@ -77,9 +78,13 @@ static const struct option_row rows[] = {
 	ROW_SIZES(&opts.run, "4K to 2M (default 4K,2M)"),
 	{ "pages", "LIST",
 	  "what base pages are: runs, random, shared, shared16,\n"
-	  "shmem, shmem16, mlocked, ksm, inherited, mixed,\n"
-	  "watched (default runs)", set_words,
+	  "shmem, shmem16, file, file16, mlocked, ksm,\n"
+	  "inherited, mixed, watched (default runs)", set_words,
 	  &opts.kinds, 0, 0, pages_names },
+	{ "image", "FILE",
+	  "an ext4 image to copy to a RAM disk, which files are\n"
+	  "then on (default: they are in this directory)", set_text,
+	  &opts.image, 0, 0, NULL },
 	{ "scatter", "SEED",
 	  "leave holes of this pattern in both nodes' free memory\n"
 	  "first (default 0: none)", set_u64, &opts.scatter, 0, UINT32_MAX,
@@ -420,6 +425,8 @@ int main(int argc, char **argv)
 	/* This changes the layout of memory a little. */
 	if (getpid() == 1 && other_paths(&opts))
 		mount_or_die("cgroup2", "/sys/fs/cgroup");
+	if (opts.image)
+		files_on_image(opts.image);
 	check_free(&opts);
 	modules_load(&r->modules);
 	engine_check(variant);

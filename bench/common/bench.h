@@ -117,6 +117,10 @@ bool region_count_unlike(const struct region *r, uint64_t times,
 			 size_t *nr_unlike);
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
 
+/* page_cache.c: files, and memory that is their page cache */
+void files_on_image(const char *image);
+void region_map_file(struct region *r, size_t bytes, int node, uint64_t seed);
+
 /* hugetlb.c: memory of hugetlb, and its pools */
 #define HUGETLB_MAX_BYTES (1UL << 30)
 
@@ -153,6 +157,8 @@ enum pages_kind {
 	PAGES_SHARED16,	/* the same, by MANY_PROCESSES */
 	PAGES_SHMEM,	/* mapped by one process */
 	PAGES_SHMEM16,
+	PAGES_FILE,	/* clean page cache of a file, mapped by one process */
+	PAGES_FILE16,
 	PAGES_MLOCKED,
 	PAGES_KSM,	/* merged by KSM, and mapped once */
 	PAGES_INHERITED, /* anonymous, shared with a former child */
@@ -171,6 +177,7 @@ struct pages {
 
 extern const char *const pages_names[NR_PAGES_KINDS + 1];
 
+bool pages_are_of_file(enum pages_kind kind);
 void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 		uint64_t seed);
 void pages_free(struct pages *pages);
@@ -184,6 +191,8 @@ uint64_t node_needs(uint64_t bytes);
 void node_check_free(int node, uint64_t bytes);
 void memory_bind(void *base, size_t bytes, int node, unsigned int flags);
 void memory_unbind(void *base, size_t bytes);
+void task_bind(int node);
+void task_unbind(void);
 void pin_to_cpu(int cpu);
 struct modules {
 	const char *names[8];	/* 'FILE.ko' or 'FILE.ko NAME=VALUE' */

@@ -82,17 +82,29 @@ void node_check_free(int node, uint64_t bytes)
 			  (unsigned long long)needed);
 }
 
+struct node_mask {
+	unsigned long bits[MAX_NODES / (8 * sizeof(unsigned long))];
+};
+
+static struct node_mask node_mask(int node)
+{
+	const size_t bits = 8 * sizeof(unsigned long);
+	struct node_mask mask = { 0 };
+
+	mask.bits[(size_t)node / bits] = 1UL << ((size_t)node % bits);
+	return mask;
+}
+
 /*
  * Place all pages on @node that are allocated from now on, and with the flag
  * MPOL_MF_MOVE also present ones.
  */
 void memory_bind(void *base, size_t bytes, int node, unsigned int flags)
 {
-	unsigned long mask[MAX_NODES / (8 * sizeof(unsigned long))] = { 0 };
-	const size_t bits = 8 * sizeof(mask[0]);
+	struct node_mask mask = node_mask(node);
 
-	mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
-	if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, MAX_NODES, flags))
+	if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask.bits, MAX_NODES,
+		    flags))
 		bench_die(BENCH_LACKING, "mbind to node %d: %s", node,
 			  strerror(errno));
 }
@@ -102,6 +114,23 @@ void memory_unbind(void *base, size_t bytes)
 {
 	if (syscall(SYS_mbind, base, bytes, MPOL_DEFAULT, NULL, 0UL, 0))
 		bench_die(BENCH_FAILED, "mbind to no node: %s",
+			  strerror(errno));
+}
+
+/* Place page cache that this task reads; its mappings have no say in that. */
+void task_bind(int node)
+{
+	struct node_mask mask = node_mask(node);
+
+	if (syscall(SYS_set_mempolicy, MPOL_BIND, mask.bits, MAX_NODES))
+		bench_die(BENCH_LACKING, "set_mempolicy to node %d: %s", node,
+			  strerror(errno));
+}
+
+void task_unbind(void)
+{
+	if (syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0UL))
+		bench_die(BENCH_FAILED, "set_mempolicy to no node: %s",
 			  strerror(errno));
 }
 

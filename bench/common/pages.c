@@ -22,6 +22,7 @@ const char *const pages_names[NR_PAGES_KINDS + 1] = {
 	[PAGES_RUNS] = "runs",		 [PAGES_RANDOM] = "random",
 	[PAGES_SHARED] = "shared",	 [PAGES_SHARED16] = "shared16",
 	[PAGES_SHMEM] = "shmem",	 [PAGES_SHMEM16] = "shmem16",
+	[PAGES_FILE] = "file",		 [PAGES_FILE16] = "file16",
 	[PAGES_MLOCKED] = "mlocked",	 [PAGES_KSM] = "ksm",
 	[PAGES_INHERITED] = "inherited", [PAGES_MIXED] = "mixed",
 	[PAGES_WATCHED] = "watched",
@@ -37,15 +38,21 @@ static size_t processes_of(enum pages_kind kind)
 		return 2;
 	case PAGES_SHARED16:
 	case PAGES_SHMEM16:
+	case PAGES_FILE16:
 		return MANY_PROCESSES;
 	default:
 		return 1;
 	}
 }
 
+bool pages_are_of_file(enum pages_kind kind)
+{
+	return kind == PAGES_FILE || kind == PAGES_FILE16;
+}
+
 /*
  * Start a child that maps all pages of its parent, and sleeps.  It touches
- * them, because a fork copies no page tables of shmem.
+ * them, because a fork copies no page tables of files and of shmem.
  */
 static void share_with_child(struct pages *pages)
 {
@@ -160,11 +167,14 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 	struct region *r = &pages->region;
 
 	*pages = (struct pages){ .kind = kind, .watch_fd = -1 };
-	if (kind == PAGES_SHMEM || kind == PAGES_SHMEM16)
+	if (pages_are_of_file(kind))
+		region_map_file(r, bytes, 0, seed);
+	else if (kind == PAGES_SHMEM || kind == PAGES_SHMEM16)
 		region_map_shared(r, bytes, 0);
 	else
 		region_map(r, bytes, page_bytes(), 0);
-	region_fill(r, seed);
+	if (!pages_are_of_file(kind))
+		region_fill(r, seed);
 	r->shuffled = kind == PAGES_RANDOM;
 	if (kind == PAGES_MLOCKED && mlock(r->base, r->bytes))
 		bench_die(BENCH_LACKING, "mlock: %s", strerror(errno));
@@ -179,13 +189,13 @@ void pages_make(struct pages *pages, enum pages_kind kind, size_t bytes,
 	r->all = processes_of(kind) > 1;
 	while (pages->nr_children + 1 < processes_of(kind))
 		share_with_child(pages);
-	if (r->all)
+	if (r->all || pages_are_of_file(kind))
 		check_shared(pages, "before");
 }
 
 void pages_free(struct pages *pages)
 {
-	if (pages->region.all)
+	if (pages->region.all || pages_are_of_file(pages->kind))
 		check_shared(pages, "after");
 	for (size_t i = 0; i < pages->nr_children; i++) {
 		kill(pages->children[i], SIGKILL);

@@ -13,6 +13,7 @@ import pytest
 
 from helpers.bench_data import MIB, built, page, result
 from helpers.golden_files import check_golden
+from pageferry.bench import counted, disk
 from pageferry.bench.cost.boots import Boot, Job
 from pageferry.bench.cost.rows import (
     DEFAULT_PAGES,
@@ -24,6 +25,7 @@ from pageferry.bench.cost.rows import (
     check_same,
     default_engines,
     init_arguments,
+    known_pages,
     make_rows,
     regressions,
     samples_of,
@@ -190,6 +192,9 @@ def test_check_limits(
         ("ksm", 6_631, True),
         ("shared16", 6_631, True),
         ("shmem16", 6_631, True),
+        ("file", 6_630, False),
+        ("file", 6_631, True),
+        ("file16", 6_631, True),
     ],
 )
 def test_check_of_what_runs_spare(pages: str, count: int, refused: bool) -> None:
@@ -218,6 +223,35 @@ def test_kinds_of_pages_are_told_apart() -> None:
     assert asked[-2:] == ["--pages", "runs,ksm"]
     # The program gets the settings of stock.
     assert asked[:2] == ["--engine", "stock"]
+
+
+def test_only_pages_of_files_have_a_disk(tmp_path: Path) -> None:
+    def machine(*pages: str, paths: tuple[str, ...] = DEFAULT_PATHS) -> counted.Machine:
+        boot = Boot(
+            *("off", 0, built(tmp_path), (), "cost"), *(DEFAULT_SIZES, pages, paths)
+        )
+        return boot.machine(tmp_path / "cost")
+
+    without = machine("shared16", "shmem16")
+    assert (without.words, without.disk) == ((), None)
+    assert "--image" not in without.arguments
+    assert machine("file", paths=("mbind",)).disk is None
+    file = machine("runs", "file16")
+    assert file.words == ("brd.rd_size=65536",)
+    assert file.disk == disk.ext4_image()
+    assert file.arguments[-2:] == ("--image", "/disk.img")
+    # Millions of digits would hide what a message says about a machine.
+    assert len(repr(file)) < 2000
+    assert set(known_pages(X86_64)) - set(known_pages(ARM64)) == {"file", "file16"}
+
+
+def test_the_disk_is_the_same_each_time() -> None:
+    first = disk.ext4_image()
+    disk.ext4_image.cache_clear()
+    assert disk.ext4_image() == first
+    # The magic number of ext4. Zeros at the end take no part of the initramfs.
+    assert first[1024 + 56 : 1024 + 58] == b"\x53\xef"
+    assert 4096 < len(first) < 256 * KIB
 
 
 def test_paths_are_told_apart() -> None:

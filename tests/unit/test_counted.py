@@ -104,14 +104,14 @@ def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:
     module.write_bytes(b"module")
     listing = subprocess.run(
         ["cpio", "-itv", "--quiet"],
-        input=initramfs(program, [module], 4096),
+        input=initramfs(program, [module], 4096, b"disk"),
         capture_output=True,
         check=True,
     )
     assert listing.stderr == b""
     names = [line.split()[-1] for line in listing.stdout.decode().splitlines()]
     assert names == [
-        "dev", "proc", "sys", "dev/console", "init", "mtcopy.ko", "padding",
+        "dev", "proc", "sys", "dev/console", "init", "mtcopy.ko", "disk.img", "padding",
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
@@ -31,6 +31,10 @@ from pageferry.vm.qemu import bare_machine
 _REPEATABLE = ("-rtc", "base=2020-01-01,clock=vm")
 
 
+# The name of a disk's content.
+DISK = "disk.img"
+
+
 @dataclass(frozen=True)
 class Machine:
     """One boot of one kernel with one program."""
@@ -47,10 +51,17 @@ class Machine:
     words: tuple[str, ...] = ()
     # More of the initramfs, which moves the data of the kernel.
     padding_bytes: int = 0
+    # The content of a disk, as a file of the initramfs.
+    disk: bytes | None = field(default=None, repr=False)
     limit_s: float = 600.0
 
 
-def initramfs(program: Path, modules: Sequence[Path], padding_bytes: int) -> bytes:
+def initramfs(
+    program: Path,
+    modules: Sequence[Path],
+    padding_bytes: int,
+    disk: bytes | None = None,
+) -> bytes:
     """Make the initramfs of a program."""
     archive = Archive()
     for name in ("dev", "proc", "sys"):
@@ -59,6 +70,8 @@ def initramfs(program: Path, modules: Sequence[Path], padding_bytes: int) -> byt
     archive.file("init", program.read_bytes(), 0o755)
     for module in modules:
         archive.file(module.name, module.read_bytes())
+    if disk is not None:
+        archive.file(DISK, disk)
     archive.file("padding", b"\0" * padding_bytes)
     return archive.bytes()
 
@@ -85,7 +98,9 @@ def qemu_args(boot: Machine, initrd: Path) -> list[str]:
 def _booted(boot: Machine, scratch: Path) -> Iterator[tuple[Popen[bytes], Path]]:
     """Start one machine; the end of the block stops it."""
     initrd = scratch / f"{boot.name}.cpio"
-    initrd.write_bytes(initramfs(boot.program, boot.modules, boot.padding_bytes))
+    initrd.write_bytes(
+        initramfs(boot.program, boot.modules, boot.padding_bytes, boot.disk)
+    )
     console = scratch / f"{boot.name}.log"
     with (
         console.open("wb") as stream,

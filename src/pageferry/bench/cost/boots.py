@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pageferry.bench import build, counted
+from pageferry.bench import build, counted, disk
 from pageferry.bench.cost import rows as cost
 from pageferry.bench.plan import MODULES
 from pageferry.bench.target import module_path
@@ -122,6 +122,7 @@ class Boot:
             *(self.engine, self.modules, self.layout),
             *(self.sizes, self.pages, self.paths),
         )
+        files = cost.takes_disk(self.pages, self.paths)
         return counted.Machine(
             name=self.name,
             topology=self.topology,
@@ -129,7 +130,9 @@ class Boot:
             program=program,
             arguments=tuple(arguments),
             modules=self.modules,
+            words=disk.WORDS if files else (),
             padding_bytes=self.layout * cost.PADDING_STEP_BYTES,
+            disk=disk.ext4_image() if files else None,
         )
 
 

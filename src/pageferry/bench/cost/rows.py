@@ -16,6 +16,7 @@ from statistics import mean
 
 import msgspec
 
+from pageferry.bench.counted import DISK
 from pageferry.bench.lines import Line
 from pageferry.bench.rows import Key, sort_by, total
 from pageferry.errors import PageferryError
@@ -29,8 +30,11 @@ ENGINES = ("stock", "unbatched", "off", "cpu", "mtcopy", "dcbm")
 # Kinds of 4K pages, in the order of the table. The default is runs.
 PAGES = (
     *("runs", "random", "shared", "shared16", "shmem", "shmem16"),
-    *("mlocked", "ksm", "inherited", "mixed", "watched"),
+    *("file", "file16", "mlocked", "ksm", "inherited", "mixed", "watched"),
 )
+# These take a disk, which moves the data of the kernel: only machines that measure them
+# have one.
+FILE_PAGES = ("file", "file16")
 DEFAULT_PAGES = ("runs",)
 # Callers, in the order of the table. The default is move_pages(2).
 MOVE_PAGES = "move_pages"
@@ -72,6 +76,11 @@ DMA_SHARE_OF = {"7.3": {2 * MIB: 0.14}}
 def default_engines(arch: Architecture) -> tuple[str, ...]:
     """List the engines that can be counted: only one machine has a DMA controller."""
     return ENGINES if arch is ARM64 else ENGINES[:-1]
+
+
+def known_pages(arch: Architecture) -> tuple[str, ...]:
+    """List the kinds of pages that can be counted: one kernel has no ext4."""
+    return tuple(p for p in PAGES if arch is not ARM64 or p not in FILE_PAGES)
 
 
 class Cost(Line, tag="cost", kw_only=True):
@@ -138,9 +147,16 @@ def init_arguments(
         arguments += ["--pages", ",".join(pages)]
     if tuple(paths) != DEFAULT_PATHS:
         arguments += ["--paths", ",".join(paths)]
+    if takes_disk(pages, paths):
+        arguments += ["--image", f"/{DISK}"]
     for module in modules:
         arguments += ["--module", f"/{module.name}"]
     return arguments
+
+
+def takes_disk(pages: Sequence[str], paths: Sequence[str]) -> bool:
+    """Return whether a boot measures pages of files."""
+    return MOVE_PAGES in paths and bool({*FILE_PAGES} & {*pages})
 
 
 def samples_of(engine: str, lines: Sequence[Line]) -> list[Cost]:

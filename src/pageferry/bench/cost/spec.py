@@ -51,7 +51,7 @@ OPTIONS = (
     option(
         "--pages",
         f"kinds of 4K pages: {', '.join(cost.PAGES)}, or all; shared: by two "
-        "processes (16: by 16), ksm: merged, inherited: "
+        "processes (16: by 16), file: clean, of ext4, ksm: merged, inherited: "
         "older than an ended child, mixed: one in 16 inherited, watched: by a "
         "userfaultfd",
         *("LIST", ",".join(cost.DEFAULT_PAGES)),
@@ -88,14 +88,15 @@ def parse_paths(text: str) -> tuple[str, ...]:
 
 def make_job(args: argparse.Namespace, request: BuildRequest) -> boots.Job:
     """Check the options before any build or boot."""
-    engines = cost.default_engines(find(args.arch or X86_64.name))
+    arch = find(args.arch or X86_64.name)
+    engines = cost.default_engines(arch)
     if args.engines is not None:
         engines = options.parse_engines(args.engines, cost.ENGINES)
     compared = "stock" in engines and bool({"off", "unbatched"} & set(engines))
     if args.check and not compared and not {"off", "dcbm"} <= set(engines):
         raise usage_error("--check compares off with stock or dcbm", args.engines)
     paths = parse_paths(args.paths)
-    if args.arch not in (None, X86_64.name) and paths != cost.DEFAULT_PATHS:
+    if arch is not X86_64 and paths != cost.DEFAULT_PATHS:
         raise usage_error(
             "only an x86-64 machine has memory tiers", args.paths, "leave out --arch"
         )
@@ -110,7 +111,7 @@ def make_job(args: argparse.Namespace, request: BuildRequest) -> boots.Job:
         args=args,
         jobs=whole("--jobs", jobs, 1, 256),
         sizes=options.parse_sizes(args.sizes),
-        pages=_parse_words("kind of pages", args.pages, cost.PAGES),
+        pages=_parse_words("kind of pages", args.pages, cost.known_pages(arch)),
         paths=paths,
     )
 
