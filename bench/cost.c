@@ -67,7 +67,8 @@ static const struct option_row rows[] = {
 	ROW_MODULE(&opts.run.modules),
 	{ "paths", "LIST",
 	  "callers to measure: move_pages, mbind, migrate_pages, hugetlb,\n"
-	  "compaction, demotion, promotion (default move_pages)", set_words,
+	  "compaction, demotion, promotion, cached, tmpfs\n"
+	  "(default move_pages)", set_words,
 	  &opts.paths, 0, 0, path_names },
 	{ "base-pages", "N", "4K pages in the list (default 8192)", set_u64,
 	  &opts.base_pages, 1, 1 << 24, NULL },

@@ -26,6 +26,23 @@ static bool wrong_count(const struct region *r, size_t times, const char *name)
 	return nr != all && wrong("a process that is missing is not noticed", name);
 }
 
+/* The ranges must have room for all pages, and may have a few others. */
+static bool wrong_ranges(const struct region *r, const char *name)
+{
+	static struct physical ranges[MAX_RANGES];
+	size_t nr = region_ranges(r, ranges);
+	uint64_t end = 0, sum = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		if (ranges[i].end <= ranges[i].start ||
+		    (i && ranges[i].start <= end))
+			return wrong("the order of physical ranges", name);
+		end = ranges[i].end;
+		sum += end - ranges[i].start;
+	}
+	return nr && sum < r->bytes && wrong("too small physical ranges", name);
+}
+
 static bool wrong_pages(enum pages_kind kind, size_t processes)
 {
 	const char *name = pages_names[kind];
@@ -37,6 +54,7 @@ static bool wrong_pages(enum pages_kind kind, size_t processes)
 	found = (pages.nr_children + 1 != processes &&
 		 wrong("the number of processes", name)) ||
 		wrong_count(&pages.region, processes, name) ||
+		wrong_ranges(&pages.region, name) ||
 		(!region_verify(&pages.region, 4, &offset) &&
 		 wrong("the content", name)) ||
 		(region_verify(&pages.region, 6, &offset) &&

@@ -115,11 +115,21 @@ bool region_on_node(const struct region *r, int node, size_t *offset,
 bool region_count_split(const struct region *r, size_t *nr_split);
 bool region_count_unlike(const struct region *r, uint64_t times,
 			 size_t *nr_unlike);
+/* Physical addresses, in ascending order. */
+#define MAX_RANGES 256
+struct physical {
+	uint64_t start, end;
+};
+size_t region_ranges(const struct region *r,
+		     struct physical ranges[MAX_RANGES]);
 long region_move(const struct region *r, int node, uint64_t *elapsed_ns);
 
 /* page_cache.c: files, and memory that is their page cache */
 void files_on_image(const char *image);
 void region_map_file(struct region *r, size_t bytes, int node, uint64_t seed);
+
+/* damon.c: moves of physical memory */
+uint64_t damon_move(const struct physical *ranges, size_t nr, int node);
 
 /* hugetlb.c: memory of hugetlb, and its pools */
 #define HUGETLB_MAX_BYTES (1UL << 30)

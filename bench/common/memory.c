@@ -367,9 +367,9 @@ static bool folio_whole(const uint64_t *pfn, const uint64_t *flags, size_t nr)
 }
 
 static size_t count_split_pages(const uint64_t *pfn, const uint64_t *flags,
-				size_t nr_pages, uint64_t nr_folio_pages)
+				size_t nr_pages, void *arg)
 {
-	size_t nr_split = 0;
+	size_t nr_split = 0, nr_folio_pages = *(const size_t *)arg;
 
 	for (size_t i = 0; i < nr_pages; i += nr_folio_pages)
 		nr_split += !folio_whole(&pfn[i], &flags[i], nr_folio_pages);
@@ -383,8 +383,8 @@ static size_t count_split_pages(const uint64_t *pfn, const uint64_t *flags,
 static bool sum_pages(const struct region *r, const char *path,
 		      size_t (*count)(const uint64_t *pfn,
 				      const uint64_t *numbers, size_t nr_pages,
-				      uint64_t arg),
-		      uint64_t arg, size_t *sum)
+				      void *arg),
+		      void *arg, size_t *sum)
 {
 	static uint64_t pfn[QUERY_PAGES], numbers[QUERY_PAGES];
 	size_t page = page_bytes(), nr_total = r->bytes / page;
@@ -425,13 +425,16 @@ static bool sum_pages(const struct region *r, const char *path,
  */
 bool region_count_split(const struct region *r, size_t *nr_split)
 {
+	size_t nr_folio_pages = r->folio_bytes / page_bytes();
+
 	return sum_pages(r, "/proc/kpageflags", count_split_pages,
-			 r->folio_bytes / page_bytes(), nr_split);
+			 &nr_folio_pages, nr_split);
 }
 
 static size_t count_unlike_pages(const uint64_t *pfn, const uint64_t *maps,
-				 size_t nr_pages, uint64_t times)
+				 size_t nr_pages, void *arg)
 {
+	uint64_t times = *(const uint64_t *)arg;
 	size_t nr_unlike = 0;
 
 	(void)pfn;
@@ -447,6 +450,69 @@ static size_t count_unlike_pages(const uint64_t *pfn, const uint64_t *maps,
 bool region_count_unlike(const struct region *r, uint64_t times,
 			 size_t *nr_unlike)
 {
-	return sum_pages(r, "/proc/kpagecount", count_unlike_pages, times,
+	return sum_pages(r, "/proc/kpagecount", count_unlike_pages, &times,
 			 nr_unlike);
+}
+
+struct pfns {
+	uint64_t *all;
+	size_t nr;
+};
+
+static size_t collect_pfns(const uint64_t *pfn, const uint64_t *flags,
+			   size_t nr_pages, void *arg)
+{
+	struct pfns *p = arg;
+
+	(void)flags;
+	memcpy(p->all + p->nr, pfn, nr_pages * sizeof(*pfn));
+	p->nr += nr_pages;
+	return 0;
+}
+
+static int compare_pfns(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+
+	return one < other ? -1 : one > other;
+}
+
+/* Merge pages with at most @gap others in between.  Returns 0 if too many. */
+static size_t merge_pfns(const struct pfns *p, uint64_t gap,
+			 struct physical ranges[MAX_RANGES])
+{
+	size_t page = page_bytes(), nr = 0;
+
+	for (size_t i = 0; i < p->nr; i++) {
+		uint64_t start = p->all[i] * page;
+
+		if (!nr || start > ranges[nr - 1].end + gap * page) {
+			if (nr == MAX_RANGES)
+				return 0;
+			ranges[nr++].start = start;
+		}
+		ranges[nr - 1].end = start + page;
+	}
+	return nr;
+}
+
+/*
+ * Find a few ranges of physical addresses that have all pages and little else.
+ * Returns 0 if this process may not see the addresses.
+ */
+size_t region_ranges(const struct region *r, struct physical ranges[MAX_RANGES])
+{
+	struct pfns p = { .all = malloc(r->bytes / page_bytes() *
+					sizeof(*p.all)) };
+	size_t nr = 0, ignored;
+
+	if (!p.all)
+		bench_die(BENCH_LACKING, "no memory for physical addresses");
+	if (sum_pages(r, "/proc/kpageflags", collect_pfns, &p, &ignored)) {
+		qsort(p.all, p.nr, sizeof(*p.all), compare_pfns);
+		for (uint64_t gap = 32; !nr; gap *= 2)
+			nr = merge_pfns(&p, gap, ranges);
+	}
+	free(p.all);
+	return nr;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Other callers that migrate folios: mbind(2), migrate_pages(2), move_pages(2)
- * of hugetlb memory, compaction, demotion and promotion.
+ * of hugetlb memory, compaction, demotion and promotion; and DAMON, for page
+ * cache that no process maps.
  *
  * Each path does the same work in each pass, in its own process, so the
  * caller's memory does not move.  After each pass all pages must be on their
@@ -277,6 +278,55 @@ static void run_promotion(const struct work *w)
 	region_unmap(&r);
 }
 
+/*
+ * A process must map page cache to see where it is.  So map it before and after
+ * each pass.  DAMON moves it meanwhile, with few other files in between.
+ */
+static void move_unmapped(const struct work *w, const struct region *r,
+			  const char *path)
+{
+	/* Otherwise the kernel takes mapped pages for used ones. */
+	if (madvise(r->base, r->bytes, MADV_RANDOM))
+		bench_die(BENCH_FAILED, "madvise(MADV_RANDOM): %s",
+			  strerror(errno));
+	region_drain_lru(r);
+	for (unsigned int i = 0; i < w->nr; i++) {
+		static struct physical ranges[MAX_RANGES];
+		uint64_t moved;
+		size_t nr;
+
+		region_touch(r);
+		nr = region_ranges(r, ranges);
+		if (!nr)
+			bench_die(BENCH_LACKING, "cannot see physical addresses");
+		madvise(r->base, r->bytes, MADV_DONTNEED);
+		moved = vmstat("pgmigrate_success");
+		w->passes[i].ns = damon_move(ranges, nr, target_of(i));
+		w->passes[i].folios = vmstat("pgmigrate_success") - moved;
+		region_touch(r);
+		region_check(r, target_of(i), seed_of(0), path, i);
+	}
+}
+
+static void run_cached(const struct work *w)
+{
+	struct region r;
+
+	region_map_file(&r, w->bytes, 0, seed_of(0));
+	move_unmapped(w, &r, "cached");
+	region_unmap(&r);
+}
+
+static void run_tmpfs(const struct work *w)
+{
+	struct region r;
+
+	region_map_shared(&r, w->bytes, 0);
+	region_fill(&r, seed_of(0));
+	move_unmapped(w, &r, "tmpfs");
+	region_unmap(&r);
+}
+
 const char *const path_names[NR_PATHS + 1] = {
 	[PATH_MOVE_PAGES] = "move_pages",
 	[PATH_MBIND] = "mbind",
@@ -285,6 +335,8 @@ const char *const path_names[NR_PATHS + 1] = {
 	[PATH_COMPACTION] = "compaction",
 	[PATH_DEMOTION] = "demotion",
 	[PATH_PROMOTION] = "promotion",
+	[PATH_CACHED] = "cached",
+	[PATH_TMPFS] = "tmpfs",
 };
 
 static const struct path {
@@ -301,6 +353,8 @@ static const struct path {
 	[PATH_COMPACTION] = { .run = run_compaction },
 	[PATH_DEMOTION] = { .prepare = prepare_demotion, .run = run_demotion },
 	[PATH_PROMOTION] = { .run = run_promotion },
+	[PATH_CACHED] = { .run = run_cached },
+	[PATH_TMPFS] = { .run = run_tmpfs },
 };
 
 size_t path_folio_bytes(enum path_kind kind)

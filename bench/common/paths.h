@@ -15,6 +15,8 @@ enum path_kind {
 	PATH_COMPACTION,
 	PATH_DEMOTION,
 	PATH_PROMOTION,
+	PATH_CACHED,	/* page cache that no process maps, by DAMON */
+	PATH_TMPFS,
 	NR_PATHS,
 };
 

@@ -235,7 +235,8 @@ def test_only_pages_of_files_have_a_disk(tmp_path: Path) -> None:
     without = machine("shared16", "shmem16")
     assert (without.words, without.disk) == ((), None)
     assert "--image" not in without.arguments
-    assert machine("file", paths=("mbind",)).disk is None
+    assert machine("file", paths=("mbind", "tmpfs")).disk is None
+    assert machine("runs", paths=("cached",)).disk is not None
     file = machine("runs", "file16")
     assert file.words == ("brd.rd_size=65536",)
     assert file.disk == disk.ext4_image()

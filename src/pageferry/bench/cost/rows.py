@@ -35,12 +35,13 @@ PAGES = (
 # These take a disk, which moves the data of the kernel: only machines that measure them
 # have one.
 FILE_PAGES = ("file", "file16")
+FILE_PATHS = ("cached",)
 DEFAULT_PAGES = ("runs",)
 # Callers, in the order of the table. The default is move_pages(2).
 MOVE_PAGES = "move_pages"
 PATHS = (
     *(MOVE_PAGES, "mbind", "migrate_pages", "hugetlb"),
-    *("compaction", "demotion", "promotion"),
+    *("compaction", "demotion", "promotion", "cached", "tmpfs"),
 )
 DEFAULT_PATHS = (MOVE_PAGES,)
 # A kernel that splits other sizes does different work on each pass.
@@ -156,7 +157,8 @@ def init_arguments(
 
 def takes_disk(pages: Sequence[str], paths: Sequence[str]) -> bool:
     """Return whether a boot measures pages of files."""
-    return MOVE_PAGES in paths and bool({*FILE_PAGES} & {*pages})
+    files = MOVE_PAGES in paths and {*FILE_PAGES} & {*pages}
+    return bool(files or {*FILE_PATHS} & {*paths})
 
 
 def samples_of(engine: str, lines: Sequence[Line]) -> list[Cost]:

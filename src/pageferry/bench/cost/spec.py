@@ -58,7 +58,7 @@ OPTIONS = (
     ),
     option(
         "--paths",
-        f"callers: {', '.join(cost.PATHS)}, or all",
+        f"callers: {', '.join(cost.PATHS)}, or all; those two: unmapped",
         *("LIST", ",".join(cost.DEFAULT_PATHS)),
     ),
     switch(
