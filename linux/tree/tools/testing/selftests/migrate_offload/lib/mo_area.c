@@ -270,20 +270,27 @@ static const char *map_ext4(struct mo_area *area)
 	return mo_content_ok(area) ? NULL : "the file has another content";
 }
 
-static const char *wait_for_flag(const struct mo_area *area, unsigned int flag)
+static const char *wait_until(const struct mo_area *area,
+			      bool (*is_ready)(const struct mo_area *, size_t))
 {
 	int tries;
 	size_t i;
 
 	for (tries = 0; tries < WAIT_TRIES; tries++) {
 		for (i = 0; i < area->bytes; i += SZ_4K)
-			if (!mo_page_flag(area->mem + i, flag))
+			if (!is_ready(area, i))
 				break;
 		if (i == area->bytes)
 			return NULL;
 		usleep(WAIT_US);
 	}
 	return "the kernel does not bring pages into this state";
+}
+
+/* Each two pages are one.  Linux 6.12 sets KPF_KSM for all anonymous pages. */
+static bool is_merged(const struct mo_area *area, size_t i)
+{
+	return mo_pfn(area->mem + i) == mo_pfn(area->mem + (i ^ SZ_4K));
 }
 
 static const char *map_ksm(struct mo_area *area)
@@ -299,7 +306,7 @@ static const char *map_ksm(struct mo_area *area)
 		mo_die("cannot merge memory: %m");
 	mo_write(PATH_KSM "pages_to_scan", "10000");
 	mo_write(PATH_KSM "run", "1");
-	why_not = wait_for_flag(area, KPF_KSM);
+	why_not = wait_until(area, is_merged);
 	/* ksmd takes references to pages.  Other tests cover that. */
 	mo_write(PATH_KSM "run", "0");
 	return why_not;
@@ -360,6 +367,11 @@ static const char *page_out(struct mo_area *area)
 	return "the kernel does not page out";
 }
 
+static bool is_in_swap_cache(const struct mo_area *area, size_t i)
+{
+	return mo_page_flag(area->mem + i, KPF_SWAPCACHE);
+}
+
 /*
  * A page read from swap stays in the swap cache while another process needs its
  * swap entry.  area->keeper is such a process, which touches no memory.
@@ -388,7 +400,7 @@ static const char *map_swapcache(struct mo_area *area)
 	}
 	if (!mo_content_ok(area))
 		mo_die("swapping lost content");
-	return wait_for_flag(area, KPF_SWAPCACHE);
+	return wait_until(area, is_in_swap_cache);
 }
 
 const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
@@ -425,26 +437,6 @@ const char *mo_map(struct mo_area *area, enum mo_type type, size_t bytes,
 	if (!why_not && mo_elsewhere(area, mo_nodes[0]) &&
 	    mo_move(area, mo_nodes[0]))
 		mo_die("memory that cannot be moved");
-	return why_not;
-}
-
-const char *mo_map_with_patience(struct mo_area *area, enum mo_type type,
-				 size_t bytes, size_t folio_bytes)
-{
-	const char *why_not;
-	int tries;
-
-	for (tries = 0; tries < 3; tries++) {
-		why_not = mo_map(area, type, bytes, folio_bytes);
-		if (!why_not)
-			break;
-		mo_unmap(area);
-		printf("# try %d: %s\n", tries, why_not);
-		/* Defragment memory, and return pages of other CPUs' lists. */
-		if (mo_exists(PATH_COMPACT))
-			mo_write(PATH_COMPACT, "1");
-		sleep(1);
-	}
 	return why_not;
 }
 

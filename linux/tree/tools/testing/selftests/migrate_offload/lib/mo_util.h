@@ -32,7 +32,6 @@
 #define KPF_COMPOUND_HEAD 15
 #define KPF_COMPOUND_TAIL 16
 #define KPF_HWPOISON 19
-#define KPF_KSM 21
 #define KPF_IDLE 25
 #define KPF_MLOCKED 33
 
