@@ -13,6 +13,7 @@ static const __u64 pm_frame = (1ULL << 55) - 1;
 
 #define TRIES 200
 #define TRY_US 1000
+#define PAIR_TRIES 5
 
 const char *mo_exchange_cannot(void)
 {
@@ -21,20 +22,36 @@ const char *mo_exchange_cannot(void)
 	return mo_exists(PATH_EXCHANGE) ? NULL : "no CONFIG_MIGRATE_EXCHANGE";
 }
 
-void mo_pair_map(struct mo_pair *pair, size_t bytes, size_t folio_bytes)
+/* Without a free block, a move splits a large folio.  So may reclaim. */
+static bool is_whole(const struct mo_area *area)
 {
 	size_t i;
 
-	mo_map_anon(&pair->a, bytes, folio_bytes);
-	mo_map_anon(&pair->b, bytes, folio_bytes);
-	/* Without a free block, the move would split a large folio. */
-	if (folio_bytes > SZ_4K && mo_exists(PATH_COMPACT))
-		mo_write(PATH_COMPACT, "1");
-	if (mo_move(&pair->b, mo_nodes[1]))
-		mo_die("cannot move pages to the second node");
-	for (i = 0; i < bytes && folio_bytes > SZ_4K; i += folio_bytes)
-		if (!mo_page_flag(pair->b.mem + i, KPF_COMPOUND_HEAD))
-			mo_die("the move has split a folio");
+	for (i = 0; i < area->bytes && area->folio_bytes > SZ_4K;
+	     i += area->folio_bytes)
+		if (!mo_page_flag(area->mem + i, KPF_COMPOUND_HEAD))
+			return false;
+	return true;
+}
+
+void mo_pair_map(struct mo_pair *pair, size_t bytes, size_t folio_bytes)
+{
+	int tries;
+
+	for (tries = 0; tries < PAIR_TRIES; tries++) {
+		if (folio_bytes > SZ_4K && mo_exists(PATH_COMPACT))
+			mo_write(PATH_COMPACT, "1");
+		mo_map_anon(&pair->a, bytes, folio_bytes);
+		mo_map_anon(&pair->b, bytes, folio_bytes);
+		if (mo_move(&pair->b, mo_nodes[1]))
+			mo_die("cannot move pages to the second node");
+		if (is_whole(&pair->a) && is_whole(&pair->b))
+			return;
+		mo_unmap(&pair->a);
+		mo_unmap(&pair->b);
+		sleep(1);
+	}
+	mo_die("the kernel has split a folio in each try");
 }
 
 __u64 mo_frame(const void *addr)
