@@ -50,6 +50,7 @@ static const char * const rule_names[NR_MO_RULES] = {
 	[MO_RULE_RUN_REST]	= "run_rest",
 	[MO_RULE_RUN_NOTIFY]	= "run_notify",
 	[MO_RULE_RUN_NOTIFY_END] = "run_notify_end",
+	[MO_RULE_FILE_REFS]	= "file_refs",
 	[MO_RULE_PTES_PIN]	= "ptes_pin",
 	[MO_RULE_PTES_POISON]	= "ptes_poison",
 	[MO_RULE_PTES_FLUSH]	= "ptes_flush",

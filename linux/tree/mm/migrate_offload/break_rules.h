@@ -38,6 +38,7 @@ enum migrate_offload_rule {
 	MO_RULE_RUN_REST,	/* an rmap walk maps all other entries */
 	MO_RULE_RUN_NOTIFY,	/* mmu_notifiers run before unmapping */
 	MO_RULE_RUN_NOTIFY_END,	/* mmu_notifiers run after unmapping */
+	MO_RULE_FILE_REFS,	/* nobody has a reference to replaced cache */
 	/* Rules for large folios in one step: see mm/migrate_run/ptes.c. */
 	MO_RULE_PTES_PIN,	/* the pages of a pinned folio stay exclusive */
 	MO_RULE_PTES_POISON,	/* a poisoned page gets no migration entry */

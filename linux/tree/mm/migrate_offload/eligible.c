@@ -29,8 +29,8 @@
  * guest_memfd), or edit content under their own locks (btrfs metadata).
  * Without a callback, Linux 6.12 may map the folio and write it before the move.
  */
-static bool migrate_offload_mapping_ok(struct address_space *mapping,
-				       struct folio *src)
+bool migrate_offload_mapping_ok(struct address_space *mapping,
+				struct folio *src)
 {
 	int (*move)(struct address_space *mapping, struct folio *dst,
 		    struct folio *src, enum migrate_mode mode);

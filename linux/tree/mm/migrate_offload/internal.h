@@ -282,6 +282,8 @@ int migrate_engine_names(char *buf);
 
 /* mm/migrate_offload/eligible.c */
 bool migrate_offload_has_tags(struct folio *folio);
+bool migrate_offload_mapping_ok(struct address_space *mapping,
+				struct folio *src);
 bool migrate_offload_eligible(struct folio *src, struct folio *dst);
 
 /* mm/migrate_offload/lib.c */

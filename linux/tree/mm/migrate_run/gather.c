@@ -16,6 +16,7 @@
 
 #include "../internal.h"
 #include "../migrate_offload/hooks.h"
+#include "../migrate_offload/internal.h"
 #include "run.h"
 
 static void migrate_run_put_dst(struct folio *dst, free_folio_t put_new_folio,
@@ -43,15 +44,15 @@ void migrate_run_give_up(struct migrate_run *run, unsigned int nth,
 /*
  * Lock one more folio for the run.  Returns false if the folio does not fit, so
  * that the run ends before this folio.  Without the lock, check only the
- * anon_vma: nearly all folios that share an anon_vma fit.
+ * mapping: nearly all folios that share a mapping fit.
  */
 static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 			    const struct address_space *mapping)
 {
 	if (READ_ONCE(folio->mapping) != mapping || !folio_trylock(folio))
 		return false;
-	/* A locked folio keeps its anon_vma and most of its flags. */
-	if (folio->mapping == mapping && migrate_run_wants(folio)) {
+	/* A locked folio keeps its mapping and most of its flags. */
+	if (folio->mapping == mapping && migrate_run_kind(folio) == run->kind) {
 		run->src[run->nr++] = folio;
 		return true;
 	}
@@ -59,14 +60,17 @@ static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 	return false;
 }
 
-/* Lock @first and the next folios of @from that have the same anon_vma. */
+/* Lock @first and the next folios of @from that are alike. */
 static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 			     struct folio *first, unsigned int max_nr)
 {
 	const struct address_space *mapping = READ_ONCE(first->mapping);
 	struct folio *folio = first;
 
+	run->kind = migrate_run_kind(first);
 	run->nr = 0;
+	if (run->kind == MIGRATE_RUN_NONE)
+		return;
 	while (run->nr < max_nr && !list_entry_is_head(folio, from, lru) &&
 	       migrate_run_add(run, folio, mapping))
 		folio = list_next_entry(folio, lru);
@@ -184,7 +188,7 @@ static bool migrate_run_make_room(struct migrate_run *run)
 {
 	if (likely(run->src))
 		return true;
-	run->src = kmalloc_array(2 * MIGRATE_RUN_MAX, sizeof(*run->src),
+	run->src = kmalloc_array(3 * MIGRATE_RUN_MAX, sizeof(*run->src),
 				 GFP_NOWAIT | __GFP_NOMEMALLOC | __GFP_NOWARN);
 	if (!run->src) {
 		run->on = false;
@@ -192,11 +196,21 @@ static bool migrate_run_make_room(struct migrate_run *run)
 		return false;
 	}
 	run->dst = run->src + MIGRATE_RUN_MAX;
+	run->picked = run->dst + MIGRATE_RUN_MAX;
 	return true;
 }
 
+/* A file system must move folios as migrate_file_replace() does. */
+static bool migrate_run_may_move(const struct migrate_run *run)
+{
+	struct folio *first = run->src[0];
+
+	return run->kind != MIGRATE_RUN_FILE ||
+		migrate_offload_mapping_ok(first->mapping, first);
+}
+
 /*
- * Lock up to @max_nr folios of one anon_vma, from @first on, and allocate their
+ * Lock up to @max_nr folios of one mapping, from @first on, and allocate their
  * destinations.
  *
  * The first run of a list has one folio.  Lists of compaction and reclaim are
@@ -211,9 +225,13 @@ void migrate_run_gather(struct migrate_run *run, struct list_head *from,
 	if (!migrate_run_make_room(run))
 		return;
 	migrate_run_lock(run, from, first, min(max_nr, run->max_nr));
-	if (!run->nr)
-		return;
-	migrate_run_alloc(run, get_new_folio, put_new_folio, private);
+	if (run->nr && !migrate_run_may_move(run)) {
+		migrate_run_note_failed(run);
+		while (run->nr)
+			folio_unlock(run->src[--run->nr]);
+	}
+	if (run->nr)
+		migrate_run_alloc(run, get_new_folio, put_new_folio, private);
 }
 
 #ifdef CONFIG_MIGRATION_COPY_OFFLOAD_KUNIT_TEST

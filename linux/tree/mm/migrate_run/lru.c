@@ -46,15 +46,6 @@ static unsigned long migrate_lru_flags(const struct folio *folio,
 	return READ_ONCE(*const_folio_flags(folio, 0)) & bits;
 }
 
-static unsigned long migrate_lru_memcg_data(const struct folio *folio)
-{
-#ifdef CONFIG_MEMCG
-	return READ_ONCE(folio->memcg_data);
-#else
-	return 0;
-#endif
-}
-
 static void migrate_lru_flush(struct migrate_lru *list)
 {
 	if (list->nr)
@@ -211,13 +202,14 @@ void migrate_isolated_mod(struct folio **folios, unsigned int nr, int delta)
 static void migrate_mapped_add(struct folio *folio, int nr)
 {
 	if (nr)
-		lruvec_stat_mod_folio(folio, NR_ANON_MAPPED, nr);
+		lruvec_stat_mod_folio(folio, folio_test_anon(folio) ?
+				      NR_ANON_MAPPED : NR_FILE_MAPPED, nr);
 }
 
 /**
- * migrate_mapped_mod - change the counters of mapped anonymous folios
- * @folios: Small folios that are locked and isolated, so that their memory
- *	cgroup cannot change.
+ * migrate_mapped_mod - change the counters of mapped folios
+ * @folios: Small folios, all anonymous or all of files.  They are locked and
+ *	isolated, so that their memory cgroup cannot change.
  * @nr: The number of folios.
  * @delta: 1 or -1, for each folio.
  */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Move the content and the state of a small anonymous folio to its destination.
+ * Move the content and the state of a small folio to its destination.
  *
  * migrate_folio() moves all kinds of folios.  It asks for each flag, and for
- * file, swap cache, buffers and KSM.  A folio of a run has none of these, see
- * migrate_run_wants().  It is locked, isolated and unmapped, so this stays true.
+ * swap cache, buffers and KSM.  A folio of a run has none of these, see
+ * migrate_run_kind().  It is locked, isolated and unmapped, so this stays true.
  */
 
 #include <linux/bitops.h>
@@ -23,7 +23,7 @@
 
 /*
  * The flags that folio_migrate_flags() copies.  PG_mappedtodisk is
- * PG_anon_exclusive here, which is in the migration entry.
+ * PG_anon_exclusive in an anonymous page, which is in the migration entry.
  */
 #define MIGRATE_RUN_FLAGS (BIT(PG_referenced) | BIT(PG_uptodate) |	\
 			   BIT(PG_dirty) | BIT(PG_active) |		\
@@ -50,16 +50,20 @@ static void migrate_run_move_cpupid(struct folio *dst, struct folio *src)
 		folio_xchg_last_cpupid(dst, cpupid);
 }
 
-static void migrate_run_move_state(struct folio *dst, struct folio *src)
+static void migrate_run_move_state(struct folio *dst, struct folio *src,
+				   bool anon)
 {
 	unsigned long flags = READ_ONCE(*const_folio_flags(src, 0));
 	unsigned long on_lru = flags & (BIT(PG_active) | BIT(PG_unevictable));
+	unsigned long moved = MIGRATE_RUN_FLAGS | BIT(PG_swapbacked);
+
+	if (!anon)
+		moved |= BIT(PG_mappedtodisk);
 
 	/* As in folio_mark_uptodate(): the content comes first. */
 	smp_wmb();
 	/* A task that waits for one of the folios may set PG_waiters now. */
-	set_mask_bits(folio_flags(dst, 0), 0,
-		      flags & (MIGRATE_RUN_FLAGS | BIT(PG_swapbacked)));
+	set_mask_bits(folio_flags(dst, 0), 0, flags & moved);
 	/* A folio that is freed must not have these. */
 	if (on_lru)
 		set_mask_bits(folio_flags(src, 0), on_lru, 0);
@@ -88,19 +92,28 @@ static void migrate_run_move_state(struct folio *dst, struct folio *src)
  */
 int migrate_run_move(struct folio *dst, struct folio *src, bool copy)
 {
+	const bool anon = folio_test_anon(src);
 	int rc;
 
 	/* The reference of the isolation. */
-	if (folio_ref_count(src) != 1)
+	if (anon && folio_ref_count(src) != 1)
+		return -EAGAIN;
+	if (!anon && migrate_file_in_use(src))
 		return -EAGAIN;
 	if (copy) {
 		rc = migrate_offload_mc_copy(dst, src);
 		if (unlikely(rc))
 			return rc;
 	}
-	dst->index = src->index;
-	dst->mapping = src->mapping;
-	migrate_run_move_state(dst, src);
+	if (anon) {
+		dst->index = src->index;
+		dst->mapping = src->mapping;
+	} else {
+		rc = migrate_file_replace(dst, src);
+		if (unlikely(rc))
+			return rc;
+	}
+	migrate_run_move_state(dst, src, anon);
 	return 0;
 }
 

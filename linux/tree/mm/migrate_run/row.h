@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A row: folios of a run whose entries are near each other in one page table.
- * The functions compute places only, and take no lock.
+ * The inline functions take no lock.
  */
 #ifndef _MM_MIGRATE_RUN_ROW_H
 #define _MM_MIGRATE_RUN_ROW_H
 
+#include <linux/leafops.h>
 #include <linux/limits.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 
+#include "pte.h"
 #include "run.h"
 
 /*
@@ -99,5 +101,57 @@ static inline unsigned int migrate_row_piece(const struct migrate_row *row,
 			break;
 	return next - nth;
 }
+
+/* Returns true if an entry is a migration entry for @src. */
+static inline bool migrate_row_is_source(pte_t old, struct folio *src)
+{
+	softleaf_t entry;
+
+	if (pte_none(old) || pte_present(old))
+		return !migrate_rule(RUN_ENTRY, true);
+	entry = softleaf_from_pte(old);
+	if (!softleaf_is_migration(entry))
+		return !migrate_rule(RUN_ENTRY, true);
+	return !migrate_rule(RUN_ENTRY,
+			     softleaf_to_pfn(entry) != folio_pfn(src));
+}
+
+/* The first entry that a row maps.  Most of the others differ in the page only. */
+struct migrate_first {
+	unsigned long src_pfn, dst_pfn;
+	softleaf_t entry;		/* for the source */
+	pte_t old;			/* the same in the page table */
+	pte_t mapped;			/* for the destination */
+	bool dirty;			/* the destination */
+};
+
+/* Like migrate_pte_mapped(), for the nth entry of a row. */
+static inline pte_t
+migrate_row_mapped(struct migrate_first *first, unsigned int nth,
+		   struct vm_area_struct *vma, struct folio *dst,
+		   struct folio *src, pte_t old)
+{
+	softleaf_t entry = softleaf_from_pte(old);
+	const bool dirty = folio_test_dirty(dst);
+
+	if (nth && dirty == first->dirty &&
+	    entry.val - folio_pfn(src) == first->entry.val - first->src_pfn &&
+	    pte_swp_soft_dirty(old) == pte_swp_soft_dirty(first->old) &&
+	    pte_swp_uffd(old) == pte_swp_uffd(first->old))
+		return pte_advance_pfn(first->mapped,
+				       folio_pfn(dst) - first->dst_pfn);
+	first->src_pfn = folio_pfn(src);
+	first->dst_pfn = folio_pfn(dst);
+	first->entry = entry;
+	first->old = old;
+	first->mapped = migrate_pte_mapped(vma, dst, &dst->page, old, entry);
+	first->dirty = dirty;
+	return first->mapped;
+}
+
+/* row.c */
+void migrate_row_replace(struct migrate_run *run, const struct migrate_row *row,
+			 struct vm_area_struct *vma, const pte_t *old,
+			 bool exclusive);
 
 #endif /* _MM_MIGRATE_RUN_ROW_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Small anonymous pages of one process: migration unmaps and maps them in runs.
+ * Small pages: migration unmaps and maps them in runs.
  *
  * For each page, migrate_pages_batch() walks the reverse mapping twice,
  * updates statistics four times, and takes the lock of an LRU list.  A page
@@ -151,33 +151,22 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
 }
 
-/* Flush the cleared entries, but no gaps: a gap may have 30 entries. */
-static void migrate_row_flush(struct migrate_run *run,
-			      const struct migrate_row *row,
-			      struct vm_area_struct *vma, bool dirty)
-{
-	unsigned int i, nr;
-	unsigned long addr;
-
-	for (i = 0; i < row->nr; i += nr) {
-		nr = migrate_row_piece(row, i, &addr);
-		if (migrate_flush_ptes(vma, addr, nr, dirty, TTU_BATCH_FLUSH,
-				       run->nr_flushed > MIGRATE_RUN_FLUSHES))
-			return;
-		run->nr_flushed += nr;
-	}
-}
-
 /*
- * Remove the only mapping of a small anonymous folio, and its reference.  The
- * caller has another reference, and counts the folio.
+ * Remove the only mapping of each folio, and its reference.  The caller has
+ * another reference, and counts the folios.
  */
-static void migrate_run_remove_rmap(struct folio *folio)
+static void migrate_row_remove_rmap(const struct migrate_row *row)
 {
-	VM_WARN_ON_FOLIO(atomic_read(&folio->_mapcount), folio);
-	VM_WARN_ON_FOLIO(PageAnonExclusive(&folio->page), folio);
-	atomic_set(&folio->_mapcount, -1);
-	folio_ref_dec(folio);
+	unsigned int i;
+
+	for (i = 0; i < row->nr; i++) {
+		struct folio *folio = row->folios[i];
+
+		VM_WARN_ON_FOLIO(atomic_read(&folio->_mapcount), folio);
+		VM_WARN_ON_FOLIO(PageAnonExclusive(&folio->page), folio);
+		atomic_set(&folio->_mapcount, -1);
+		folio_ref_dec(folio);
+	}
 }
 
 /* The reverse: the folio gets its only mapping, exclusive to @vma's process. */
@@ -191,58 +180,6 @@ static void migrate_run_add_rmap(struct folio *folio, struct vm_area_struct *vma
 	folio_get(folio);
 	atomic_set(&folio->_mapcount, 0);
 	SetPageAnonExclusive(&folio->page);
-}
-
-/*
- * Write migration entries.  From now on, only TLBs can reach the pages.
- *
- * Most entries differ from the first one in the page only, so the migration
- * entries do, too.
- */
-static void migrate_row_write(struct migrate_row *row, struct mm_struct *mm,
-			      const pte_t *old, struct migrate_cleared *cleared)
-{
-	const unsigned long first_pfn = pte_pfn(old[0]);
-	softleaf_t entry, first = migrate_pte_entry(first_pfn, old[0], true);
-	struct folio **src = row->folios;
-	unsigned int i;
-	pte_t pte;
-
-	for (i = 0; i < row->nr; i++) {
-		unsigned long pfn = folio_pfn(src[i]);
-
-		if (pte_same(old[i], pte_advance_pfn(old[0], pfn - first_pfn)))
-			/* The page is in the lowest bits: see swp_entry(). */
-			entry.val = first.val + pfn - first_pfn;
-		else
-			entry = migrate_pte_entry(pfn, old[i], true);
-		pte = migrate_pte_of_entry(entry, old[i]);
-		set_pte_at(mm, migrate_row_addr(row, i),
-			   migrate_row_pte(row, i), pte);
-		migrate_cleared_add(cleared, mm, old[i]);
-		if (trace_set_migration_pte_enabled())
-			trace_set_migration_pte(migrate_row_addr(row, i),
-						pte_val(pte), 0);
-		/* Like folio_mark_dirty().  No CPU can set the bit any more. */
-		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
-			folio_set_dirty(src[i]);
-		migrate_run_remove_rmap(src[i]);
-	}
-}
-
-/* Replace the cleared entries, and see to it that no TLB has them. */
-static void migrate_row_replace(struct migrate_run *run,
-				struct migrate_row *row,
-				struct vm_area_struct *vma, const pte_t *old)
-{
-	struct migrate_cleared cleared = {};
-
-	migrate_row_write(row, vma->vm_mm, old, &cleared);
-	if (!migrate_rule(RUN_JUDGE, true))
-		cleared.flush = migrate_offload_judge_late(vma->vm_mm, old,
-							   row->nr);
-	if (migrate_rule(RUN_FLUSH, cleared.flush))
-		migrate_row_flush(run, row, vma, cleared.dirty);
 }
 
 /* Returns true if the entry maps this folio, which is mapped once. */
@@ -284,10 +221,12 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 		if (row.nr)
 			migrate_row_keep_used(&row, mm, old);
 		nr = row.nr;
-		if (nr)
-			migrate_row_replace(run, &row, vma, old);
-		else if (migrate_run_is_here(src[0], ptep_get(row.ptep)))
+		if (nr) {
+			migrate_row_replace(run, &row, vma, old, true);
+			migrate_row_remove_rmap(&row);
+		} else if (migrate_run_is_here(src[0], ptep_get(row.ptep))) {
 			nr = -EBUSY;
+		}
 	}
 	if (row.ptep)
 		pte_unmap_unlock(row.ptep, ptl);
@@ -299,50 +238,11 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 /* Returns true if @old may be mapped as the only entry for @src. */
 static bool migrate_run_may_map(pte_t old, struct folio *src)
 {
-	softleaf_t entry;
-
-	if (pte_none(old) || pte_present(old))
-		return !migrate_rule(RUN_ENTRY, true);
-	entry = softleaf_from_pte(old);
-	if (!softleaf_is_migration(entry))
-		return !migrate_rule(RUN_ENTRY, true);
-	/* fork() has shared the page. */
-	if (migrate_rule(RUN_SHARED, softleaf_is_migration_read(entry)))
+	if (!migrate_row_is_source(old, src))
 		return false;
-	return !migrate_rule(RUN_ENTRY,
-			     softleaf_to_pfn(entry) != folio_pfn(src));
-}
-
-/* The first entry that a row maps.  Most of the others differ in the page only. */
-struct migrate_first {
-	unsigned long src_pfn, dst_pfn;
-	softleaf_t entry;		/* for the source */
-	pte_t old;			/* the same in the page table */
-	pte_t mapped;			/* for the destination */
-	bool dirty;			/* the destination */
-};
-
-/* Like migrate_pte_mapped(), for the nth entry of a row. */
-static pte_t migrate_row_mapped(struct migrate_first *first, unsigned int nth,
-				struct vm_area_struct *vma, struct folio *dst,
-				struct folio *src, pte_t old)
-{
-	softleaf_t entry = softleaf_from_pte(old);
-	const bool dirty = folio_test_dirty(dst);
-
-	if (nth && dirty == first->dirty &&
-	    entry.val - folio_pfn(src) == first->entry.val - first->src_pfn &&
-	    pte_swp_soft_dirty(old) == pte_swp_soft_dirty(first->old) &&
-	    pte_swp_uffd(old) == pte_swp_uffd(first->old))
-		return pte_advance_pfn(first->mapped,
-				       folio_pfn(dst) - first->dst_pfn);
-	first->src_pfn = folio_pfn(src);
-	first->dst_pfn = folio_pfn(dst);
-	first->entry = entry;
-	first->old = old;
-	first->mapped = migrate_pte_mapped(vma, dst, &dst->page, old, entry);
-	first->dirty = dirty;
-	return first->mapped;
+	/* fork() has shared the page. */
+	return !migrate_rule(RUN_SHARED,
+			     softleaf_is_migration_read(softleaf_from_pte(old)));
 }
 
 /* Map a row of folios in @vma, from the nth on.  Returns how many it mapped. */
@@ -420,12 +320,34 @@ static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 	return 0;
 }
 
+/* Returns how many folios of the run from the first one on it unmapped. */
+static unsigned int migrate_exclusive_unmap(struct migrate_run *run)
+{
+	struct vm_area_struct *vma = NULL;
+	unsigned int nr_unmapped = 0;
+	int nr;
+
+	run->mapped = true;
+	/* A mapped folio keeps its anon_vma while the folio is locked. */
+	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);
+	if (!run->anon_vma)
+		return 0;
+	do {
+		nr = migrate_run_row(run, nr_unmapped, false, &vma);
+		nr_unmapped += max(nr, 0);
+	} while (nr > 0 && nr_unmapped < run->nr);
+	atomic_add(nr_unmapped, &run->anon_vma->refcount);
+	anon_vma_unlock_read(run->anon_vma);
+	migrate_mapped_mod(run->src, nr_unmapped, -1);
+	return nr_unmapped;
+}
+
 /**
- * migrate_run_unmap - unmap a run of small anonymous folios
+ * migrate_run_unmap - unmap a run of small folios
  * @run: Returns the unmapped folios in @src and @dst.  They are locked.  Each
- *	has a reference to @anon_vma.
+ *	has a reference to @anon_vma, if @run has one.
  * @from: The list of folios to migrate, which does not change.
- * @first: The first folio of the run, which migrate_run_wants().
+ * @first: The first folio of the run, which has a kind.
  * @max_nr: The most folios to unmap.
  * @get_new_folio: Allocates destinations, as for migrate_pages().
  * @put_new_folio: Frees unused destinations, as for migrate_pages().
@@ -441,9 +363,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			       free_folio_t put_new_folio,
 			       unsigned long private)
 {
-	struct vm_area_struct *vma = NULL;
-	unsigned int i, nr_unmapped = 0;
-	int nr;
+	unsigned int i, nr_unmapped;
 
 	migrate_run_gather(run, from, first, max_nr, get_new_folio,
 			   put_new_folio, private);
@@ -455,17 +375,11 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 			migrate_offload_note_reason(run->src[i], run->reason);
 	}
 
-	/* A mapped folio keeps its anon_vma while the folio is locked. */
-	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);
-	if (run->anon_vma) {
-		do {
-			nr = migrate_run_row(run, nr_unmapped, false, &vma);
-			nr_unmapped += max(nr, 0);
-		} while (nr > 0 && nr_unmapped < run->nr);
-		atomic_add(nr_unmapped, &run->anon_vma->refcount);
-		anon_vma_unlock_read(run->anon_vma);
-		migrate_mapped_mod(run->src, nr_unmapped, -1);
-	}
+	run->anon_vma = NULL;
+	if (run->kind == MIGRATE_RUN_EXCLUSIVE)
+		nr_unmapped = migrate_exclusive_unmap(run);
+	else
+		nr_unmapped = migrate_shared_unmap(run);
 	for (i = nr_unmapped; i < run->nr; i++)
 		migrate_run_give_up(run, i, put_new_folio, private);
 	if (nr_unmapped)
@@ -512,22 +426,13 @@ static void migrate_run_done(struct migrate_run *run)
 		folio_put(run->src[i]);
 }
 
-/**
- * migrate_run_map - map and release the folios of a run
- * @run: The run, which is empty on return.
- *
- * The function adds destinations to LRU lists, maps them in place of their
- * sources, and frees the sources.
- */
-void migrate_run_map(struct migrate_run *run)
+static void migrate_exclusive_map(struct migrate_run *run)
 {
 	DECLARE_BITMAP(left, MIGRATE_RUN_MAX) = {};
 	struct vm_area_struct *vma = NULL;
 	unsigned int i, end;
 	int nr;
 
-	/* migrate_folio_move() explains why this comes before the mapping. */
-	migrate_lru_add(run->dst, run->nr);
 	anon_vma_lock_read(run->anon_vma);
 	for (i = 0; i < run->nr; i += nr) {
 		nr = migrate_run_row(run, i, true, &vma);
@@ -542,10 +447,30 @@ void migrate_run_map(struct migrate_run *run)
 	for_each_set_bit(i, left, run->nr)
 		if (migrate_rule(RUN_REST, true))
 			remove_migration_ptes(run->src[i], run->dst[i], 0);
+}
 
-	/* The last put may free the anon_vma. */
-	atomic_sub(run->nr - 1, &run->anon_vma->refcount);
-	put_anon_vma(run->anon_vma);
+/**
+ * migrate_run_map - map and release the folios of a run
+ * @run: The run, which is empty on return.
+ *
+ * The function adds destinations to LRU lists, maps them in place of their
+ * sources, and frees the sources.
+ */
+void migrate_run_map(struct migrate_run *run)
+{
+	/* migrate_folio_move() explains why this comes before the mapping. */
+	migrate_lru_add(run->dst, run->nr);
+	if (run->shared)
+		migrate_shared_map(run);
+	else
+		migrate_exclusive_map(run);
+	if (run->anon_vma) {
+		/* The last put may free the anon_vma. */
+		atomic_sub(run->nr - 1, &run->anon_vma->refcount);
+		put_anon_vma(run->anon_vma);
+	} else {
+		migrate_file_count(run);
+	}
 	migrate_run_done(run);
 	run->nr = 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Small anonymous folios of one process: migration unmaps and maps them in
- * runs.  See mm/migrate_run/run.c.
+ * Small folios of one mapping: migration unmaps and maps them in runs.  See
+ * mm/migrate_run/run.c and shared.c.
  */
 #ifndef _MM_MIGRATE_RUN_RUN_H
 #define _MM_MIGRATE_RUN_RUN_H
@@ -50,10 +50,17 @@ enum migrate_content {
  */
 #define MIGRATE_RUN_FLUSHES 33U
 
+/* The folios of a run are of one kind. */
+enum migrate_run_kind {
+	MIGRATE_RUN_NONE,
+	MIGRATE_RUN_EXCLUSIVE,	/* anonymous, mapped once, exclusive */
+	MIGRATE_RUN_SHARED,	/* anonymous, with any number of mappings */
+	MIGRATE_RUN_FILE,	/* page cache, perhaps mapped */
+};
+
 /*
- * The current run, on the stack of migrate_pages_batch(): folios of one
- * anon_vma.  The core unmaps them together, or has moved them and will map them
- * together.
+ * The current run, on the stack of migrate_pages_batch(): folios of one mapping.
+ * The core unmaps them together, or has moved them and will map them together.
  */
 struct migrate_run {
 	bool on;
@@ -62,12 +69,16 @@ struct migrate_run {
 	unsigned int nr_flushed;	/* entries of the list, not deferred */
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
+	enum migrate_run_kind kind;	/* of the folios that are unmapped now */
+	bool shared;			/* not all folios are exclusive */
+	bool mapped;			/* some folios were mapped */
 	unsigned int nr;
-	struct anon_vma *anon_vma;
+	struct anon_vma *anon_vma;	/* NULL: the folios are page cache */
 	struct migrate_windows *windows;	/* of the list, or NULL */
 	/* MIGRATE_RUN_MAX each, allocated for the first run of a list. */
 	struct folio **src;		/* locked, as are the destinations */
 	struct folio **dst;
+	struct folio **picked;		/* those of a row that a process maps */
 };
 
 /*
@@ -90,32 +101,44 @@ static inline void migrate_run_init(struct migrate_run *run,
 }
 
 /*
- * Returns true if the folio is a small anonymous page that seems to have one
- * user.  Two references are those of the isolation and of one mapping.  Callers
- * ask without any lock, and again with the lock of the folio.
+ * Returns the kind of run that may have the folio: none for large folios, KSM,
+ * or a folio with other references than those of the isolation, the mappings
+ * and the page cache.  Callers ask without any lock, and again with the lock of
+ * the folio.
  */
-static inline bool migrate_run_wants(struct folio *folio)
+static inline enum migrate_run_kind migrate_run_kind(struct folio *folio)
 {
 #ifdef CONFIG_MIGRATE_BATCH_PTES
+	/* PG_swapcache is PG_checked for some file systems. */
 	unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
 		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
-	unsigned long needed = 0;
-	/* migrate_run_unmap_row() checks these again, with all locks held. */
+	unsigned long flags = READ_ONCE(*const_folio_flags(folio, 0));
+	unsigned long mapping = (unsigned long)READ_ONCE(folio->mapping);
+	/* The functions that unmap check these again, with all locks held. */
 	const bool hints = migrate_rule(RUN_HINTS, true);
+	int refs = folio_ref_count(folio);
 
-	if (hints)
-		needed |= BIT(PG_anon_exclusive);
 #ifdef CONFIG_MEMORY_FAILURE
 	if (hints)
 		not |= BIT(PG_hwpoison);
 #endif
-	return (READ_ONCE(*const_folio_flags(folio, 0)) & (not | needed)) == needed &&
-		((unsigned long)READ_ONCE(folio->mapping) &
-		 FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON &&
-		(!hints || folio_ref_count(folio) == 2);
+	if (flags & not)
+		return MIGRATE_RUN_NONE;
+	if ((mapping & FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON) {
+		if (!hints || (flags & BIT(PG_anon_exclusive) && refs == 2))
+			return MIGRATE_RUN_EXCLUSIVE;
+		return refs == folio_mapcount(folio) + 1 &&
+			!(flags & BIT(PG_anon_exclusive)) ?
+			MIGRATE_RUN_SHARED : MIGRATE_RUN_NONE;
+	}
+	if (!mapping || mapping & FOLIO_MAPPING_FLAGS ||
+	    flags & BIT(PG_private))
+		return MIGRATE_RUN_NONE;
+	return !hints || refs == folio_mapcount(folio) + 2 ?
+		MIGRATE_RUN_FILE : MIGRATE_RUN_NONE;
 #else
 	/* Without an MMU, some of these flags do not exist. */
-	return false;
+	return MIGRATE_RUN_NONE;
 #endif
 }
 
@@ -156,12 +179,31 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 bool migrate_run_has_waiters(const struct migrate_run *run);
 void migrate_run_map(struct migrate_run *run);
 
+/* mm/migrate_run/shared.c */
+unsigned int migrate_shared_unmap(struct migrate_run *run);
+void migrate_shared_map(struct migrate_run *run);
+
+/* mm/migrate_run/file.c */
+bool migrate_file_in_use(struct folio *src);
+int migrate_file_replace(struct folio *dst, struct folio *src);
+void migrate_file_count(const struct migrate_run *run);
+
 /* mm/migrate_run/isolate.c */
 unsigned long migrate_isolate_run(struct mm_struct *mm,
 				  const void __user *pages,
 				  const int __user *nodes,
 				  unsigned long nr_pages, int node, bool all,
 				  struct list_head *pagelist);
+
+/* Folios with the same value have the same memory cgroup. */
+static inline unsigned long migrate_lru_memcg_data(const struct folio *folio)
+{
+#ifdef CONFIG_MEMCG
+	return READ_ONCE(folio->memcg_data);
+#else
+	return 0;
+#endif
+}
 
 /* mm/migrate_run/lru.c */
 unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr);
@@ -237,15 +279,24 @@ static inline bool migrate_run_is_due_to_map(const struct migrate_run *run)
  * @run: The run, which migrate_run_finish() maps at the latest.
  * @src: The source, which migrate_run_unmap() has unmapped.
  * @dst: The destination, which has the content.
- * @anon_vma: The anon_vma of both.  The run takes over a reference to it.
+ * @anon_vma: The anon_vma of both, or NULL.  The run takes over a reference.
+ * @shared: The folio was not exclusive.
+ * @mapped: The folio may have been mapped.
  */
 static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
 				    struct folio *dst,
-				    struct anon_vma *anon_vma)
+				    struct anon_vma *anon_vma, bool shared,
+				    bool mapped)
 {
-	if (run->nr && run->anon_vma != anon_vma)
+	if (run->nr && run->dst[0]->mapping != dst->mapping)
 		migrate_run_map(run);
-	run->anon_vma = anon_vma;
+	if (!run->nr) {
+		run->anon_vma = anon_vma;
+		run->shared = false;
+		run->mapped = false;
+	}
+	run->shared |= shared;
+	run->mapped |= mapped;
 	run->src[run->nr] = src;
 	run->dst[run->nr++] = dst;
 	if (migrate_run_is_due_to_map(run))

@@ -12,8 +12,7 @@
 /* No folio of a run has these flags, or they stay with the folio. */
 #define MO_OTHER_FLAGS (BIT(PG_locked) | BIT(PG_writeback) | BIT(PG_lru) |	\
 			BIT(PG_head) | BIT(PG_waiters) | BIT(PG_reserved) |	\
-			BIT(PG_private) | BIT(PG_anon_exclusive) |		\
-			BIT(PG_mlocked) | BIT(PG_swapbacked))
+			BIT(PG_private) | BIT(PG_mlocked) | BIT(PG_swapbacked))
 
 static struct folio *mo_folio(struct kunit *test, bool charge)
 {
@@ -41,8 +40,7 @@ static void mo_free(struct folio *folio, unsigned int flag)
 	folio_put(folio);
 }
 
-/* Each flag has the same effect as in folio_migrate_flags(). */
-static void mo_test_flags(struct kunit *test)
+static void mo_try_flags(struct kunit *test, bool anon)
 {
 	unsigned int flag, i;
 
@@ -51,13 +49,15 @@ static void mo_test_flags(struct kunit *test)
 
 		if (BIT(flag) & MO_OTHER_FLAGS)
 			continue;
+		if (anon && flag == PG_anon_exclusive)
+			continue;
 		for (i = 0; i < 2; i++) {
 			src[i] = mo_folio(test, true);
 			dst[i] = mo_folio(test, false);
 			set_bit(flag, folio_flags(src[i], 0));
 		}
 		folio_migrate_flags(dst[0], src[0]);
-		migrate_run_move_state(dst[1], src[1]);
+		migrate_run_move_state(dst[1], src[1], anon);
 		KUNIT_EXPECT_EQ_MSG(test, mo_flags(dst[0]), mo_flags(dst[1]),
 				    "flag %u of the destination", flag);
 		/* A folio in the swap cache has PG_checked, and is not here. */
@@ -72,8 +72,21 @@ static void mo_test_flags(struct kunit *test)
 	}
 }
 
+/* Each flag has the same effect as in folio_migrate_flags(). */
+static void mo_test_flags(struct kunit *test)
+{
+	mo_try_flags(test, true);
+}
+
+/* The same for page cache, where PG_anon_exclusive is PG_mappedtodisk. */
+static void mo_test_file_flags(struct kunit *test)
+{
+	mo_try_flags(test, false);
+}
+
 static struct kunit_case migrate_move_test_cases[] = {
 	KUNIT_CASE(mo_test_flags),
+	KUNIT_CASE(mo_test_file_flags),
 	{}
 };
 

@@ -310,12 +310,55 @@ static void mo_test_probe(struct kunit *test)
 	migrate_run_exit(run);
 }
 
+static void mo_expect_kind(struct kunit *test, struct folio *folio, int mapcount,
+			   int refs, enum migrate_run_kind kind)
+{
+	atomic_set(&folio->_mapcount, mapcount - 1);
+	folio_set_count(folio, refs);
+	KUNIT_EXPECT_EQ(test, migrate_run_kind(folio), kind);
+}
+
+/* A reference that nothing accounts for keeps a folio out of runs. */
+static void mo_test_kinds(struct kunit *test)
+{
+	struct folio *folio = kunit_kzalloc(test, sizeof(*folio), GFP_KERNEL);
+	static struct address_space mapping;
+	unsigned long *flags;
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	flags = folio_flags(folio, 0);
+	mo_expect_kind(test, folio, 0, 1, MIGRATE_RUN_NONE);
+
+	folio->mapping = (void *)FOLIO_MAPPING_ANON;
+	mo_expect_kind(test, folio, 1, 2, MIGRATE_RUN_SHARED);
+	mo_expect_kind(test, folio, 16, 17, MIGRATE_RUN_SHARED);
+	mo_expect_kind(test, folio, 16, 18, MIGRATE_RUN_NONE);
+	__set_bit(PG_anon_exclusive, flags);
+	mo_expect_kind(test, folio, 1, 2, MIGRATE_RUN_EXCLUSIVE);
+	mo_expect_kind(test, folio, 1, 3, MIGRATE_RUN_NONE);
+	__set_bit(PG_mlocked, flags);
+	mo_expect_kind(test, folio, 1, 2, MIGRATE_RUN_NONE);
+	__clear_bit(PG_mlocked, flags);
+	folio->mapping = (void *)FOLIO_MAPPING_FLAGS;
+	mo_expect_kind(test, folio, 1, 2, MIGRATE_RUN_NONE);
+
+	/* The same bit is PG_mappedtodisk here. */
+	folio->mapping = &mapping;
+	mo_expect_kind(test, folio, 0, 2, MIGRATE_RUN_FILE);
+	mo_expect_kind(test, folio, 16, 18, MIGRATE_RUN_FILE);
+	mo_expect_kind(test, folio, 16, 19, MIGRATE_RUN_NONE);
+	__set_bit(PG_private, flags);
+	mo_expect_kind(test, folio, 0, 3, MIGRATE_RUN_NONE);
+	mo_expect_kind(test, folio, 0, 2, MIGRATE_RUN_NONE);
+}
+
 static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_row_pieces),
 	KUNIT_CASE(mo_test_row_cut),
 	KUNIT_CASE(mo_test_cleared),
 	KUNIT_CASE(mo_test_awaited),
 	KUNIT_CASE(mo_test_probe),
+	KUNIT_CASE(mo_test_kinds),
 	KUNIT_CASE(mo_test_row_order),
 	KUNIT_CASE(mo_test_row_span),
 	KUNIT_CASE(mo_test_row_bounds),
