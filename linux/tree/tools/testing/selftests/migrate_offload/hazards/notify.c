@@ -172,7 +172,10 @@ static void map_shmem(struct mo_area *area)
 
 static int notify_shmem(void)
 {
-	return with_and_without_ears(map_shmem, WORD);
+	struct mo_area area;
+
+	map_shmem(&area);
+	return move_watched(&area, WORD);
 }
 
 static struct mo_kin kin;
@@ -315,7 +318,8 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "ptes", .run = notify_ptes },
 	{ .name = "pmd", .run = notify_pmd },
 	{ .name = "tlb_pmd", .run = tlb_pmd },
-	{ .name = "shmem", .run = notify_shmem },
+	{ .name = "shmem", .rule = "run_notify", .run = notify_shmem },
+	{ .name = "shmem_pairs", .rule = "run_notify_end", .run = notify_shmem },
 	{ .name = "shared", .run = notify_shared },
 	{ .name = "beside", .run = notify_beside },
 	{ .name = "beside_ptes", .run = notify_beside_ptes },

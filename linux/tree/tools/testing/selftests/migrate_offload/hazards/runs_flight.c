@@ -221,7 +221,7 @@ static int verdict_of_lost(size_t lost)
  * A CPU with a stale TLB entry writes to the old page.  Another process on that
  * CPU may flush its TLB, so try again.
  */
-static int stale_tlb(void (*map)(struct mo_area *area))
+int mo_run_stale_tlb_of(void (*map)(struct mo_area *area))
 {
 	struct mo_area area;
 	size_t lost = 0;
@@ -251,17 +251,17 @@ static void map_large(struct mo_area *area)
 
 int mo_run_stale_tlb(void)
 {
-	return stale_tlb(map_small);
+	return mo_run_stale_tlb_of(map_small);
 }
 
 int mo_run_stale_tlb_of_file(void)
 {
-	return stale_tlb(mo_run_map_file);
+	return mo_run_stale_tlb_of(mo_run_map_file);
 }
 
 int mo_large_stale_tlb(void)
 {
-	return stale_tlb(map_large);
+	return mo_run_stale_tlb_of(map_large);
 }
 
 /*

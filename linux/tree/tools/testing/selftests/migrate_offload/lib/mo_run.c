@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <fcntl.h>
 #include <linux/ioctl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +98,8 @@ void mo_run_map(struct mo_area *area, size_t nr_pages)
 	settle(area);
 }
 
-void mo_run_map_file(struct mo_area *area)
+/* Map RUN_PAGES of a file, with these flags of mmap(2). */
+static void map_file(struct mo_area *area, int flags)
 {
 	int fd = memfd_create("migrate_offload", 0);
 
@@ -105,13 +107,23 @@ void mo_run_map_file(struct mo_area *area)
 	if (fd < 0 || ftruncate(fd, area->bytes + FILE_OFFSET))
 		mo_die("cannot make a file: %m");
 	if (mmap(area->mem, area->bytes, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_FIXED, fd, FILE_OFFSET) != area->mem)
+		 flags | MAP_FIXED, fd, FILE_OFFSET) != area->mem)
 		mo_die("cannot map a file: %m");
 	close(fd);
 	mo_bind(area->mem, area->bytes);
 	mo_fill(area);
 	area->scattered = true;
 	settle(area);
+}
+
+void mo_run_map_file(struct mo_area *area)
+{
+	map_file(area, MAP_PRIVATE);
+}
+
+void mo_run_map_cache(struct mo_area *area)
+{
+	map_file(area, MAP_SHARED);
 }
 
 void mo_run_batch(bool on)
@@ -285,6 +297,21 @@ void mo_run_own_some(struct mo_area *area, size_t turn)
 					 __ATOMIC_RELAXED);
 }
 
+/* Watch for missing pages until this process ends. */
+static void kin_watch(const struct mo_area *area)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range = { .start = (size_t)area->mem, .len = area->bytes },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
+	    ioctl(fd, UFFDIO_REGISTER, &reg))
+		mo_die("cannot watch memory by a userfaultfd: %m");
+}
+
 /*
  * Answer the parent until it asks for the exit.  Do not exit without that: the
  * mappings may be so damaged that the kernel must not unmap them.
@@ -305,6 +332,8 @@ static __noreturn void kin_serve(struct mo_area *area, int from, int to)
 			mo_run_keep_some(area, 1);
 		} else if (question == KIN_OWNS) {
 			mo_run_own_some(area, 1);
+		} else if (question == KIN_WATCHES) {
+			kin_watch(area);
 		} else if (question == KIN_EXECS) {
 			/*
 			 * The parent reads end of file when the exec has

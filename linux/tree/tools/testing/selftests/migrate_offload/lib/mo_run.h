@@ -23,6 +23,7 @@ enum mo_kin_question {
 	KIN_CHECKS = 'c',	/* check all pages, and answer with a verdict */
 	KIN_KEEPS = 'k',	/* keep its part: see mo_run_keep_some() */
 	KIN_OWNS = 'o',		/* own its part: see mo_run_own_some() */
+	KIN_WATCHES = 'u',	/* watch for missing pages by a userfaultfd */
 	KIN_EXECS = 'e',	/* run a sleeping program: see mo_kin_exec() */
 };
 
@@ -46,6 +47,8 @@ void mo_run_map(struct mo_area *area, size_t nr_pages);
  * page offsets of its anonymous pages from the address, and 6.12 from the file.
  */
 void mo_run_map_file(struct mo_area *area);
+/* The same in a shared mapping: the pages are page cache. */
+void mo_run_map_cache(struct mo_area *area);
 /*
  * Move all pages with an engine, and call @act while it copies.  The pages are
  * of this process (@pid 0), or at the same addresses of another one.
@@ -102,6 +105,7 @@ int mo_run_forked(void);
 int mo_run_mlocked(void);
 int mo_run_stale_tlb(void);
 int mo_run_stale_tlb_of_file(void);
+int mo_run_stale_tlb_of(void (*map)(struct mo_area *area));
 int mo_run_stale_own_tlb(void);
 int mo_run_stale_hint(void);
 int mo_run_cut(void);
@@ -109,6 +113,20 @@ int mo_run_moved(void);
 int mo_run_unmapped(void);
 int mo_run_ended(void);
 int mo_large_stale_tlb(void);
+
+/* runs_shared.c */
+int mo_shared_foreign(void);
+int mo_shared_watched(void);
+int mo_shared_rewritten(void);
+int mo_shared_mlocked(void);
+int mo_shared_left(void);
+int mo_shared_forked(void);
+int mo_shared_mixed(void);
+int mo_cache_stale_tlb(void);
+int mo_cache_pinned(void);
+int mo_cache_poisoned(void);
+int mo_cache_truncated(void);
+int mo_cache_bits(void);
 
 /* runs_beside.c */
 #define MO_RUN_EXEC_CHECK "exec-check"

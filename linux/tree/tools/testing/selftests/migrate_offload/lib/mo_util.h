@@ -26,6 +26,7 @@
 /* Bits of /proc/kpageflags, see Documentation/admin-guide/mm/pagemap.rst. */
 #define KPF_REFERENCED 2
 #define KPF_DIRTY 4
+#define KPF_LRU 5
 #define KPF_ACTIVE 6
 #define KPF_SWAPCACHE 13
 #define KPF_SWAPBACKED 14
