@@ -31,6 +31,9 @@
  */
 struct migrate_lookup {
 	struct mm_struct *mm;
+	int node;			/* the target */
+	bool all;			/* take pages of several processes */
+	bool drained;			/* no LRU cache has a page */
 	struct vm_area_struct *vma;	/* of the last address */
 	unsigned long start;		/* @table has PMD_SIZE from here */
 	pte_t *table;			/* NULL: none is locked */
@@ -87,7 +90,7 @@ static bool migrate_lookup_find_table(struct migrate_lookup *look,
  * to handle the address.
  */
 static struct folio *migrate_lookup(struct migrate_lookup *look,
-				    unsigned long addr, int node, bool all)
+				    unsigned long addr)
 {
 	unsigned long flags;
 	struct folio *folio;
@@ -111,10 +114,14 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	/* Neither the zero page nor memory of a device is on an LRU list. */
 	flags = READ_ONCE(*const_folio_flags(folio, 0));
 	if ((flags & (BIT(PG_lru) | BIT(PG_head))) != BIT(PG_lru) ||
-	    folio_nid(folio) == node)
+	    folio_nid(folio) == look->node)
 		return NULL;
 	/* Like folio_maybe_mapped_shared(): the number of mappings less one. */
-	if (!all && atomic_read(&folio->_mapcount) > 0)
+	if (!look->all && atomic_read(&folio->_mapcount) > 0)
+		return NULL;
+	/* A cache may have the page: see migrate_may_be_cached(). */
+	if (!look->drained && folio_ref_count(folio) > folio_mapcount(folio) &&
+	    folio_ref_count(folio) > folio_expected_ref_count(folio))
 		return NULL;
 	return folio;
 }
@@ -123,25 +130,26 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
  * Look up addresses, up to @nr or the first that has no folio to move.  Returns
  * the number of folios, each with a reference.
  */
-static unsigned int migrate_lookup_all(struct mm_struct *mm, const void **pages,
-				       unsigned int nr, int node, bool all,
+static unsigned int migrate_lookup_all(struct migrate_lookup *look,
+				       const void **pages, unsigned int nr,
 				       struct folio **folios)
 {
-	struct migrate_lookup look = { .mm = mm };
 	unsigned int i;
 
-	mmap_read_lock(mm);
+	look->vma = NULL;
+	look->table = NULL;
+	mmap_read_lock(look->mm);
 	for (i = 0; i < nr; i++) {
-		unsigned long addr =
-			(unsigned long)untagged_addr_remote(mm, pages[i]);
+		unsigned long addr = (unsigned long)
+			untagged_addr_remote(look->mm, pages[i]);
 
-		folios[i] = migrate_lookup(&look, addr, node, all);
+		folios[i] = migrate_lookup(look, addr);
 		if (!folios[i])
 			break;
 		folio_get(folios[i]);
 	}
-	migrate_lookup_unlock(&look);
-	mmap_read_unlock(mm);
+	migrate_lookup_unlock(look);
+	mmap_read_unlock(look->mm);
 	return i;
 }
 
@@ -172,6 +180,7 @@ static unsigned int migrate_read_user(const void __user *pages,
  * @nr_pages: The length of both arrays.
  * @node: The target node of the previous page, which this process may use.
  * @all: Isolate also pages that other processes map.
+ * @drained: No LRU cache of a CPU has a page.  Else such pages are left out.
  * @pagelist: The list with the previous page.  Isolated pages are added to it.
  *
  * Return: how many from the first one on were isolated, possibly none.
@@ -180,8 +189,14 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 				  const void __user *pages,
 				  const int __user *nodes,
 				  unsigned long nr_pages, int node, bool all,
-				  struct list_head *pagelist)
+				  bool drained, struct list_head *pagelist)
 {
+	struct migrate_lookup look = {
+		.mm = mm,
+		.node = node,
+		.all = all,
+		.drained = drained,
+	};
 	struct folio *folios[MIGRATE_RUN_MAX];
 	const void *addrs[MIGRATE_RUN_MAX];
 	unsigned int i, nr, nr_found;
@@ -195,7 +210,7 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 				       nodes + done, nr, node, addrs);
 		if (!nr)
 			break;
-		nr_found = migrate_lookup_all(mm, addrs, nr, node, all, folios);
+		nr_found = migrate_lookup_all(&look, addrs, nr, folios);
 		nr = migrate_lru_isolate(folios, nr_found);
 		/*
 		 * Update the counter now: too_many_isolated() makes tasks wait

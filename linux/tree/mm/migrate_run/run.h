@@ -193,7 +193,7 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 				  const void __user *pages,
 				  const int __user *nodes,
 				  unsigned long nr_pages, int node, bool all,
-				  struct list_head *pagelist);
+				  bool drained, struct list_head *pagelist);
 
 /* Folios with the same value have the same memory cgroup. */
 static inline unsigned long migrate_lru_memcg_data(const struct folio *folio)
@@ -238,7 +238,7 @@ static inline void migrate_run_map(struct migrate_run *run)
 static inline unsigned long
 migrate_isolate_run(struct mm_struct *mm, const void __user *pages,
 		    const int __user *nodes, unsigned long nr_pages, int node,
-		    bool all, struct list_head *pagelist)
+		    bool all, bool drained, struct list_head *pagelist)
 {
 	return 0;
 }
@@ -251,6 +251,22 @@ migrate_isolate_run(struct mm_struct *mm, const void __user *pages,
 static inline bool migrate_isolate_more(const struct list_head *pagelist)
 {
 	return !folio_test_large(list_last_entry(pagelist, struct folio, lru));
+}
+
+/*
+ * Called after an attempt to isolate a folio.  Returns true if a CPU may have it
+ * in its LRU cache: it is on no list, or has a reference of the cache.
+ */
+static inline bool migrate_may_be_cached(const struct list_head *pagelist,
+					 int err)
+{
+	struct folio *folio;
+
+	if (err <= 0)
+		return err == -EBUSY;
+	folio = list_last_entry(pagelist, struct folio, lru);
+	return !folio_test_hugetlb(folio) &&
+		folio_ref_count(folio) > folio_expected_ref_count(folio) + 1;
 }
 
 /* Returns true if @src is the last folio of the run, and not mapped yet. */

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -450,6 +451,70 @@ TEST_F_TIMEOUT(policy, mbind, TIMEOUT)
 	EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[1]), 0);
 	EXPECT_TRUE(mo_content_ok(&self->area));
 	EXPECT_GT(mo_read_number(path), copied);
+}
+
+static void run_on(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		mo_die("cannot run on CPU %d: %m", cpu);
+}
+
+static struct {
+	void *page;
+	bool deactivate;
+	atomic_bool done, stop;
+} elsewhere;
+
+/* Put a page into the LRU cache of CPU 1.  The exit of a thread drains it. */
+static void *use_elsewhere(void *arg)
+{
+	run_on(1);
+	if (elsewhere.deactivate && madvise(elsewhere.page, SZ_4K, MADV_COLD))
+		mo_die("madvise: %m");
+	if (!elsewhere.deactivate)
+		__atomic_store_n((char *)elsewhere.page, 1, __ATOMIC_RELAXED);
+	atomic_store(&elsewhere.done, true);
+	while (!atomic_load(&elsewhere.stop))
+		usleep(1000);
+	return NULL;
+}
+
+/*
+ * The LRU cache of another CPU may have a new page, which is on no list yet, or
+ * one that will get to another list.  move_pages(2) moves both.
+ */
+TEST_F_TIMEOUT(policy, lru_caches, TIMEOUT)
+{
+	pthread_t thread;
+	int i, node;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "the machine has one CPU");
+	run_on(0);
+	elsewhere.page = mmap(NULL, SZ_4K, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(elsewhere.page, MAP_FAILED);
+	mo_bind(elsewhere.page, SZ_4K);
+	for (i = 0; i < 2; i++) {
+		elsewhere.deactivate = i;
+		elsewhere.done = false;
+		elsewhere.stop = false;
+		ASSERT_EQ(pthread_create(&thread, NULL, use_elsewhere, NULL), 0);
+		while (!atomic_load(&elsewhere.done))
+			usleep(1000);
+		if (!i)
+			EXPECT_FALSE(mo_page_flag(elsewhere.page, KPF_LRU));
+		EXPECT_EQ(mo_move_pages(&elsewhere.page, 1, mo_nodes[1 - i]), 0);
+		mo_query(&elsewhere.page, 1, &node);
+		EXPECT_EQ(node, mo_nodes[1 - i]);
+		elsewhere.stop = true;
+		pthread_join(thread, NULL);
+	}
+	munmap(elsewhere.page, SZ_4K);
 }
 
 TEST_HARNESS_MAIN
