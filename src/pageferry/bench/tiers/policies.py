@@ -25,10 +25,13 @@ def find_damo() -> str | None:
 
 
 def _scheme(
-    action: tuple[str, str], rate: tuple[str, str], kind: str, goal: tuple[str, ...]
+    action: tuple[str, str],
+    rate: tuple[str, str],
+    kind: tuple[str, ...],
+    goal: tuple[str, ...],
 ) -> list[str]:
     words = ["--damos_action", *action, "--damos_access_rate", *rate, *_QUOTA]
-    words += ["--damos_apply_interval", "1s", "--damos_filter", kind, "young"]
+    words += ["--damos_apply_interval", "1s", "--damos_filter", *kind]
     return [*words, *(("--damos_quota_goal", *goal) if goal else ())]
 
 
@@ -36,15 +39,19 @@ def damo_words(fast: int, slow: int, *, goals: bool) -> list[str]:
     """List the options of `damo start` for two tiers, with the values of mem_tier.sh.
 
     damo's package lacks this script of its authors. The script needs goals by node,
-    which Linux has since 6.16.
+    which Linux has since 6.16, and a filter that allows, which it has since 6.14. To
+    reject what is not young is the same as to allow what is.
     """
     intervals = _TUNED if goals else _FIXED
     free = ("node_mem_free_bp", "0.5%", str(fast)) if goals else ()
     used = ("node_mem_used_bp", "99.7%", str(fast)) if goals else ()
     words = ["--numa_node", str(fast), *intervals]
-    words += _scheme(("migrate_cold", str(slow)), ("0%", "0%"), "reject", free)
+    words += _scheme(
+        ("migrate_cold", str(slow)), ("0%", "0%"), ("reject", "young"), free
+    )
     words += ["--numa_node", str(slow), *intervals]
-    words += _scheme(("migrate_hot", str(fast)), ("5%", "max"), "allow", used)
+    young = ("allow", "young") if goals else ("reject", "none", "young")
+    words += _scheme(("migrate_hot", str(fast)), ("5%", "max"), young, used)
     for each in ("nr_filters", *(["nr_quota_goals"] if goals else [])):
         words += [f"--damos_{each}", "1", "1"]
     for each in ("targets", "schemes", "ctxs"):
