@@ -470,65 +470,6 @@ static void test_hot_set(void)
 	region_unmap(&r);
 }
 
-/* Shell commands that do to files what kdamonds' starts and ends do to sysfs. */
-#define FAKE "cd $KDAMONDS; mkdir -p 0; echo on >0/state; echo 1 >nr_kdamonds; "
-
-static bool policy_runs(const char *command, uint64_t ms, char *why)
-{
-	const struct policy p = { .name = "fake", .command = command };
-	cpu_set_t cpus;
-
-	sched_getaffinity(0, sizeof(cpus), &cpus);
-	why[0] = '\0';
-	if (!policy_start(&p, &cpus, why, 256))
-		return false;
-	bench_sleep_ns(ms * 1000000);
-	policy_stop(&p);
-	return true;
-}
-
-static void test_policies(void)
-{
-	char dir[] = "/tmp/pageferry-XXXXXX", path[64], why[256], value[32];
-	int status = 0;
-	pid_t pid;
-
-	if (!mkdtemp(dir) || setenv("KDAMONDS", dir, 1))
-		exit(BENCH_FAILED);
-	policies_open(dir);
-	check(!policy_runs("true", 0, why) && strstr(why, "has no"),
-	      "policies: a kernel without DAMON");
-	snprintf(path, sizeof(path), "%s/nr_kdamonds", dir);
-	close(creat(path, 0600));
-	check(!policy_runs("echo first; echo no luck >&2; exit 3", 0, why) &&
-		      !strcmp(why, "no luck"),
-	      "policies: the last line of a command that fails");
-	check(policy_runs(FAKE "exit 0", 0, why) &&
-		      file_read(path, value, sizeof(value)) && value[0] == '0',
-	      "policies: a command that ends, and its kdamonds");
-	/* The file shows that SIGTERM came. */
-	check(policy_runs(FAKE "trap 'echo ended >end; exit 0' TERM; "
-			  "while :; do sleep 0.05; done", 0, why),
-	      "policies: a command that goes on");
-	snprintf(path, sizeof(path), "%s/end", dir);
-	check(file_read(path, value, sizeof(value)) && !strcmp(value, "ended"),
-	      "policies: the command can clean up");
-	snprintf(path, sizeof(path), "%s/0/state", dir);
-	check(file_read(path, value, sizeof(value)) && !strcmp(value, "off"),
-	      "policies: no kdamond is left");
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		close(STDOUT_FILENO);
-		policy_runs(FAKE "sleep 0.1; exit 1", 500, why);
-		_exit(BENCH_OK);
-	}
-	waitpid(pid, &status, 0);
-	check(WEXITSTATUS(status) == BENCH_FAILED,
-	      "policies: one that ends early is no measurement");
-	check(!system("rm -r \"$KDAMONDS\""), "policies: no file is left");
-}
-
 static void test_footprint(void)
 {
 	struct footprint now, other;
@@ -568,7 +509,6 @@ int main(void)
 	test_loads();
 	test_followed();
 	test_hot_set();
-	test_policies();
 	test_footprint();
 	return ktap_end();
 }

@@ -37,7 +37,7 @@ static struct policy policies[NR_POLICIES] = {
 	[NOTHING] = { .name = "nothing" },
 	[BALANCING] = { .name = "balancing", .balancing = true },
 	[DAMO] = { .name = "damo" },
-	[TIER] = { .name = "tier" },
+	[TIER] = { .name = "tier", .serves = true },
 };
 
 static struct options {

@@ -74,6 +74,7 @@ struct policy {
 	const char *name;
 	bool balancing;		/* NUMA balancing promotes, reclaim demotes */
 	const char *command;	/* for a shell; starts kdamonds.  NULL: none */
+	bool serves;		/* the command goes on as long as it is in use */
 };
 
 #define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"

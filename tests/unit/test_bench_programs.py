@@ -45,7 +45,12 @@ def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("program", "least"),
-    [("selftest", 25), ("selftest_routines", 3), ("selftest_pages", 5)],
+    [
+        ("selftest", 25),
+        ("selftest_pages", 5),
+        ("selftest_policies", 13),
+        ("selftest_routines", 3),
+    ],
 )
 def test_selftest(programs: Path, program: str, least: int) -> None:
     done = run(programs / program)
