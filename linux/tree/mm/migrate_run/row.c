@@ -32,6 +32,18 @@ static void migrate_row_flush(struct migrate_run *run,
 }
 
 /*
+ * The file system must hear of dirty page cache, to write it back.  For
+ * anonymous pages, folio_mark_dirty() sets the flag and nothing else.
+ */
+static void migrate_row_mark_dirty(struct folio *folio)
+{
+	if (!folio_test_anon(folio))
+		folio_mark_dirty(folio);
+	else if (!folio_test_dirty(folio))
+		folio_set_dirty(folio);
+}
+
+/*
  * Write migration entries.  From now on, only TLBs can reach the pages.
  *
  * Most entries differ from the first one in the page only, so the migration
@@ -63,9 +75,9 @@ static void migrate_row_write(const struct migrate_row *row,
 		if (trace_set_migration_pte_enabled())
 			trace_set_migration_pte(migrate_row_addr(row, i),
 						pte_val(pte), 0);
-		/* Like folio_mark_dirty().  No CPU can set the bit any more. */
-		if (pte_dirty(old[i]) && !folio_test_dirty(src[i]))
-			folio_set_dirty(src[i]);
+		/* No CPU can set the bit any more. */
+		if (pte_dirty(old[i]))
+			migrate_row_mark_dirty(src[i]);
 	}
 }
 
