@@ -401,6 +401,9 @@ bool migrate_run_has_waiters(const struct migrate_run *run)
 
 	for (i = 0; i < run->nr; i++)
 		flags |= READ_ONCE(*folio_flags(run->src[i], 0));
+	/* The page cache already leads to the destinations. */
+	for (i = 0; i < run->nr && !run->anon_vma; i++)
+		flags |= READ_ONCE(*folio_flags(run->dst[i], 0));
 	return flags & BIT(PG_waiters);
 }
 

@@ -228,8 +228,14 @@ static void mo_test_awaited(struct kunit *test)
 	run->src = kunit_kcalloc(test, MIGRATE_RUN_MAX, sizeof(*run->src),
 				 GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, run->src);
-	for (i = 0; i < MIGRATE_RUN_MAX; i++)
+	run->dst = kunit_kcalloc(test, MIGRATE_RUN_MAX, sizeof(*run->dst),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, run->dst);
+	for (i = 0; i < MIGRATE_RUN_MAX; i++) {
 		run->src[i] = &folios[i];
+		/* Folio 0 has no flag in the first part of this test. */
+		run->dst[i] = &folios[0];
+	}
 
 	for (run->nr = 1; run->nr < MIGRATE_RUN_MAX; run->nr++)
 		KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
@@ -242,6 +248,15 @@ static void mo_test_awaited(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
 	run->nr = 2 * MIGRATE_RUN_LOOK;
 	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
+
+	/* Only page cache has a destination that another thread can find. */
+	__clear_bit(PG_waiters, folio_flags(&folios[1], 0));
+	KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
+	run->dst[1] = &folios[2 * MIGRATE_RUN_LOOK];
+	__set_bit(PG_waiters, folio_flags(run->dst[1], 0));
+	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
+	run->anon_vma = (void *)run;
+	KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
 }
 
 static unsigned int mo_nr_allocated, mo_nr_given_up;
