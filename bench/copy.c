@@ -25,7 +25,7 @@
 #define MAX_THREADS 64
 #define MAX_SIZE (1UL << 30)
 #define WARM_BYTES (64UL << 20)
-/* Of the measurement at boot: see mm/migrate_offload/copy_routine.c. */
+/* The measurement at boot uses these: see mm/migrate_offload/copy_routine.c. */
 #define BOOT_BYTES (512UL << 10)
 #define LINE_BYTES 64
 #define ALONE_NS 20000000
@@ -136,7 +136,7 @@ static uint64_t cpu_time_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* What the thread has done since chase_begin(). */
+/* The thread's work since chase_begin(). */
 struct chased {
 	clockid_t clock;
 	uint64_t steps, ns;

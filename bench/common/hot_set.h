@@ -44,7 +44,7 @@ struct hot_set {
 
 void hot_set_start(struct hot_set *h);
 void hot_set_stop(struct hot_set *h);
-/* Of the late accesses, those that @node serves, in 1/1000.  -1: unknown. */
+/* The share of late accesses that @node serves, in 1/1000.  -1: unknown. */
 int hot_set_permille(struct hot_set *h, int node);
 /* Undo all writes.  Returns false if a write is missing. */
 bool hot_set_undo(const struct hot_set *h, uint64_t seed);

@@ -13,7 +13,7 @@ _QUEUE = re.compile(r"\bDECLARE_WAIT_QUEUE_HEAD\((\w+)\)")
 _DYNAMIC = re.compile(
     r"\b(?:(?:raw_)?spin_lock_init|mutex_init|init_rwsem|init_waitqueue_head)\(([^)]+)\)"
 )
-# What lockdep appends: the version of a name, a nesting level, and read or write.
+# lockdep appends: the version of a name, a nesting level, and read or write.
 _MARKS = re.compile(r"(?:#\d+)?(?:/\d+)?(?:-[RW])?$")
 
 

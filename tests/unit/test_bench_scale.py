@@ -171,7 +171,7 @@ def test_check_of_an_engine_that_loses(repeats: int, cost: int, refused: bool) -
         (0, 256 * 1024, False),
         (0, 256 * 1024 + 1, True),
         (4096, 256 * 1024 + 4096, False),
-        # What stock Linux gave back does not count.
+        # Memory that stock Linux gave back does not count.
         (-MIB, 256 * 1024, False),
         (0, -MIB, False),
         (MIB, 0, False),

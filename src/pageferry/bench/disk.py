@@ -15,7 +15,7 @@ from pageferry.units import KIB, MIB
 
 # Room for the files that a benchmark measures.
 BYTES = 64 * MIB
-# Of the RAM disk that gets the image.
+# The RAM disk that gets the image.
 WORDS = (f"brd.rd_size={BYTES // KIB}",)
 
 _BLOCK = 4 * KIB

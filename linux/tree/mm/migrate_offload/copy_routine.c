@@ -56,7 +56,7 @@ static const char * const migrate_copy_names[NR_MIGRATE_COPY_ROUTINES + 1] = {
 static DEFINE_MUTEX(migrate_copy_lock);
 static unsigned int migrate_copy_setting = MIGRATE_COPY_AUTO;
 
-/* What the measurement found at boot.  Times are of the shortest copy. */
+/* The result of the measurement at boot.  Times are of the shortest copy. */
 static u64 migrate_copy_ns[NR_MIGRATE_COPY_ROUTINES] __ro_after_init;
 static u64 migrate_copy_took_us __ro_after_init;
 static const char *migrate_copy_missing __ro_after_init;

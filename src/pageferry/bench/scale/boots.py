@@ -45,7 +45,7 @@ class Work:
     # All movers together move these pages, and repeat that.
     mover_pages: int = 65536
     repeats: int = 3
-    # Of the long life, and the pause after each.
+    # The long life has so many moves, and a pause after each.
     rounds: int = 3600
     pause_ms: int = 1000
 
