@@ -16,6 +16,7 @@ _Content = dict[str, str | None]
 _SCHEME: _Content = {
     "action": "stat",
     "target_nid": "-1",
+    "apply_interval_us": "0",
     "dests": None,
     "filters/nr_filters": "0",
     "access_pattern/sz/min": "0",

@@ -80,19 +80,13 @@ def test_numa_balancing_promotes_alone() -> None:
 
 def test_the_goals_overlap_so_that_memory_can_change_places() -> None:
     down, up = plan.virtual([0, 1], [42], [], 0.1, up=True).moves
-    assert (down.goal.metric, down.goal.target_bp) == ("node_mem_free_bp", 1000)
-    assert (up.goal.metric, up.goal.target_bp) == ("node_mem_used_bp", 9500)
     total = {0: 1000, 1: 1000}
     # With 7% free, memory goes down and up. With 11%, only up. With 4%, only down.
-    for free, reached in (
-        (70, (False, False)),
-        (110, (True, False)),
-        (40, (False, True)),
-    ):
-        now = [move.goal.reached_bp({0: free}, total) >= 10_000 for move in (down, up)]
-        assert tuple(now) == reached
-    # A node that has gone has no free memory.
-    assert Goal(2, 0.1, fills=False).reached_bp({0: 0, 1: 200}, total) == 0
+    for free, left in ((70, (30, 20)), (110, (0, 60)), (40, (60, 0))):
+        now = tuple(round(move.goal.left({0: free}, total)) for move in (down, up))
+        assert now == left
+    # A node that has gone has nothing to do.
+    assert Goal(2, 0.1, fills=False).left({0: 0, 1: 200}, total) == 0
 
 
 def test_ping_pong_is_a_page_that_comes_back_within_a_minute() -> None:
@@ -117,6 +111,20 @@ def test_the_rate_halves_by_ping_pong_and_grows_again() -> None:
     assert steering.step(15.0, Seen(promoted=9, ping_pong=9), 0.0) == 0.78125
     assert steering.step(200.0, Seen(), 0.0) == pytest.approx(0.9765625)
     assert steering.step(205.0, Seen(), 0.0) == 1.0
+
+
+def test_memory_that_comes_back_was_not_cold() -> None:
+    steering = Steering(0.01)
+    steering.step(0.0, Seen(promoted=100), 0.5)
+    # Waits say nothing about it.
+    assert steering.part == 0.5 and steering.wary == 0.0
+    found = []
+    for at in range(1, 5):
+        steering.step(at * 5.0, Seen(promoted=100, ping_pong=50), 0.0)
+        found.append(steering.wary)
+    assert found == [0.25, 0.5, 1.0, 1.0]
+    steering.step(100.0, Seen(), 0.0)
+    assert steering.wary == 0.8
 
 
 def test_the_rate_halves_while_programs_wait() -> None:

@@ -18,6 +18,7 @@ from pageferry.errors import ExitCode, PageferryError
 from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
+from pageferry.tier import machine
 from pageferry.tier.kdamonds import STATE, read_state, stop_all
 from pageferry.units import GIB
 
@@ -54,9 +55,12 @@ def test_processes_are_watched_by_virtual_address(damon: FakeDamon) -> None:
     assert machine.scheme(0, "access_pattern/nr_accesses/max") == "0"
     assert machine.scheme(0, "access_pattern/age/min") == "150"
     assert machine.scheme(1, "access_pattern/nr_accesses/min") == "2"
-    # 1 GiB/s. Each aggregation begins a new interval of the quota.
-    assert machine.scheme(0, "quotas/bytes") == str(GIB // 5)
-    assert int(machine.scheme(0, "quotas/reset_interval_ms")) < 200
+    # 1 GiB/s up. Each turn of a scheme begins a new interval of the quota.
+    assert machine.scheme(1, "apply_interval_us") == "100000"
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
+    # All of the fast node is free. No bytes would be no limit.
+    assert machine.scheme(0, "quotas/bytes") == "1"
+    assert int(machine.scheme(0, "quotas/reset_interval_ms")) < 100
     # A cold page is not young, and a hot one is.
     assert machine.scheme(0, "filters/0/type") == "young"
     assert [machine.scheme(n, "filters/0/matching") for n in (0, 1)] == ["Y", "N"]
@@ -102,34 +106,83 @@ def test_the_quota_is_not_spent_on_memory_in_its_place(damon: FakeDamon) -> None
     assert machine.scheme(0, "quotas/weights/nr_accesses_permil", 1) == "1000"
 
 
-def test_the_service_measures_goals_for_an_old_kernel(damon: FakeDamon) -> None:
+def test_rates_follow_free_memory(damon: FakeDamon) -> None:
     set_free(damon, 0, 0)
     machine = Machine(damon, MERCI, headroom=0.1)
     machine.steps(1)
-    assert machine.scheme(0, "quotas/goals/0/target_metric") == "user_input"
-    assert machine.scheme(0, "quotas/goals/0/current_value") == "0"
-    # All is in use, where promotion stops at 95%.
-    assert machine.scheme(1, "quotas/goals/0/current_value") == "10526"
+    # 102.4 MiB are missing for the next half second, which has 5 turns.
+    assert int(machine.scheme(0, "quotas/bytes")) == pytest.approx(
+        0.1 * GIB / 5, rel=0.01
+    )
+    # The node is full, so nothing goes up.
+    assert machine.scheme(1, "quotas/bytes") == "1"
+    # An eighth of 30 s at the start, and a second after the first look.
+    assert machine.scheme(0, "access_pattern/age/min") == "5"
     set_free(damon, 0, 104)
     machine.steps(1)
-    assert int(machine.scheme(0, "quotas/goals/0/current_value")) >= 10_000
-    assert int(machine.scheme(1, "quotas/goals/0/current_value")) < 10_000
-    assert damon.commits.count("commit_schemes_quota_goals") == 2
-    assert any("user_input" in line for line in machine.said)
+    assert machine.scheme(0, "quotas/bytes") == "1"
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
+    # The age of hot memory never changes.
+    assert machine.scheme(1, "access_pattern/age/min") == "1"
+    before = len(damon.commits)
+    for _ in range(20):
+        machine.steps(1)
+    assert machine.scheme(0, "access_pattern/age/min") == "150"
+    # Then there is nothing to change any more.
+    settled = damon.commits.count("commit")
+    machine.steps(3)
+    assert damon.commits.count("commit") == settled and len(damon.commits) > before
 
 
-def test_a_new_kernel_measures_goals_itself(damon: FakeDamon) -> None:
-    damon.node_goals = True
+def test_memory_that_the_kernel_keeps_is_not_free(damon: FakeDamon) -> None:
+    zone = (
+        "Node 0, zone {name}\n  pages free     {free}\n        boost    0\n"
+        "        high     {high}\n        protection: (0, {kept}, {kept})\n"
+    )
+    low = zone.format(name="DMA", free=4000, high=100, kept=5000)
+    rest = zone.format(name="Normal", free=40_000, high=10_000, kept=0)
+    put(damon, "/proc/zoneinfo", low + rest)
+    set_free(damon, 0, 500)
+    free, total = machine.free_and_total(damon)
+    # The lower zone keeps all of its memory.
+    assert free == {0: 30_000 * PAGE, 1: GIB} and total == {0: GIB, 1: GIB}
+    # Both files are read one after the other.
+    set_free(damon, 0, 1)
+    assert machine.free_and_total(damon)[0][0] == 1 << 20
+
+
+def test_a_look_between_steps_changes_rates_alone(damon: FakeDamon) -> None:
+    set_free(damon, 0, 200)
     machine = Machine(damon, MERCI)
-    machine.steps(2)
-    metrics = [machine.scheme(n, "quotas/goals/0/target_metric") for n in (0, 1)]
-    assert metrics == ["node_mem_free_bp", "node_mem_used_bp"]
-    assert [machine.scheme(n, "quotas/goals/0/nid") for n in (0, 1)] == ["0", "0"]
-    assert [machine.scheme(n, "quotas/goals/0/target_value") for n in (0, 1)] == [
-        "500",
-        "9750",
-    ]
-    assert set(damon.commits) == {"update_schemes_stats"}
+    machine.steps(1)
+    set_free(damon, 0, 0)
+    machine.service.look(0.5)
+    assert machine.service.control.busy
+    assert int(machine.scheme(0, "quotas/bytes")) == pytest.approx(
+        0.05 * GIB / 5, rel=0.01
+    )
+    # Its errors are said, and end nothing.
+    damon.path(f"{TOP}/0/state").unlink()
+    damon.path(f"{TOP}/0/state").mkdir()
+    machine.service.look(1.0)
+    assert len(machine.said) == 3
+
+
+def test_marks_of_old_accesses_are_cleared_first(damon: FakeDamon) -> None:
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    assert damon.read(f"{TOP}/0/contexts/0/schemes/nr_schemes") == "3"
+    assert machine.scheme(2, "action") == "migrate_cold"
+    assert machine.scheme(2, "access_pattern/age/min") == "1"
+    # It makes young pages old, and leaves all pages where they are.
+    assert machine.scheme(2, "filters/nr_filters") == "2"
+    assert [machine.scheme(2, f"filters/{n}/type") for n in (0, 1)] == ["young"] * 2
+    assert [machine.scheme(2, f"filters/{n}/matching") for n in (0, 1)] == ["Y", "N"]
+    assert machine.scheme(2, "quotas/bytes") == str(16 * GIB // 10)
+    # The program has 64 pages, and each has four turns.
+    put(damon, f"{TOP}/0/contexts/0/schemes/2/stats/sz_tried", 4 * 64 * PAGE)
+    machine.steps(1)
+    assert machine.scheme(2, "quotas/bytes") == "1"
 
 
 def test_all_memory_is_watched_node_by_node(damon: FakeDamon) -> None:
@@ -255,23 +308,6 @@ def test_jobs_that_follow_each_other_are_served_at_once(damon: FakeDamon) -> Non
     assert not any("has stopped" in line for line in machine.said)
 
 
-def test_a_scheme_of_others_does_not_show_all_abilities(damon: FakeDamon) -> None:
-    damon.node_goals = True
-    for name, value in (
-        ("nr_kdamonds", "1"),
-        ("0/contexts/nr_contexts", "1"),
-        ("0/contexts/0/schemes/nr_schemes", "1"),
-        ("0/state", "on"),
-    ):
-        damon.write(f"{TOP}/{name}", value)
-    machine = Machine(damon, MERCI)
-    machine.steps(1)
-    damon.write(f"{TOP}/0/state", "off")
-    damon.write(f"{TOP}/nr_kdamonds", "0")
-    machine.steps(2)
-    assert machine.scheme(0, "quotas/goals/0/target_metric") == "node_mem_free_bp"
-
-
 def test_others_that_hide_the_abilities_of_damon_are_waited_for(
     damon: FakeDamon,
 ) -> None:
@@ -321,8 +357,8 @@ def test_numa_balancing_promotes_if_it_has_tiers(damon: FakeDamon) -> None:
     # An administrator switches it on.
     put(damon, "/proc/sys/kernel/numa_balancing", "2")
     machine.steps(1)
-    assert damon.read(f"{TOP}/0/contexts/0/schemes/nr_schemes") == "1"
-    assert machine.scheme(0, "action") == "migrate_cold"
+    assert damon.read(f"{TOP}/0/contexts/0/schemes/nr_schemes") == "2"
+    assert [machine.scheme(n, "action") for n in (0, 1)] == ["migrate_cold"] * 2
     assert any(
         "NUMA balancing (numa_balancing has 2) promotes" in s for s in machine.said
     )
@@ -334,12 +370,10 @@ def test_the_rate_halves_while_programs_wait(damon: FakeDamon) -> None:
     # 100 ms of 5 s are 2%.
     put(damon, "/proc/pressure/memory", "some avg10=0.00 total=100000")
     machine.steps(1)
-    # Free memory ends the waits, so demotion keeps its rate.
-    assert machine.scheme(0, "quotas/bytes") == str(GIB // 5)
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 20)
     assert "waited 2.0% of the time: the rate of promotion is now" in machine.said[-1]
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 8)
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 16)
 
 
 def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) -> None:
@@ -355,7 +389,7 @@ def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) 
         sum_ns,
     )
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 5)
+    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
 
 
 def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
@@ -365,8 +399,8 @@ def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
     machine.steps(1)
     assert damon.running() == ["0", "1", "2"]
     rates = [machine.scheme(at, "quotas/bytes", slot) for slot, at in WAYS]
-    # Two schemes demote, and two promote.
-    assert rates == [str(GIB // 10)] * 4
+    # Two schemes promote, and two have nothing to demote.
+    assert rates == ["1", "1", str(GIB // 20), str(GIB // 20)]
 
 
 def test_the_rate_halves_by_ping_pong(damon: FakeDamon) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -16,7 +16,8 @@ from pageferry.interleave import lock
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.tier import writes
-from pageferry.tier.plan import Rates, Watch
+from pageferry.tier.control import Done, Setting
+from pageferry.tier.plan import Watch
 from pageferry.tier.writes import Features
 
 STATE = "/run/pageferry/tier.json"
@@ -58,9 +59,9 @@ class Kdamonds:
         self._us = (0, 0) if us is None else (us.pid, us.start_time)
         self.admin = Admin(files, self.state.threads)
         self._watches: dict[int, Watch] = {}
-        self._rates: Rates | None = None
-        # Bytes that each scheme has moved, as far as they are in the totals.
-        self._counted: dict[tuple[int, int], int] = {}
+        self._settings: dict[int, Setting] = {}
+        # The work of each scheme until the last count.
+        self._counted: dict[tuple[int, int], Done] = {}
         # The abilities of the running kernel; None as long as others hide them.
         self.features: Features | None = None
 
@@ -82,19 +83,19 @@ class Kdamonds:
         if found is None:
             self.features = Features(target_nid=True) if self.files.dry_run else None
         else:
-            dests, goals, nid = (name in found for name in Features.FILES)
-            self.features = Features(dests, goals, nid)
+            dests, nid = (name in found for name in Features.FILES)
+            self.features = Features(dests, nid)
         return self.features
 
     def start(
         self,
         watches: Sequence[Watch],
+        settings: Sequence[Setting],
         require: Callable[[Features | None], None],
-        cold_after_s: float,
-        rates: Rates,
     ) -> None:
         """Replace all kdamonds. After an error, none is left.
 
+        settings: one for each watch.
         require: raises an error if the kernel lacks something.
         """
         with lock.hold_damon(self.files):
@@ -106,27 +107,26 @@ class Kdamonds:
                 self.admin.make_room(takeover=False)
             # The look at the start may have found a scheme of another program, which does
             # not show all of them.
-            features = self.find_features()
-            require(features)
-            assert features is not None
+            require(self.find_features())
             try:
                 self.admin.make_slots()
-                for number, watch in enumerate(watches):
+                for number, (watch, setting) in enumerate(
+                    zip(watches, settings, strict=True)
+                ):
                     here = self.admin.kdamonds()
                     slot = self.admin.free_slot() if here else number
                     # If we are killed now, the next service knows whose kdamond it is.
                     self.state.threads[slot] = None
                     self.state.pid, self.state.start_time = self._us
                     self.save()
-                    each = [rates.of(move, watches) for move in watch.moves]
-                    todo = writes.start_writes(watch, features, cold_after_s, each)
+                    todo = writes.start_writes(watch, setting)
                     self.state.threads[slot] = self.admin.start(slot, todo)
                     self._watches[slot] = watch
+                    self._settings[slot] = setting
                     self.save()
             except BaseException:
                 self._stop()
                 raise
-            self._rates = rates
 
     def stop(self) -> None:
         """Stop all kdamonds; memory stays where it is."""
@@ -151,6 +151,7 @@ class Kdamonds:
                 continue
             del self.state.threads[slot]
             self._watches.pop(slot, None)
+            self._settings.pop(slot, None)
         self._counted = {}
         self.save()
         if self.state.threads and failed is not None:
@@ -168,36 +169,38 @@ class Kdamonds:
         self._commit(slot, writes.keep_writes(watch))
         self._watches[slot] = watch
 
-    def set_rates(self, rates: Rates) -> None:
-        """Change the rate of all schemes."""
-        if rates == self._rates:
-            return
-        for slot, watch in self._watches.items():
-            each = [rates.of(move, self._watches.values()) for move in watch.moves]
-            self._commit(slot, writes.rate_writes(each))
-        self._rates = rates
+    def set(self, settings: Sequence[Setting]) -> None:
+        """Change rates and ages, if that is worth a commit."""
+        pairs = zip(list(self._watches.items()), settings, strict=True)
+        for (slot, watch), setting in pairs:
+            if setting.differs(self._settings[slot]):
+                self._commit(slot, writes.setting_writes(watch, setting))
+                self._settings[slot] = setting
 
-    def set_goals(self, free: Mapping[int, int], total: Mapping[int, int]) -> None:
-        """Tell the kernel how far goals are reached that it does not measure."""
-        if self.features is None or self.features.node_goals:
-            return
-        for slot, watch in self._watches.items():
-            reached = [move.goal.reached_bp(free, total) for move in watch.moves]
-            todo = writes.goal_writes(reached)
-            self._commit(slot, todo, "commit_schemes_quota_goals")
+    def count(self) -> dict[tuple[int, int], Done]:
+        """Add what DAMON has moved since the last count to the totals, and return it.
 
-    def count(self) -> None:
-        """Add what DAMON has moved since the last count."""
-        for slot, watch in self._watches.items():
-            for at, move in enumerate(watch.moves):
+        The keys are the numbers of the watch and of its scheme.
+        """
+        found = {}
+        for number, (slot, watch) in enumerate(self._watches.items()):
+            for at in range(len(watch.moves) + watch.clears):
                 # The first update is for all schemes of the kdamond.
-                now = self.admin.stats(slot, at, fresh=at == 0)["sz_applied"]
-                more = max(now - self._counted.get((slot, at), 0), 0)
+                stats = self.admin.stats(slot, at, fresh=at == 0)
+                now = Done(stats["sz_tried"], stats["sz_applied"])
+                before = self._counted.get((slot, at), Done())
                 self._counted[slot, at] = now
-                if move.hot:
-                    self.state.promoted_bytes += more
+                more = Done(
+                    max(now.tried - before.tried, 0), max(now.moved - before.moved, 0)
+                )
+                found[number, at] = more
+                if at == len(watch.moves):
+                    continue
+                if watch.moves[at].hot:
+                    self.state.promoted_bytes += more.moved
                 else:
-                    self.state.demoted_bytes += more
+                    self.state.demoted_bytes += more.moved
+        return found
 
     def save(self) -> None:
         """Store the state, or remove it after the last kdamond."""

@@ -10,6 +10,7 @@ from pageferry.errors import unsupported, usage_error
 from pageferry.sysfs import memory, processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import nodes_of_cpus, read_nodes
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.tier.plan import Range, merge
 from pageferry.units import format_nodes
 
@@ -56,12 +57,37 @@ def find_tiers(files: Files, said: Sequence[Sequence[int]]) -> list[int]:
 
 
 def free_and_total(files: Files) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the free bytes and all bytes of each node."""
+    """Return the free bytes and all bytes of each node.
+
+    Free memory that the kernel keeps for itself does not count. A migration gets none of
+    it, and below that mark reclaim begins.
+    """
     nodes = read_nodes(files)
+    usable = _usable(files.read_or("/proc/zoneinfo", ""))
     return (
-        {node.number: node.free_bytes for node in nodes},
+        {
+            n.number: min(usable.get(n.number, n.free_bytes), n.free_bytes)
+            for n in nodes
+        },
         {node.number: node.total_bytes for node in nodes},
     )
+
+
+def _usable(zoneinfo: str) -> dict[int, int]:
+    """Return the free bytes of each node above the high watermarks of its zones."""
+    found: dict[int, int] = {}
+    for zone in re.split(r"^(?=Node )", zoneinfo, flags=re.M):
+        name = re.match(r"Node (\d+), zone", zone)
+        free = re.search(r"^ +pages free +(\d+)$", zone, re.M)
+        high = re.search(r"^ +high +(\d+)$", zone, re.M)
+        kept = re.search(r"^ +protection: \(([\d, ]+)\)$", zone, re.M)
+        if name and free and high and kept:
+            # Of lower zones, memory for programs leaves another part.
+            most = int(high[1]) + max(map(int, kept[1].split(",")))
+            node = int(name[1])
+            more = max(int(free[1]) - most, 0) * PAGE
+            found[node] = found.get(node, 0) + more
+    return found
 
 
 def ranges_of(files: Files, nodes: Iterable[int]) -> dict[int, list[Range]]:

@@ -13,7 +13,6 @@ Range = tuple[int, int]
 # Promotion stops when this part of the headroom is left. Between both marks, memory
 # changes places without an allocation that finds a full node.
 PROMOTE_UNTIL = 0.5
-_WHOLE_BP = 10_000
 
 
 @dataclass(frozen=True)
@@ -26,22 +25,11 @@ class Goal:
     # Whether the scheme uses free memory up, or makes it.
     fills: bool
 
-    @property
-    def metric(self) -> str:
-        """Return the kernel's name for the goal."""
-        return "node_mem_used_bp" if self.fills else "node_mem_free_bp"
-
-    @property
-    def target_bp(self) -> int:
-        """Return the value at the goal, in 1/10000 of the memory."""
-        return round((1 - self.free if self.fills else self.free) * _WHOLE_BP)
-
-    def reached_bp(self, free: Mapping[int, int], total: Mapping[int, int]) -> int:
-        """Return how much of the goal the node has reached, in 1/10000."""
+    def left(self, free: Mapping[int, int], total: Mapping[int, int]) -> float:
+        """Return how many bytes are left to do."""
         # A node may go offline between the plan and a look.
-        part = free.get(self.node, 0) / max(total.get(self.node, 0), 1)
-        now = 1 - part if self.fills else part
-        return int(now * _WHOLE_BP * _WHOLE_BP / self.target_bp)
+        more = free.get(self.node, 0) - self.free * total.get(self.node, 0)
+        return max(more if self.fills else -more, 0.0)
 
 
 @dataclass(frozen=True)
@@ -77,6 +65,11 @@ class Watch:
     pids: tuple[int, ...] = ()
     # Addresses that their owner has bound, and a gap that DAMON would charge as cold.
     keep: tuple[Range, ...] = ()
+
+    @property
+    def clears(self) -> bool:
+        """Say whether another scheme clears marks of old accesses: for demotion."""
+        return any(not move.hot for move in self.moves)
 
 
 def physical(

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pageferry.backoff import Backoff
 from pageferry.balance import programs
@@ -15,8 +16,9 @@ from pageferry.interleave.moving import PageMover
 from pageferry.sysfs import memory, processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.processes import Process
-from pageferry.tier import machine, plan
+from pageferry.tier import control, machine, plan
 from pageferry.tier.config import Config
+from pageferry.tier.control import Control, Done, Setting
 from pageferry.tier.kdamonds import Kdamonds
 from pageferry.tier.owners import Owners
 from pageferry.tier.plan import Rates, Watch
@@ -49,13 +51,15 @@ class Service:
         with lock.hold_damon(files):
             features = self.kdamonds.find_features()
         self._require_features(features)
-        self.cold_after_s = parse_seconds(config.cold_after)
+        self.control = Control(parse_seconds(config.cold_after))
         self.owners = Owners(files, self.tiers, virtual=bool(config.process))
         self.steering = Steering(config.stall)
         tier_of = {node: at for at, node in enumerate(self.tiers)}
         self.sampler = Sampler(files, mover, tier_of)
         self._waited_s = machine.waited_s(files)
         self._before_s: float | None = None
+        self._looked_s: float | None = None
+        self._step_s = 0.0
         self._tries = Backoff()
         # Lines may name processes, of which there are ever more.
         self._said: deque[str] = deque(maxlen=64)
@@ -64,25 +68,64 @@ class Service:
         """Run until a signal, or for `end_s` seconds."""
         begin_s = next_s = time.monotonic()
         try:
-            while end_s is None or next_s - begin_s < end_s:
-                time.sleep(max(next_s - time.monotonic(), 0.0))
-                self.step(time.monotonic())
-                next_s = max(next_s + interval_s, time.monotonic())
+            while (now_s := time.monotonic()) < begin_s + (end_s or math.inf):
+                if now_s >= next_s:
+                    # A step takes long on a busy machine, and no look is within it.
+                    self.look(now_s, ahead_s=self._step_s)
+                    self.step(now_s)
+                    self._step_s = time.monotonic() - now_s
+                    next_s = max(next_s + interval_s, time.monotonic())
+                else:
+                    self.look(now_s)
+                pause_s = control.LOOK_S if self.control.busy else control.IDLE_LOOK_S
+                wake_s = min(now_s + pause_s, next_s)
+                time.sleep(max(wake_s - time.monotonic(), 0.0))
         finally:
             self.stop()
 
     def step(self, now_s: float) -> None:
-        """Look at processes and nodes, and set kdamonds, rate and goals."""
+        """Look at processes and nodes, and set kdamonds and the rate."""
         members = self._find_processes()
         try:
             self._arrange(now_s, members)
         except PageferryError as error:
             self._fail(now_s, error)
         self._steer(now_s, [each.pid for each in members])
+        self.look(now_s)
         try:
             self.kdamonds.save()
         except PageferryError as error:
             self._say_new(error.line())
+
+    def look(self, now_s: float, ahead_s: float = 0.0) -> None:
+        """Set what kdamonds do until the next look, by what is left to do."""
+        before_s, self._looked_s = self._looked_s, now_s
+        # The next look may be as late as this one.
+        look_s = max(ahead_s, 0.0 if before_s is None else now_s - before_s)
+        if self.files.dry_run or not self.kdamonds.watches:
+            return
+        try:
+            done = self.kdamonds.count()
+            found = self._settings(self.kdamonds.watches, done, look_s)
+            self.kdamonds.set(found)
+        except PageferryError as error:
+            # The kdamond may have ended with its processes. The next step looks.
+            self._say_new(error.line())
+
+    def _settings(
+        self,
+        watches: Sequence[Watch],
+        done: Mapping[tuple[int, int], Done],
+        look_s: float,
+    ) -> list[Setting]:
+        return self.control.look(
+            watches,
+            machine.free_and_total(self.files),
+            self.rates,
+            done,
+            look_s=max(look_s, control.LOOK_S),
+            least=self.steering.wary,
+        )
 
     def _fail(self, now_s: float, error: PageferryError) -> None:
         """Stop what runs, because the plan is not in force. Try again later."""
@@ -178,9 +221,9 @@ class Service:
         ):
             self.kdamonds.retarget(wanted[0])
             return
-        self.kdamonds.start(
-            wanted, self._require_features, self.cold_after_s, self.rates
-        )
+        self.control.begin(wanted, [self._size_of(watch) for watch in wanted])
+        settings = self._settings(wanted, {}, control.LOOK_S)
+        self.kdamonds.start(wanted, settings, self._require_features)
         self._explain(wanted)
 
     def _plan(self) -> list[Watch]:
@@ -204,7 +247,7 @@ class Service:
         return [plan.virtual(self.tiers, pids, keep, headroom, up=up)]
 
     def _steer(self, now_s: float, pids: Sequence[int]) -> None:
-        """Set the rate by what the last interval has cost, and tell goals."""
+        """Set the highest rate by what the last interval has cost."""
         seen = self.sampler.look(now_s, pids)
         before_s, self._before_s = self._before_s, now_s
         waited_s, before = machine.waited_s(self.files), self._waited_s
@@ -222,14 +265,11 @@ class Service:
         if self.steering.why:
             rate = format_rate(self.rates.up)
             self.say(f"{self.steering.why}: the rate of promotion is now {rate}")
-        try:
-            self.kdamonds.set_rates(self.rates)
-            free, total = machine.free_and_total(self.files)
-            self.kdamonds.set_goals(free, total)
-            self.kdamonds.count()
-        except PageferryError as error:
-            # The kdamond may have ended with its processes. The next step looks.
-            self._say_new(error.line())
+
+    def _size_of(self, watch: Watch) -> int:
+        if watch.node is None:
+            return processes.resident_bytes(self.files, watch.pids)
+        return sum(end - start for start, end in watch.ranges)
 
     def _explain(self, wanted: Sequence[Watch]) -> None:
         if not wanted:
@@ -237,10 +277,7 @@ class Service:
         names = " > ".join(map(str, self.tiers))
         up = any(move.hot for watch in wanted for move in watch.moves)
         who = "DAMON" if up else "NUMA balancing (numa_balancing has 2)"
-        features = self.kdamonds.features
-        by_kernel = features is not None and features.node_goals
-        goals = "the kernel" if by_kernel else "this service (user_input)"
-        self._say_new(f"tiers {names}; {who} promotes; goals measured by {goals}")
+        self._say_new(f"tiers {names}; {who} promotes")
         text = (
             f"DAMON demotes to keep {self.config.headroom:.0%} of each faster tier free"
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from pageferry.tier import plan
 from pageferry.tier.config import Config
+from pageferry.tier.control import next_cold_s
 from pageferry.tier.steer import PING_PONG_S, PageHistory, Seen, Steering
 from pageferry.units import MIB, parse_seconds
 
@@ -101,7 +102,7 @@ class Simulation:
         }
         watch = plan.virtual([FAST, SLOW], [1], [], config.headroom, up=True)
         self.down, self.up = (move.goal for move in watch.moves)
-        self.cold_after_s = parse_seconds(config.cold_after)
+        self.most_s = self.cold_s = parse_seconds(config.cold_after)
         # Blocks that may move; a rate of less than one adds up.
         self.room = {FAST: 0.0, SLOW: 0.0}
         self.found = Outcome()
@@ -129,7 +130,7 @@ class Simulation:
         return self.fast_blocks - self.tier.count(FAST)
 
     def _reached(self, goal: plan.Goal) -> bool:
-        return goal.reached_bp({FAST: self._free}, {FAST: self.fast_blocks}) >= 10_000
+        return not goal.left({FAST: self._free}, {FAST: self.fast_blocks})
 
     def _use(self, now_s: int) -> None:
         hot = self.load(now_s)
@@ -146,8 +147,11 @@ class Simulation:
             self.room[tier] = min(self.room[tier] + rate, max(rate, 1.0))
 
     def _demote(self, now_s: int) -> None:
+        missing = not self._reached(self.down)
+        least = self.steering.wary
+        self.cold_s = next_cold_s(self.cold_s, self.most_s, least, missing=missing)
         cold = [at for at in range(_BLOCKS) if self.tier[at] == FAST]
-        cold = [at for at in cold if now_s - self.used_s[at] >= self.cold_after_s]
+        cold = [at for at in cold if now_s - self.used_s[at] >= self.cold_s]
         # The memory that was idle for longest goes first.
         for at in sorted(cold, key=lambda at: self.used_s[at]):
             if self.room[SLOW] < 1 or self._reached(self.down):

@@ -62,6 +62,9 @@ class Steering:
         self.most_stall = most_stall
         self.part = 1.0
         self.why = ""
+        # Memory that came back was not cold. It has to be idle for this part of
+        # cold_after at least, however much memory is missing.
+        self.wary = 0.0
         # Since the last cut, for the last minute: older moves were at another rate.
         self._recent: list[tuple[float, Seen]] = []
 
@@ -70,7 +73,9 @@ class Steering:
         begin_s = now_s - PING_PONG_S
         self._recent = [pair for pair in self._recent if pair[0] > begin_s]
         self._recent.append((now_s, seen))
-        self.why = self._reason(stall, [each for _, each in self._recent])
+        back = self._came_back([each for _, each in self._recent])
+        self.wary = min(max(2 * self.wary, 0.25), 1.0) if back else self.wary / _GROWTH
+        self.why = self._waited(stall) or back
         if self.why:
             self.part = max(self.part / 2, _LEAST)
             self._recent = []
@@ -78,9 +83,14 @@ class Steering:
             self.part = min(self.part * _GROWTH, 1.0)
         return self.part
 
-    def _reason(self, stall: float, recent: Sequence[Seen]) -> str:
-        if stall > self.most_stall:
-            return f"programs waited {stall:.1%} of the time"
+    def _waited(self, stall: float) -> str:
+        return (
+            f"programs waited {stall:.1%} of the time"
+            if stall > self.most_stall
+            else ""
+        )
+
+    def _came_back(self, recent: Sequence[Seen]) -> str:
         total = Seen()
         for each in recent:
             total.add(each)

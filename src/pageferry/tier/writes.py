@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pageferry.damon.scheme import ANY_COUNT, ANY_SIZE, Write, target_writes
-from pageferry.tier.plan import Goal, Move, Range, Watch
+from pageferry.tier.control import Setting
+from pageferry.tier.plan import Move, Range, Watch
 
 # Each aggregation has 20 samples.
 SAMPLE_US = 10_000
@@ -20,9 +20,11 @@ _REGIONS = (100, 1000)
 # so within a few aggregations. An age of 1 lets DAMON find out where hot memory ends.
 _HOT_ACCESSES = 2
 _HOT_AGE = 1
-# With a goal, a quota begins with one byte, and doubles at most in each interval. DAMON
-# looks at it once in each aggregation. As the interval is shorter, each look begins one.
-_RESET_MS = AGGREGATE_US // 2000
+# DAMON waits for so long after each change before it applies schemes again. If it waited
+# for an aggregation, changes could follow each other without a turn between them.
+APPLY_US = AGGREGATE_US // 2
+# DAMON looks at a quota in each turn. As the interval is shorter, each look begins one.
+_RESET_MS = APPLY_US // 2000
 _SCHEMES = "contexts/0/schemes"
 
 
@@ -33,17 +35,13 @@ class Features:
     # Several destinations of a scheme. `tier` does not use them, but a kernel that has
     # them migrates by virtual address, too.
     dests: bool = False
-    # Goals that the kernel measures on a node itself.
-    node_goals: bool = False
     # Migration at all.
     target_nid: bool = False
     # Files of a scheme that show these abilities.
-    FILES: ClassVar = ("dests/nr_dests", "quotas/goals/0/nid", "target_nid")
+    FILES: ClassVar = ("dests/nr_dests", "target_nid")
 
 
-def start_writes(
-    watch: Watch, features: Features, cold_after_s: float, rates: Sequence[int]
-) -> list[Write]:
+def start_writes(watch: Watch, setting: Setting) -> list[Write]:
     """List the writes below kdamonds/N that configure a kdamond without starting it."""
     top = "contexts/0/monitoring_attrs"
     writes = [
@@ -55,35 +53,43 @@ def start_writes(
         (f"{top}/intervals/aggr_us", str(AGGREGATE_US)),
         (f"{top}/intervals/update_us", str(_UPDATE_US)),
         *(target_writes(watch.pids) if watch.node is None else _ranges(watch.ranges)),
-        (f"{_SCHEMES}/nr_schemes", str(len(watch.moves))),
+        (f"{_SCHEMES}/nr_schemes", str(len(_moves(watch)))),
     ]
-    for at, move in enumerate(watch.moves):
-        writes += _scheme(at, move, watch, features, cold_after_s)
-    return [*writes, *rate_writes(rates)]
+    for at, move in enumerate(_moves(watch)):
+        writes += _scheme(at, move, watch)
+    return [*writes, *setting_writes(watch, setting)]
 
 
-def rate_writes(rates: Sequence[int]) -> list[Write]:
-    """List the writes that set the rate of each scheme, in bytes/s."""
-    return [
-        (f"{_SCHEMES}/{at}/quotas/bytes", str(max(rate * AGGREGATE_US // 1_000_000, 1)))
-        for at, rate in enumerate(rates)
-    ]
-
-
-def goal_writes(reached: list[int]) -> list[Write]:
-    """List the writes that tell a kernel how far it has come, if it cannot measure."""
-    return [
-        (f"{_SCHEMES}/{at}/quotas/goals/0/current_value", str(value))
-        for at, value in enumerate(reached)
+def setting_writes(watch: Watch, setting: Setting) -> list[Write]:
+    """List the writes that set the rate of each scheme, and when memory is cold."""
+    cold_age = max(round(setting.cold_s * 1_000_000 / AGGREGATE_US), 1)
+    # No bytes would be no limit.
+    quotas = [max(rate * APPLY_US // 1_000_000, 1) for rate in setting.rates]
+    writes = [(f"{_SCHEMES}/{at}/quotas/bytes", str(q)) for at, q in enumerate(quotas)]
+    return writes + [
+        (f"{_SCHEMES}/{at}/access_pattern/age/min", str(cold_age))
+        for at, move in enumerate(watch.moves)
+        if not move.hot
     ]
 
 
 def keep_writes(watch: Watch) -> list[Write]:
     """List the writes for other processes, and for other memory that stays."""
     writes = target_writes(watch.pids)
-    for at, move in enumerate(watch.moves):
-        writes += _filters(at, move, watch.keep)
+    for at, move in enumerate(_moves(watch)):
+        writes += _filters(at, move, watch.keep, clears=at == len(watch.moves))
     return writes
+
+
+def _moves(watch: Watch) -> list[Move]:
+    """List the move of each scheme. The last scheme may only clear marks.
+
+    It asks for each page of cold memory whether it is young, as a move down does, but
+    then leaves the page where it is. DAMON sets the age of a region to 0 if a scheme was
+    there. So cold memory has to be idle for a while after this, too.
+    """
+    cold = [move for move in watch.moves if not move.hot]
+    return [*watch.moves, *cold[:1]]
 
 
 def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
@@ -95,17 +101,12 @@ def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
     return writes
 
 
-def _scheme(
-    at: int,
-    move: Move,
-    watch: Watch,
-    features: Features,
-    cold_after_s: float,
-) -> list[Write]:
+def _scheme(at: int, move: Move, watch: Watch) -> list[Write]:
     top = f"{_SCHEMES}/{at}"
-    cold_age = max(round(cold_after_s * 1_000_000 / AGGREGATE_US), 1)
+    clears = at == len(watch.moves)
     accesses = (_HOT_ACCESSES, ANY_COUNT) if move.hot else (0, "0")
-    age = _HOT_AGE if move.hot else cold_age
+    # The age of cold memory changes.
+    age = _HOT_AGE
     # The hottest memory goes first, and the memory that was idle for longest. By virtual
     # address DAMON charges memory that is in its place, too. The hottest memory is on the
     # fast node, so with priorities the rest would never move.
@@ -116,6 +117,7 @@ def _scheme(
     return [
         (f"{top}/action", "migrate_hot" if move.hot else "migrate_cold"),
         (f"{top}/target_nid", str(move.target)),
+        (f"{top}/apply_interval_us", str(APPLY_US)),
         (f"{top}/access_pattern/sz/min", "0"),
         (f"{top}/access_pattern/sz/max", ANY_SIZE),
         (f"{top}/access_pattern/nr_accesses/min", str(accesses[0])),
@@ -126,37 +128,20 @@ def _scheme(
         (f"{top}/quotas/weights/sz_permil", "0"),
         (f"{top}/quotas/weights/nr_accesses_permil", weights[0]),
         (f"{top}/quotas/weights/age_permil", weights[1]),
-        *_goal(top, move.goal, features),
-        *_filters(at, move, watch.keep),
+        *_filters(at, move, watch.keep, clears=clears),
     ]
 
 
-def _goal(top: str, goal: Goal, features: Features) -> list[Write]:
-    name = f"{top}/quotas/goals"
-    writes = [(f"{name}/nr_goals", "1")]
-    if features.node_goals:
-        return [
-            *writes,
-            (f"{name}/0/target_metric", goal.metric),
-            (f"{name}/0/target_value", str(goal.target_bp)),
-            (f"{name}/0/nid", str(goal.node)),
-        ]
-    # The service writes the current value.
-    return [
-        *writes,
-        (f"{name}/0/target_metric", "user_input"),
-        (f"{name}/0/target_value", "10000"),
-        (f"{name}/0/current_value", "0"),
-    ]
-
-
-def _filters(at: int, move: Move, keep: tuple[Range, ...]) -> list[Write]:
+def _filters(
+    at: int, move: Move, keep: tuple[Range, ...], *, clears: bool
+) -> list[Write]:
     """A filter leaves out what matches: bound memory, and pages of the other kind.
 
-    DAMON knows the heat of a region. The filter looks at each page.
+    DAMON knows the heat of a region. The filter looks at each page, and makes it old. Two
+    filters together leave out all pages.
     """
     top = f"{_SCHEMES}/{at}/filters"
-    writes = [(f"{top}/nr_filters", str(len(keep) + 1))]
+    writes = [(f"{top}/nr_filters", str(len(keep) + 1 + clears))]
     for number, (start, end) in enumerate(keep):
         writes += [
             (f"{top}/{number}/type", "addr"),
@@ -164,6 +149,10 @@ def _filters(at: int, move: Move, keep: tuple[Range, ...]) -> list[Write]:
             (f"{top}/{number}/addr_start", str(start)),
             (f"{top}/{number}/addr_end", str(end)),
         ]
-    last = f"{top}/{len(keep)}"
-    matching = "N" if move.hot else "Y"
-    return [*writes, (f"{last}/type", "young"), (f"{last}/matching", matching)]
+    kinds = ["Y", "N"] if clears else ["N" if move.hot else "Y"]
+    for number, matching in enumerate(kinds, len(keep)):
+        writes += [
+            (f"{top}/{number}/type", "young"),
+            (f"{top}/{number}/matching", matching),
+        ]
+    return writes

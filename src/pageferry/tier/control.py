@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Set the rate of each scheme by what is left to do. No clock, no files.
+
+DAMON has goals for this, too. It then begins with a quota of one byte, which grows by
+the missing part of the goal. Near the goal that part is small, so the quota takes minutes
+to grow. And it does not know how much of a quota went to memory in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pageferry.tier.plan import Rates, Watch
+
+# Between two looks while memory moves, and otherwise.
+LOOK_S = 0.5
+IDLE_LOOK_S = 1.0
+# Memory that is idle for a shorter time is never cold.
+SOONEST_COLD_S = 1.0
+_GROWTH = 2
+# To clear marks copies nothing, so it has a higher rate.
+CLEAR_TIMES = 16
+# One round misses regions whose accesses DAMON does not know yet.
+CLEAR_ROUNDS = 4
+# By virtual address, some of a quota goes to memory that is in its place. A smaller part
+# that moves does not raise the quota further: the part may change within one look.
+_LEAST_USEFUL = 1 / 16
+# A scheme that tried less says nothing about that part.
+_ENOUGH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Done:
+    """The work of a scheme since the last look, in bytes."""
+
+    tried: int = 0
+    moved: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The task of a kdamond until the next look."""
+
+    # Bytes/s of each move, and then of the scheme that clears marks, if there is one.
+    rates: tuple[int, ...]
+    # Memory that is idle for so long is cold.
+    cold_s: float
+
+    def differs(self, other: Setting) -> bool:
+        """Say whether a change is worth a commit, after which DAMON skips a turn."""
+        pairs = zip(self.rates, other.rates, strict=True)
+        return self.cold_s != other.cold_s or any(
+            not (mine == its or 0.8 * its <= mine < 1.25 * its) for mine, its in pairs
+        )
+
+
+def next_cold_s(now_s: float, most_s: float, least: float, *, missing: bool) -> float:
+    """Return after which time memory is cold: less while a node lacks free memory.
+
+    Falls step by step, so that the memory that was idle for longest goes first. Few steps
+    do, as DAMON skips a turn after each.
+
+    least: the part of the configured time that stays, because memory came back.
+    """
+    if not missing:
+        return min(now_s * _GROWTH, most_s)
+    return max(now_s / 8, SOONEST_COLD_S, min(least, 1.0) * most_s)
+
+
+class Control:
+    """The settings of all kdamonds, from one look to the next."""
+
+    def __init__(self, cold_after_s: float) -> None:
+        self._most_s = cold_after_s
+        self.cold_s = cold_after_s
+        # Whether memory moves, or may have to.
+        self.busy = False
+        self._useful: dict[tuple[int, int], float] = {}
+        self._to_clear: list[int] = []
+        self._begins = False
+
+    def begin(self, watches: Sequence[Watch], sizes: Sequence[int]) -> None:
+        """Begin with new kdamonds, and the size of the memory that each one watches.
+
+        Pages have marks of accesses of long ago. A scheme clears them, so that a page
+        with a mark has had an access since then.
+        """
+        self.cold_s = self._most_s
+        self._useful = {}
+        # No page is known to be cold, and the service has more to do before it looks.
+        self._begins = True
+        self._to_clear = [
+            CLEAR_ROUNDS * size if watch.clears else 0
+            for watch, size in zip(watches, sizes, strict=True)
+        ]
+
+    def look(
+        self,
+        watches: Sequence[Watch],
+        node: tuple[Mapping[int, int], Mapping[int, int]],
+        rates: Rates,
+        done: Mapping[tuple[int, int], Done],
+        *,
+        look_s: float = LOOK_S,
+        least: float = 0.0,
+    ) -> list[Setting]:
+        """Return the settings until the next look, in `look_s`.
+
+        node: the free bytes and all bytes of each node.
+        done: by the numbers of watch and scheme.
+        """
+        left = [[move.goal.left(*node) for move in watch.moves] for watch in watches]
+        missing = any(
+            bytes_ > 0
+            for watch, each in zip(watches, left, strict=True)
+            for move, bytes_ in zip(watch.moves, each, strict=True)
+            if not move.hot
+        )
+        self.cold_s = next_cold_s(self.cold_s, self._most_s, least, missing=missing)
+        moved = any(each.moved for each in done.values())
+        found = [
+            self._set(number, watch, left[number], watches, rates, done, look_s)
+            for number, watch in enumerate(watches)
+        ]
+        self._begins = False
+        self.busy = missing or moved or any(self._to_clear)
+        return found
+
+    def _set(
+        self,
+        number: int,
+        watch: Watch,
+        left: Sequence[float],
+        watches: Sequence[Watch],
+        rates: Rates,
+        done: Mapping[tuple[int, int], Done],
+        look_s: float,
+    ) -> Setting:
+        found = []
+        for at, (move, bytes_) in enumerate(zip(watch.moves, left, strict=True)):
+            most = rates.of(move, watches) if bytes_ > 0 else 0
+            if not move.hot:
+                useful = self._learn((number, at), done.get((number, at), Done()))
+                most = min(most, int(bytes_ / look_s / useful) + 1)
+            found.append(most if bytes_ > 0 and (move.hot or not self._begins) else 0)
+        if watch.clears:
+            cleared = done.get((number, len(watch.moves)), Done()).tried
+            self._to_clear[number] = max(self._to_clear[number] - cleared, 0)
+            most = CLEAR_TIMES * rates.down
+            found.append(most if self._to_clear[number] else 0)
+        return Setting(tuple(found), self.cold_s)
+
+    def _learn(self, key: tuple[int, int], done: Done) -> float:
+        """Return the part of a quota that moves memory; the rest is in its place."""
+        before = self._useful.get(key, 1.0)
+        if done.tried < _ENOUGH_BYTES:
+            return before
+        now = min(done.moved / done.tried, 1.0)
+        # A larger part counts at once, or too much memory would move.
+        self._useful[key] = max(now, before / 4, _LEAST_USEFUL)
+        return self._useful[key]
