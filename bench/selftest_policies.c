@@ -17,9 +17,31 @@
 /* As pageferry does: more kdamonds than it starts, and a notice. */
 #define SERVE "cd $KDAMONDS; mkdir -p 0 1; echo off >0/state; echo off >1/state; " \
 	"echo 2 >nr_kdamonds; echo on >0/state; echo keeps some memory free >&2; "
-#define WAIT "trap 'echo ended >end; exit 0' TERM; while :; do sleep 0.05; done"
+/* dash loses a signal that comes while it starts a command that it waits for. */
+#define WAIT "trap 'echo ended >end; exit 0' TERM; sleep 1000 & wait"
+/* What follows happens while the policy is measured. */
+#define MEASURED "while ! [ -e measured ]; do sleep 0.01; done; rm measured; "
 
-static bool policy_runs_as(bool serves, const char *command, uint64_t ms,
+/* The command has ended, or has made the file "acted". */
+static void wait_for_command(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/measured", getenv("KDAMONDS"));
+	close(creat(path, 0600));
+	snprintf(path, sizeof(path), "%s/acted", getenv("KDAMONDS"));
+	while (unlink(path)) {
+		siginfo_t info = { .si_pid = 0 };
+
+		waitid(P_PID, (id_t)settings_child, &info,
+		       WEXITED | WNOWAIT | WNOHANG);
+		if (info.si_pid)
+			break;
+		bench_sleep_ns(10000000);
+	}
+}
+
+static bool policy_runs_as(bool serves, const char *command, bool waits,
 			   char *why)
 {
 	const struct policy p = {
@@ -31,14 +53,15 @@ static bool policy_runs_as(bool serves, const char *command, uint64_t ms,
 	why[0] = '\0';
 	if (!policy_start(&p, &cpus, why, 256))
 		return false;
-	bench_sleep_ns(ms * 1000000);
+	if (waits)
+		wait_for_command();
 	policy_stop(&p);
 	return true;
 }
 
-static bool policy_runs(const char *command, uint64_t ms, char *why)
+static bool policy_runs(const char *command, char *why)
 {
-	return policy_runs_as(false, command, ms, why);
+	return policy_runs_as(false, command, false, why);
 }
 
 /* A policy that ends early ends the program, so a child tries. */
@@ -52,7 +75,7 @@ static bool policy_ends_early(bool serves, const char *command)
 	pid = fork();
 	if (!pid) {
 		close(STDOUT_FILENO);
-		policy_runs_as(serves, command, 500, why);
+		policy_runs_as(serves, command, true, why);
 		_exit(BENCH_OK);
 	}
 	waitpid(pid, &status, 0);
@@ -63,19 +86,19 @@ static void test_services(void)
 {
 	char why[256];
 
-	check(policy_runs_as(true, SERVE WAIT, 0, why) && !why[0],
+	check(policy_runs_as(true, SERVE WAIT, false, why) && !why[0],
 	      "policies: a service with a notice, and a kdamond that it spares");
-	check(!policy_runs_as(true, "echo no luck >&2; exit 0", 0, why) &&
+	check(!policy_runs_as(true, "echo no luck >&2; exit 0", false, why) &&
 		      !strcmp(why, "no luck"),
 	      "policies: a service that ends has not started");
-	check(policy_ends_early(true, SERVE "sleep 0.1; exit 0"),
+	check(policy_ends_early(true, SERVE MEASURED "exit 0"),
 	      "policies: a service that ends early is no measurement");
 	check(policy_ends_early(true, SERVE "echo off >0/state; sleep 0.1; "
-				"echo on >0/state; sleep 0.2; echo off >0/state;"
-				WAIT),
+				"echo on >0/state; " MEASURED
+				"echo off >0/state; echo >acted; " WAIT),
 	      "policies: nor is one whose kdamonds are off at the end");
-	check(policy_ends_early(false, FAKE "exec sh -c 'sleep 0.1; "
-				"echo off >0/state'"),
+	check(policy_ends_early(false, FAKE MEASURED "echo off >0/state; "
+				"echo >acted; " WAIT),
 	      "policies: nor a kdamond that another program has stopped");
 }
 
@@ -86,25 +109,25 @@ static void test_policies(void)
 	if (!mkdtemp(dir) || setenv("KDAMONDS", dir, 1))
 		exit(BENCH_FAILED);
 	policies_open(dir);
-	check(!policy_runs("true", 0, why) && strstr(why, "has no"),
+	check(!policy_runs("true", why) && strstr(why, "has no"),
 	      "policies: a kernel without DAMON");
 	snprintf(path, sizeof(path), "%s/nr_kdamonds", dir);
 	close(creat(path, 0600));
-	check(!policy_runs("echo first; echo no luck >&2; exit 3", 0, why) &&
+	check(!policy_runs("echo first; echo no luck >&2; exit 3", why) &&
 		      !strcmp(why, "no luck"),
 	      "policies: the last line of a command that fails");
-	check(policy_runs(FAKE "exit 0", 0, why) &&
+	check(policy_runs(FAKE "exit 0", why) &&
 		      file_read(path, value, sizeof(value)) && value[0] == '0',
 	      "policies: a command that ends, and its kdamonds");
 	/* The file shows that SIGTERM came. */
-	check(policy_runs(FAKE WAIT, 0, why), "policies: a command that goes on");
+	check(policy_runs(FAKE WAIT, why), "policies: a command that goes on");
 	snprintf(path, sizeof(path), "%s/end", dir);
 	check(file_read(path, value, sizeof(value)) && !strcmp(value, "ended"),
 	      "policies: the command can clean up");
 	snprintf(path, sizeof(path), "%s/0/state", dir);
 	check(file_read(path, value, sizeof(value)) && !strcmp(value, "off"),
 	      "policies: no kdamond is left");
-	check(policy_ends_early(false, FAKE "sleep 0.1; exit 1"),
+	check(policy_ends_early(false, FAKE MEASURED "exit 1"),
 	      "policies: one that ends early is no measurement");
 	test_services();
 	check(!system("rm -r \"$KDAMONDS\""), "policies: no file is left");
