@@ -197,8 +197,12 @@ void settings_restore_after(void (*cleanup)(void))
 /* Async-signal-safe; restores in reverse order. */
 void settings_restore(void)
 {
-	if (settings_child > 0 && !kill(settings_child, SIGKILL))
-		waitpid(settings_child, NULL, 0);
+	if (settings_child > 0) {
+		/* A policy has a process group of its own. */
+		kill(-settings_child, SIGKILL);
+		if (!kill(settings_child, SIGKILL))
+			waitpid(settings_child, NULL, 0);
+	}
 	while (nr_cleanups > 0) {
 		cleanups[nr_cleanups - 1]();
 		nr_cleanups--;
