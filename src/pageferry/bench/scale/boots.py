@@ -154,7 +154,12 @@ class Job:
             variant = f"dcbm:channels={scale.DMA_CHANNELS}"
         words = ["--engine", variant]
         for module in modules:
-            words += ["--module", f"/{module.name}"]
+            name = f"/{module.name}"
+            if module.stem == "dmasim":
+                # A machine whose clock counts instructions has timers of 4 ms. With a
+                # thread and no rate, copies need no timer.
+                name = f'"{name} cpu={topology.load(self.topology).cpus - 1}"'
+            words += ["--module", name]
         return counted.Machine(
             name=f"scale-{engine}",
             topology=self.topology,
