@@ -96,6 +96,7 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	struct folio *folio;
 	struct page *page;
 	pte_t pte;
+	int refs;
 
 	if (!migrate_lookup_find_vma(look, addr) ||
 	    !migrate_lookup_find_table(look, addr))
@@ -120,8 +121,9 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	if (!look->all && atomic_read(&folio->_mapcount) > 0)
 		return NULL;
 	/* A cache may have the page: see migrate_may_be_cached(). */
-	if (!look->drained && folio_ref_count(folio) > folio_mapcount(folio) &&
-	    folio_ref_count(folio) > folio_expected_ref_count(folio))
+	refs = folio_ref_count(folio);
+	if (refs > 1 && !look->drained && refs > folio_mapcount(folio) &&
+	    refs > folio_expected_ref_count(folio))
 		return NULL;
 	return folio;
 }

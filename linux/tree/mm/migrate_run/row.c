@@ -91,7 +91,7 @@ static void migrate_row_write(const struct migrate_row *row,
  *
  * Sees to it that no TLB has the entries when the caller calls
  * try_to_unmap_flush().  The caller holds the lock of the page table, and
- * removes the mappings from the folios.
+ * removes the mappings from the folios before or after.
  */
 void migrate_row_replace(struct migrate_run *run, const struct migrate_row *row,
 			 struct vm_area_struct *vma, const pte_t *old,

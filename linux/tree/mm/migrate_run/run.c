@@ -126,11 +126,12 @@ static void migrate_row_clear(struct migrate_row *row, struct mm_struct *mm,
 }
 
 /*
- * Restore the entries from the first page on that has another user.  The pages
- * before are no longer exclusive.
+ * Remove the only mapping of each page, and its reference: the caller has
+ * another one, and counts the pages.  From the first page on that has another
+ * user, restore the entries instead.
  */
-static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
-				  const pte_t *old)
+static void migrate_row_detach(struct migrate_row *row, struct mm_struct *mm,
+			       const pte_t *old)
 {
 	unsigned int i, nr_free;
 
@@ -141,7 +142,10 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 
 		if (migrate_rule(RUN_PIN, folio_ref_count(folio) != 2))
 			break;
+		VM_WARN_ON_FOLIO(atomic_read(&folio->_mapcount), folio);
 		ClearPageAnonExclusive(&folio->page);
+		atomic_set(&folio->_mapcount, -1);
+		folio_ref_dec(folio);
 	}
 	for (i = nr_free; i < row->nr; i++)
 		set_pte_at(mm, migrate_row_addr(row, i),
@@ -149,24 +153,6 @@ static void migrate_row_keep_used(struct migrate_row *row, struct mm_struct *mm,
 	row->nr = nr_free;
 	if (IS_ENABLED(CONFIG_HAVE_GUP_FAST))
 		smp_mb__after_atomic(); /* paired with gup_must_unshare() */
-}
-
-/*
- * Remove the only mapping of each folio, and its reference.  The caller has
- * another reference, and counts the folios.
- */
-static void migrate_row_remove_rmap(const struct migrate_row *row)
-{
-	unsigned int i;
-
-	for (i = 0; i < row->nr; i++) {
-		struct folio *folio = row->folios[i];
-
-		VM_WARN_ON_FOLIO(atomic_read(&folio->_mapcount), folio);
-		VM_WARN_ON_FOLIO(PageAnonExclusive(&folio->page), folio);
-		atomic_set(&folio->_mapcount, -1);
-		folio_ref_dec(folio);
-	}
 }
 
 /* The reverse: the folio gets its only mapping, exclusive to @vma's process. */
@@ -219,14 +205,12 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	if (row.ptep && migrate_run_vma_fits(vma)) {
 		migrate_row_clear(&row, mm, old);
 		if (row.nr)
-			migrate_row_keep_used(&row, mm, old);
+			migrate_row_detach(&row, mm, old);
 		nr = row.nr;
-		if (nr) {
+		if (nr)
 			migrate_row_replace(run, &row, vma, old, true);
-			migrate_row_remove_rmap(&row);
-		} else if (migrate_run_is_here(src[0], ptep_get(row.ptep))) {
+		else if (migrate_run_is_here(src[0], ptep_get(row.ptep)))
 			nr = -EBUSY;
-		}
 	}
 	if (row.ptep)
 		pte_unmap_unlock(row.ptep, ptl);
@@ -327,7 +311,7 @@ static unsigned int migrate_exclusive_unmap(struct migrate_run *run)
 	unsigned int nr_unmapped = 0;
 	int nr;
 
-	run->mapped = true;
+	run->was = MIGRATE_WAS_MAPPED;
 	/* A mapped folio keeps its anon_vma while the folio is locked. */
 	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);
 	if (!run->anon_vma)
@@ -463,7 +447,7 @@ void migrate_run_map(struct migrate_run *run)
 {
 	/* migrate_folio_move() explains why this comes before the mapping. */
 	migrate_lru_add(run->dst, run->nr);
-	if (run->shared)
+	if (run->was & MIGRATE_WAS_SHARED)
 		migrate_shared_map(run);
 	else
 		migrate_exclusive_map(run);

@@ -58,6 +58,10 @@ enum migrate_run_kind {
 	MIGRATE_RUN_FILE,	/* page cache, perhaps mapped */
 };
 
+/* In what state folios were before their run.  mm/migrate.c keeps these bits. */
+#define MIGRATE_WAS_MAPPED BIT(0)	/* a process may have mapped it */
+#define MIGRATE_WAS_SHARED BIT(1)	/* it was not exclusive */
+
 /*
  * The current run, on the stack of migrate_pages_batch(): folios of one mapping.
  * The core unmaps them together, or has moved them and will map them together.
@@ -70,8 +74,7 @@ struct migrate_run {
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
 	enum migrate_run_kind kind;	/* of the folios that are unmapped now */
-	bool shared;			/* not all folios are exclusive */
-	bool mapped;			/* some folios were mapped */
+	unsigned int was;		/* MIGRATE_WAS_* of all folios */
 	unsigned int nr;
 	struct anon_vma *anon_vma;	/* NULL: the folios are page cache */
 	struct migrate_windows *windows;	/* of the list, or NULL */
@@ -296,23 +299,19 @@ static inline bool migrate_run_is_due_to_map(const struct migrate_run *run)
  * @src: The source, which migrate_run_unmap() has unmapped.
  * @dst: The destination, which has the content.
  * @anon_vma: The anon_vma of both, or NULL.  The run takes over a reference.
- * @shared: The folio was not exclusive.
- * @mapped: The folio may have been mapped.
+ * @was: Among other bits, MIGRATE_WAS_* of the folio.
  */
 static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
 				    struct folio *dst,
-				    struct anon_vma *anon_vma, bool shared,
-				    bool mapped)
+				    struct anon_vma *anon_vma, unsigned int was)
 {
 	if (run->nr && run->dst[0]->mapping != dst->mapping)
 		migrate_run_map(run);
 	if (!run->nr) {
 		run->anon_vma = anon_vma;
-		run->shared = false;
-		run->mapped = false;
+		run->was = 0;
 	}
-	run->shared |= shared;
-	run->mapped |= mapped;
+	run->was |= was;
 	run->src[run->nr] = src;
 	run->dst[run->nr++] = dst;
 	if (migrate_run_is_due_to_map(run))

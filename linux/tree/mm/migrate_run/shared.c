@@ -315,10 +315,11 @@ unsigned int migrate_shared_unmap(struct migrate_run *run)
 	struct address_space *mapping;
 	unsigned int i;
 
-	run->mapped = false;
+	run->was = MIGRATE_WAS_SHARED;
 	for (i = 0; i < run->nr; i++)
-		run->mapped |= folio_mapped(run->src[i]);
-	if (!run->mapped)
+		if (folio_mapped(run->src[i]))
+			run->was |= MIGRATE_WAS_MAPPED;
+	if (!(run->was & MIGRATE_WAS_MAPPED))
 		return run->kind == MIGRATE_RUN_FILE ? run->nr : 0;
 
 	if (run->kind == MIGRATE_RUN_FILE) {
@@ -347,7 +348,7 @@ void migrate_shared_map(struct migrate_run *run)
 	struct address_space *mapping;
 	unsigned int i;
 
-	if (!run->mapped)
+	if (!(run->was & MIGRATE_WAS_MAPPED))
 		return;
 	if (run->anon_vma) {
 		anon_vma_lock_read(run->anon_vma);
