@@ -183,18 +183,17 @@ def test_check_limits(
 @pytest.mark.parametrize(
     ("pages", "count", "refused"),
     [
-        ("runs", 2_900, False),
-        ("runs", 2_901, True),
-        ("random", 3_810, False),
-        ("random", 3_811, True),
-        ("shared", 6_630, False),
-        ("shared", 6_631, True),
+        ("runs", 2_940, False),
+        ("runs", 2_941, True),
+        ("random", 3_845, False),
+        ("random", 3_846, True),
+        ("shared", 3_375, False),
+        ("shared", 3_376, True),
+        ("shmem16", 8_081, True),
+        ("file", 3_461, True),
+        ("ksm", 6_630, False),
         ("ksm", 6_631, True),
-        ("shared16", 6_631, True),
-        ("shmem16", 6_631, True),
-        ("file", 6_630, False),
-        ("file", 6_631, True),
-        ("file16", 6_631, True),
+        ("mlocked", 6_631, True),
     ],
 )
 def test_check_of_what_runs_spare(pages: str, count: int, refused: bool) -> None:

@@ -265,7 +265,7 @@ def test_off_costs_nothing(
     """Within 0.5% of stock at 4K and 0.1% at 2M, over five memory layouts.
 
     These limits hold with everything turned off. Without an engine, 4K pages move in
-    runs, with at most 1,210 instructions besides the copy. mtcopy costs next to nothing
+    runs, with at most 1,240 instructions besides the copy. mtcopy costs next to nothing
     where it finds no idle CPU: here with one CPU, and with other work on all CPUs.
     """
     argv = ("bench", "cost", "--engines", "stock,unbatched,off", "--layouts", "5")
@@ -347,7 +347,7 @@ def test_pages_that_cannot_move_in_runs_cost_no_more(
     # The order does not matter, as the copy is the same.
     copy = once["cpu", 4096].copy_instructions
     assert copy is not None
-    for pages in ("random", "mixed"):
+    for pages in sorted({*BESIDES} - {"runs"}):
         counted = rows["off", pages].instructions_per_folio
         assert counted is not None
         assert counted - copy <= BESIDES[pages]
