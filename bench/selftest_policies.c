@@ -75,6 +75,7 @@ static bool policy_ends_early(bool serves, const char *command)
 	pid = fork();
 	if (!pid) {
 		close(STDOUT_FILENO);
+		settings_restore_on_exit();
 		policy_runs_as(serves, command, true, why);
 		_exit(BENCH_OK);
 	}

@@ -179,6 +179,8 @@ static bool command_start(const struct policy *p, const cpu_set_t *cpus,
 	settings_restore_after(kdamonds_off);
 	if (!settings_fork(&settings_child))
 		become(p->command, cpus);
+	/* Whichever process is first: command_end() must find the group. */
+	setpgid(settings_child, settings_child);
 	while (!kdamonds_on(p)) {
 		int status = 0;
 		bool ended = has_ended(&status) && (status || p->serves);

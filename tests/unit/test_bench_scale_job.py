@@ -80,7 +80,7 @@ def test_machines_of_engines(tmp_path: Path) -> None:
     }
     assert found["dcbm"].arguments[:6] == (
         *("--engine", "dcbm:channels=4"),
-        *("--module", "/dmasim.ko", "--module", "/dcbm.ko"),
+        *("--module", '"/dmasim.ko cpu=7"', "--module", "/dcbm.ko"),
     )
     # Linux passes at most 32 words to /init.
     assert len(found["dcbm"].arguments) <= 30

@@ -66,9 +66,16 @@ DECLINED_SHARE = 1 / 0.97
 # cache take 30 to 45 of all pages in runs, and spare 2,700 to 16,000 of their own.
 UNALIKE_SHARE = 1.02
 BESIDES_COPY = {
-    **{"runs": 1240, "mixed": 1420, "random": 2145, "inherited": 1355},
-    **{"shared": 1675, "shared16": 6110, "shmem": 1825, "shmem16": 6380},
-    **{"file": 1760, "file16": 6335},
+    "runs": 1240,
+    "mixed": 1420,
+    "random": 2145,
+    "inherited": 1355,
+    "shared": 1675,
+    "shared16": 6110,
+    "shmem": 1825,
+    "shmem16": 6380,
+    "file": 1760,
+    "file16": 6335,
 }
 BESIDES_COPY_OF = {"7.3": {"runs": 1330, "mixed": 1590, "random": 2970}}
 

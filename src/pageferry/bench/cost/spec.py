@@ -64,12 +64,10 @@ OPTIONS = (
     switch(
         "--check",
         "fail if unbatched differs from stock, or off exceeds it, by 0.5%% at "
-        "4K, 0.1%% at 2M or 1%% on other paths; if off takes besides the copy 1,240 "
-        "for 4K pages in runs, 1,420 mixed, 2,145 random (see "
-        "docs/background/measuring.md), or 2%% more than stock for "
+        "4K, 0.1%% at 2M or 1%% on other paths; if off takes besides the copy of 4K "
+        "pages more than docs/background/measuring.md says, or 2%% more than stock for "
         "other pages; if an mtcopy that declines all takes 3%% more than "
-        "stock; if dcbm takes more than 9.4%% of off at 2M, or 121%% at 4K; on 7.3, "
-        "14%% at 2M",
+        "stock; if dcbm takes more than 9.4%% of off at 2M (7.3: 14%%), or 121%% at 4K",
     ),
     option("--jobs", "parallel machines (default: one per CPU)", "N"),
     *options.ENDING,
