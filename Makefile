@@ -4,7 +4,7 @@
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
 # Markers of tests that `make test` leaves out. Each has a target.
-LONG = perf or torture or selftests or builds or kcsan or pressure or debian_config or loads
+LONG = perf or torture or selftests or builds or kcsan or pressure or packages or loads
 # The base after the default one.
 NEXT = 7.3
 
