@@ -34,6 +34,11 @@ def damon(tmp_path: Path) -> FakeDamon:
     return damon
 
 
+def whole_pages(size: int) -> str:
+    """A quota with a part of a page would never be used up."""
+    return str(size // PAGE * PAGE)
+
+
 def set_free(files: Files, node: int, mib: int) -> None:
     text = (
         f"Node {node} MemTotal: {1024 * 1024} kB\nNode {node} MemFree: {mib * 1024} kB"
@@ -57,7 +62,7 @@ def test_processes_are_watched_by_virtual_address(damon: FakeDamon) -> None:
     assert machine.scheme(1, "access_pattern/nr_accesses/min") == "2"
     # 1 GiB/s up. Each turn of a scheme begins a new interval of the quota.
     assert machine.scheme(1, "apply_interval_us") == "100000"
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
+    assert machine.scheme(1, "quotas/bytes") == whole_pages(GIB // 10)
     # All of the fast node is free. No bytes would be no limit.
     assert machine.scheme(0, "quotas/bytes") == "1"
     assert int(machine.scheme(0, "quotas/reset_interval_ms")) < 100
@@ -121,7 +126,7 @@ def test_rates_follow_free_memory(damon: FakeDamon) -> None:
     set_free(damon, 0, 104)
     machine.steps(1)
     assert machine.scheme(0, "quotas/bytes") == "1"
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
+    assert machine.scheme(1, "quotas/bytes") == whole_pages(GIB // 10)
     # The age of hot memory never changes.
     assert machine.scheme(1, "access_pattern/age/min") == "1"
     before = len(damon.commits)
@@ -178,7 +183,7 @@ def test_marks_of_old_accesses_are_cleared_first(damon: FakeDamon) -> None:
     assert machine.scheme(2, "filters/nr_filters") == "2"
     assert [machine.scheme(2, f"filters/{n}/type") for n in (0, 1)] == ["young"] * 2
     assert [machine.scheme(2, f"filters/{n}/matching") for n in (0, 1)] == ["Y", "N"]
-    assert machine.scheme(2, "quotas/bytes") == str(16 * GIB // 10)
+    assert machine.scheme(2, "quotas/bytes") == whole_pages(16 * GIB // 10)
     # The program has 64 pages, and each has four turns.
     put(damon, f"{TOP}/0/contexts/0/schemes/2/stats/sz_tried", 4 * 64 * PAGE)
     machine.steps(1)
@@ -370,10 +375,10 @@ def test_the_rate_halves_while_programs_wait(damon: FakeDamon) -> None:
     # 100 ms of 5 s are 2%.
     put(damon, "/proc/pressure/memory", "some avg10=0.00 total=100000")
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 20)
+    assert machine.scheme(1, "quotas/bytes") == whole_pages(GIB // 20)
     assert "waited 2.0% of the time: the rate of promotion is now" in machine.said[-1]
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 16)
+    assert machine.scheme(1, "quotas/bytes") == whole_pages(GIB // 16)
 
 
 def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) -> None:
@@ -389,7 +394,7 @@ def test_threads_that_wait_at_once_do_not_count_several_times(damon: FakeDamon) 
         sum_ns,
     )
     machine.steps(1)
-    assert machine.scheme(1, "quotas/bytes") == str(GIB // 10)
+    assert machine.scheme(1, "quotas/bytes") == whole_pages(GIB // 10)
 
 
 def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
@@ -400,7 +405,7 @@ def test_the_rate_is_that_of_all_kdamonds_together(damon: FakeDamon) -> None:
     assert damon.running() == ["0", "1", "2"]
     rates = [machine.scheme(at, "quotas/bytes", slot) for slot, at in WAYS]
     # Two schemes promote, and two have nothing to demote.
-    assert rates == ["1", "1", str(GIB // 20), str(GIB // 20)]
+    assert rates == ["1", "1", whole_pages(GIB // 20), whole_pages(GIB // 20)]
 
 
 def test_the_rate_halves_by_ping_pong(damon: FakeDamon) -> None:

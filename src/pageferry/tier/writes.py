@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pageferry.damon.scheme import ANY_COUNT, ANY_SIZE, Write, target_writes
+from pageferry.sysfs.pagebits import PAGE
 from pageferry.tier.control import Setting
 from pageferry.tier.plan import Move, Range, Watch
 
@@ -63,14 +64,24 @@ def start_writes(watch: Watch, setting: Setting) -> list[Write]:
 def setting_writes(watch: Watch, setting: Setting) -> list[Write]:
     """List the writes that set the rate of each scheme, and when memory is cold."""
     cold_age = max(round(setting.cold_s * 1_000_000 / AGGREGATE_US), 1)
-    # No bytes would be no limit.
-    quotas = [max(rate * APPLY_US // 1_000_000, 1) for rate in setting.rates]
+    quotas = [_quota(rate) for rate in setting.rates]
     writes = [(f"{_SCHEMES}/{at}/quotas/bytes", str(q)) for at, q in enumerate(quotas)]
     return writes + [
         (f"{_SCHEMES}/{at}/access_pattern/age/min", str(cold_age))
         for at, move in enumerate(watch.moves)
         if not move.hot
     ]
+
+
+def _quota(rate: int) -> int:
+    """Return the bytes of a turn. One byte is too little for a page; 0 is no limit.
+
+    DAMON goes on after the memory for which a quota was used up. Of a quota with a part of
+    a page, that part would stay, and each turn would begin with the same memory.
+    """
+    if not rate:
+        return 1
+    return max(rate * APPLY_US // 1_000_000 // PAGE, 1) * PAGE
 
 
 def keep_writes(watch: Watch) -> list[Write]:
