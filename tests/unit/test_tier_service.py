@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -69,6 +70,17 @@ def test_processes_are_watched_by_virtual_address(damon: FakeDamon) -> None:
     # A cold page is not young, and a hot one is.
     assert machine.scheme(0, "filters/0/type") == "young"
     assert [machine.scheme(n, "filters/0/matching") for n in (0, 1)] == ["Y", "N"]
+
+
+def test_the_service_leaves_itself_out(damon: FakeDamon) -> None:
+    """A program may start the service that serves it."""
+    add_process(damon, os.getpid(), parent=42, name="pageferry")
+    add_process(damon, 43, parent=42)
+    machine = Machine(damon, MERCI)
+    machine.steps(1)
+    targets = f"{TOP}/0/contexts/0/targets"
+    found = [damon.read(f"{targets}/{n}/pid_target") for n in (0, 1)]
+    assert damon.read(f"{targets}/nr_targets") == "2" and found == ["42", "43"]
 
 
 def test_chance_does_not_make_busy_memory_young(damon: FakeDamon) -> None:

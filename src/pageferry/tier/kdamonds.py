@@ -55,7 +55,8 @@ class Kdamonds:
         self.files = files
         # A service that was killed has left kdamonds: they are ours, too.
         self.state = read_state(files) or State()
-        us = processes.find(files, os.getpid())
+        self.pid = os.getpid()
+        us = processes.find(files, self.pid)
         self._us = (0, 0) if us is None else (us.pid, us.start_time)
         self.admin = Admin(files, self.state.threads)
         self._watches: dict[int, Watch] = {}

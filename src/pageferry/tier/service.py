@@ -186,6 +186,8 @@ class Service:
         if self.config.process:
             groups = [programs.find(self.files, p) for p in self.config.process]
             found = {each.pid: each for group in groups for each in group}
+            # A program may have started this service.
+            found.pop(self.kdamonds.pid, None)
         else:
             everybody = processes.everybody(self.files)
             found = {p.pid: p for p in everybody if not (p.ended or p.kernel_thread)}
