@@ -32,6 +32,7 @@ _SCHEME: _Content = {
     "quotas/weights/nr_accesses_permil": "0",
     "quotas/weights/age_permil": "0",
     "stats/nr_tried": "7",
+    "stats/sz_tried": "81920",
     "stats/sz_applied": "81920",
 }
 _CONTEXT: _Content = {

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from pageferry.tier import plan
 from pageferry.tier.control import (
-    CLEAR_ROUNDS,
-    CLEAR_TIMES,
     LOOK_S,
     Control,
     Done,
@@ -22,7 +20,8 @@ from pageferry.units import GIB, MIB
 
 RATES = Rates(GIB, GIB)
 TOTAL = {0: 1000 * MIB, 1: 2000 * MIB}
-DOWN, UP, CLEAR = range(3)
+DOWN, UP, CLEAR_DOWN, CLEAR_UP = range(4)
+CLEARED = {CLEAR_DOWN: Done(tried=MIB), CLEAR_UP: Done(tried=MIB)}
 
 
 def watches(*, up: bool = True) -> list[Watch]:
@@ -40,19 +39,23 @@ def look(
     return found
 
 
-def begun(size: int = 0) -> Control:
+def begun() -> Control:
     control = Control(30.0)
-    control.begin(watches(), [size])
-    # Nothing goes down before the second look.
-    assert look(control, 200).rates[DOWN] == 0
+    control.begin()
+    look(control, 200, CLEARED)
     return control
 
 
-def test_nothing_goes_down_at_the_start() -> None:
+def test_nothing_moves_before_all_marks_are_cleared() -> None:
     control = Control(30.0)
-    control.begin(watches(), [MIB])
-    assert look(control, 60).rates == (0, GIB, CLEAR_TIMES * GIB)
-    assert look(control, 60).rates[DOWN] > 0
+    control.begin()
+    for done in (None, {DOWN: Done(tried=MIB)}, {CLEAR_DOWN: Done(tried=MIB)}):
+        found = look(control, 60, done)
+        assert found.rates == (0, 0) and found.clearing and control.busy
+    found = look(control, 60, CLEARED)
+    assert min(found.rates) > 0 and not found.clearing
+    # The schemes have nothing to do then.
+    assert not look(control, 200).clearing and not control.busy
 
 
 def test_no_more_goes_down_than_is_missing() -> None:
@@ -62,14 +65,14 @@ def test_no_more_goes_down_than_is_missing() -> None:
     # Programs have room for 10 MiB more.
     assert found.rates[UP] == GIB
     assert look(begun(), 40).rates[UP] == 0
-    assert look(begun(), 100).rates[:2] == (0, GIB)
+    assert look(begun(), 100).rates == (0, GIB)
     # A late look has less for each second.
     late = look(begun(), 60, look_s=1.0)
     assert late.rates[DOWN] == pytest.approx(40 * MIB, rel=1e-6)
     # The rate of the configuration holds.
     control = begun()
     (slow,) = control.look(watches(), ({0: 0}, TOTAL), Rates(100, 7), {})
-    assert slow.rates == (7, 0, 0)
+    assert slow.rates == (7, 0)
 
 
 def test_memory_in_its_place_raises_the_quota() -> None:
@@ -91,22 +94,6 @@ def test_memory_in_its_place_raises_the_quota() -> None:
     for _ in range(50):
         last = look(control, 99, {DOWN: Done(tried=20 * MIB)}).rates[DOWN]
     assert last * LOOK_S == pytest.approx(16 * MIB, rel=1e-3)
-
-
-def test_marks_are_cleared_once() -> None:
-    control = begun(size=100 * MIB)
-    most = CLEAR_TIMES * GIB
-    assert look(control, 200).rates[CLEAR] == most and control.busy
-    half = {CLEAR: Done(tried=CLEAR_ROUNDS * 50 * MIB)}
-    assert look(control, 200, half).rates[CLEAR] == most
-    assert look(control, 200, half).rates[CLEAR] == 0
-    assert not control.busy
-    # A kdamond that only promotes has no such scheme.
-    alone = plan.physical([0, 1], {0: [(0, 1)], 1: [(1, 2)]}, 0.1, up=True)
-    assert [watch.clears for watch in alone] == [True, False]
-    control.begin(alone, [MIB, MIB])
-    found = control.look(alone, ({0: 0}, TOTAL), RATES, {})
-    assert [len(each.rates) for each in found] == [2, 1]
 
 
 def test_memory_is_cold_sooner_while_some_is_missing() -> None:
@@ -146,5 +133,6 @@ def test_a_small_change_is_not_worth_a_commit() -> None:
         Setting((1000, 1, 0), 30.0),
         Setting((0, 0, 0), 30.0),
         Setting((1000, 0, 0), 15.0),
+        Setting((1000, 0, 0), 30.0, clearing=True),
     ):
         assert other.differs(now)

@@ -19,8 +19,8 @@ from pageferry.errors import ExitCode, PageferryError
 from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
-from pageferry.tier import machine
 from pageferry.tier.kdamonds import STATE, read_state, stop_all
+from pageferry.tier.machine import free_and_total
 from pageferry.units import GIB
 
 # The schemes of three tiers: a kdamond, and the number of the scheme.
@@ -160,12 +160,12 @@ def test_memory_that_the_kernel_keeps_is_not_free(damon: FakeDamon) -> None:
     rest = zone.format(name="Normal", free=40_000, high=10_000, kept=0)
     put(damon, "/proc/zoneinfo", low + rest)
     set_free(damon, 0, 500)
-    free, total = machine.free_and_total(damon)
+    free, total = free_and_total(damon)
     # The lower zone keeps all of its memory.
     assert free == {0: 30_000 * PAGE, 1: GIB} and total == {0: GIB, 1: GIB}
     # Both files are read one after the other.
     set_free(damon, 0, 1)
-    assert machine.free_and_total(damon)[0][0] == 1 << 20
+    assert free_and_total(damon)[0][0] == 1 << 20
 
 
 def test_a_look_between_steps_changes_rates_alone(damon: FakeDamon) -> None:
@@ -183,23 +183,6 @@ def test_a_look_between_steps_changes_rates_alone(damon: FakeDamon) -> None:
     damon.path(f"{TOP}/0/state").mkdir()
     machine.service.look(1.0)
     assert len(machine.said) == 3
-
-
-def test_marks_of_old_accesses_are_cleared_first(damon: FakeDamon) -> None:
-    machine = Machine(damon, MERCI)
-    machine.steps(1)
-    assert damon.read(f"{TOP}/0/contexts/0/schemes/nr_schemes") == "3"
-    assert machine.scheme(2, "action") == "migrate_cold"
-    assert machine.scheme(2, "access_pattern/age/min") == "1"
-    # It makes young pages old, and leaves all pages where they are.
-    assert machine.scheme(2, "filters/nr_filters") == "2"
-    assert [machine.scheme(2, f"filters/{n}/type") for n in (0, 1)] == ["young"] * 2
-    assert [machine.scheme(2, f"filters/{n}/matching") for n in (0, 1)] == ["Y", "N"]
-    assert machine.scheme(2, "quotas/bytes") == whole_pages(16 * GIB // 10)
-    # The program has 64 pages, and each has four turns.
-    put(damon, f"{TOP}/0/contexts/0/schemes/2/stats/sz_tried", 4 * 64 * PAGE)
-    machine.steps(1)
-    assert machine.scheme(2, "quotas/bytes") == "1"
 
 
 def test_all_memory_is_watched_node_by_node(damon: FakeDamon) -> None:

@@ -19,10 +19,6 @@ IDLE_LOOK_S = 1.0
 # Memory that is idle for a shorter time is never cold.
 SOONEST_COLD_S = 1.0
 _GROWTH = 2
-# To clear marks copies nothing, so it has a higher rate.
-CLEAR_TIMES = 16
-# One round misses regions whose accesses DAMON does not know yet.
-CLEAR_ROUNDS = 4
 # By virtual address, some of a quota goes to memory that is in its place. A smaller part
 # that moves does not raise the quota further: the part may change within one look.
 _LEAST_USEFUL = 1 / 16
@@ -42,15 +38,18 @@ class Done:
 class Setting:
     """The task of a kdamond until the next look."""
 
-    # Bytes/s of each move, and then of the scheme that clears marks, if there is one.
+    # Bytes/s of each move.
     rates: tuple[int, ...]
     # Memory that is idle for so long is cold.
     cold_s: float
+    # Whether another scheme for each move clears marks of accesses.
+    clearing: bool = False
 
     def differs(self, other: Setting) -> bool:
         """Say whether a change is worth a commit, after which DAMON skips a turn."""
         pairs = zip(self.rates, other.rates, strict=True)
-        return self.cold_s != other.cold_s or any(
+        same = (self.cold_s, self.clearing) == (other.cold_s, other.clearing)
+        return not same or any(
             not (mine == its or 0.8 * its <= mine < 1.25 * its) for mine, its in pairs
         )
 
@@ -77,23 +76,17 @@ class Control:
         # Whether memory moves, or may have to.
         self.busy = False
         self._useful: dict[tuple[int, int], float] = {}
-        self._to_clear: list[int] = []
-        self._begins = False
+        self._clearing = False
 
-    def begin(self, watches: Sequence[Watch], sizes: Sequence[int]) -> None:
-        """Begin with new kdamonds, and the size of the memory that each one watches.
+    def begin(self) -> None:
+        """Begin with new kdamonds.
 
-        Pages have marks of accesses of long ago. A scheme clears them, so that a page
-        with a mark has had an access since then.
+        Pages have marks of accesses of long ago, and a filter would take them for accessed.
+        So nothing moves before all marks are cleared.
         """
         self.cold_s = self._most_s
         self._useful = {}
-        # No page is known to be cold, and the service has more to do before it looks.
-        self._begins = True
-        self._to_clear = [
-            CLEAR_ROUNDS * size if watch.clears else 0
-            for watch, size in zip(watches, sizes, strict=True)
-        ]
+        self._clearing = True
 
     def look(
         self,
@@ -118,14 +111,20 @@ class Control:
             if not move.hot
         )
         self.cold_s = next_cold_s(self.cold_s, self._most_s, least, missing=missing)
+        # Without a limit, each of these schemes does all of its work in one turn.
+        clears = [
+            (number, at)
+            for number, watch in enumerate(watches)
+            for at in range(len(watch.moves), 2 * len(watch.moves))
+        ]
+        if done and all(done.get(key, Done()).tried for key in clears):
+            self._clearing = False
         moved = any(each.moved for each in done.values())
-        found = [
+        self.busy = missing or moved or self._clearing
+        return [
             self._set(number, watch, left[number], watches, rates, done, look_s)
             for number, watch in enumerate(watches)
         ]
-        self._begins = False
-        self.busy = missing or moved or any(self._to_clear)
-        return found
 
     def _set(
         self,
@@ -137,18 +136,15 @@ class Control:
         done: Mapping[tuple[int, int], Done],
         look_s: float,
     ) -> Setting:
+        if self._clearing:
+            return Setting((0,) * len(watch.moves), self.cold_s, clearing=True)
         found = []
         for at, (move, bytes_) in enumerate(zip(watch.moves, left, strict=True)):
-            most = rates.of(move, watches) if bytes_ > 0 else 0
+            rate = rates.of(move, watches)
             if not move.hot:
                 useful = self._learn((number, at), done.get((number, at), Done()))
-                most = min(most, int(bytes_ / look_s / useful) + 1)
-            found.append(most if bytes_ > 0 and (move.hot or not self._begins) else 0)
-        if watch.clears:
-            cleared = done.get((number, len(watch.moves)), Done()).tried
-            self._to_clear[number] = max(self._to_clear[number] - cleared, 0)
-            most = CLEAR_TIMES * rates.down
-            found.append(most if self._to_clear[number] else 0)
+                rate = min(rate, int(bytes_ / look_s / useful) + 1)
+            found.append(rate if bytes_ > 0 else 0)
         return Setting(tuple(found), self.cold_s)
 
     def _learn(self, key: tuple[int, int], done: Done) -> float:

@@ -185,7 +185,7 @@ class Kdamonds:
         """
         found = {}
         for number, (slot, watch) in enumerate(self._watches.items()):
-            for at in range(len(watch.moves) + watch.clears):
+            for at in range(2 * len(watch.moves)):
                 # The first update is for all schemes of the kdamond.
                 stats = self.admin.stats(slot, at, fresh=at == 0)
                 now = Done(stats["sz_tried"], stats["sz_applied"])
@@ -195,7 +195,8 @@ class Kdamonds:
                     max(now.tried - before.tried, 0), max(now.moved - before.moved, 0)
                 )
                 found[number, at] = more
-                if at == len(watch.moves):
+                if at >= len(watch.moves):
+                    # It moves nothing.
                     continue
                 if watch.moves[at].hot:
                     self.state.promoted_bytes += more.moved

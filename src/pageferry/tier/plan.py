@@ -66,11 +66,6 @@ class Watch:
     # Addresses that their owner has bound, and a gap that DAMON would charge as cold.
     keep: tuple[Range, ...] = ()
 
-    @property
-    def clears(self) -> bool:
-        """Say whether another scheme clears marks of old accesses: for demotion."""
-        return any(not move.hot for move in self.moves)
-
 
 def physical(
     tiers: Tiers, ranges: Mapping[int, Sequence[Range]], headroom: float, *, up: bool

@@ -223,7 +223,7 @@ class Service:
         ):
             self.kdamonds.retarget(wanted[0])
             return
-        self.control.begin(wanted, [self._size_of(watch) for watch in wanted])
+        self.control.begin()
         settings = self._settings(wanted, {}, control.LOOK_S)
         self.kdamonds.start(wanted, settings, self._require_features)
         self._explain(wanted)
@@ -267,11 +267,6 @@ class Service:
         if self.steering.why:
             rate = format_rate(self.rates.up)
             self.say(f"{self.steering.why}: the rate of promotion is now {rate}")
-
-    def _size_of(self, watch: Watch) -> int:
-        if watch.node is None:
-            return processes.resident_bytes(self.files, watch.pids)
-        return sum(end - start for start, end in watch.ranges)
 
     def _explain(self, wanted: Sequence[Watch]) -> None:
         if not wanted:

@@ -43,7 +43,11 @@ class Features:
 
 
 def start_writes(watch: Watch, setting: Setting) -> list[Write]:
-    """List the writes below kdamonds/N that configure a kdamond without starting it."""
+    """List the writes below kdamonds/N that configure a kdamond without starting it.
+
+    Each move has a second scheme, which has filters for all pages. It makes each page old
+    that the move might take, and leaves it where it is.
+    """
     top = "contexts/0/monitoring_attrs"
     writes = [
         ("contexts/nr_contexts", "1"),
@@ -54,9 +58,9 @@ def start_writes(watch: Watch, setting: Setting) -> list[Write]:
         (f"{top}/intervals/aggr_us", str(AGGREGATE_US)),
         (f"{top}/intervals/update_us", str(_UPDATE_US)),
         *(target_writes(watch.pids) if watch.node is None else _ranges(watch.ranges)),
-        (f"{_SCHEMES}/nr_schemes", str(len(_moves(watch)))),
+        (f"{_SCHEMES}/nr_schemes", str(2 * len(watch.moves))),
     ]
-    for at, move in enumerate(_moves(watch)):
+    for at, move in enumerate(2 * watch.moves):
         writes += _scheme(at, move, watch)
     return [*writes, *setting_writes(watch, setting)]
 
@@ -65,6 +69,8 @@ def setting_writes(watch: Watch, setting: Setting) -> list[Write]:
     """List the writes that set the rate of each scheme, and when memory is cold."""
     cold_age = max(round(setting.cold_s * 1_000_000 / AGGREGATE_US), 1)
     quotas = [_quota(rate) for rate in setting.rates]
+    # No bytes are no limit.
+    quotas += [0 if setting.clearing else 1] * len(watch.moves)
     writes = [(f"{_SCHEMES}/{at}/quotas/bytes", str(q)) for at, q in enumerate(quotas)]
     return writes + [
         (f"{_SCHEMES}/{at}/access_pattern/age/min", str(cold_age))
@@ -74,7 +80,7 @@ def setting_writes(watch: Watch, setting: Setting) -> list[Write]:
 
 
 def _quota(rate: int) -> int:
-    """Return the bytes of a turn. One byte is too little for a page; 0 is no limit.
+    """Return the bytes of a turn. One byte is too little for a page.
 
     DAMON goes on after the memory for which a quota was used up. Of a quota with a part of
     a page, that part would stay, and each turn would begin with the same memory.
@@ -87,20 +93,9 @@ def _quota(rate: int) -> int:
 def keep_writes(watch: Watch) -> list[Write]:
     """List the writes for other processes, and for other memory that stays."""
     writes = target_writes(watch.pids)
-    for at, move in enumerate(_moves(watch)):
-        writes += _filters(at, move, watch.keep, clears=at == len(watch.moves))
+    for at, move in enumerate(2 * watch.moves):
+        writes += _filters(at, move, watch.keep, clears=at >= len(watch.moves))
     return writes
-
-
-def _moves(watch: Watch) -> list[Move]:
-    """List the move of each scheme. The last scheme may only clear marks.
-
-    It asks for each page of cold memory whether it is young, as a move down does, but
-    then leaves the page where it is. DAMON sets the age of a region to 0 if a scheme was
-    there. So cold memory has to be idle for a while after this, too.
-    """
-    cold = [move for move in watch.moves if not move.hot]
-    return [*watch.moves, *cold[:1]]
 
 
 def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
@@ -114,10 +109,12 @@ def _ranges(ranges: tuple[Range, ...]) -> list[Write]:
 
 def _scheme(at: int, move: Move, watch: Watch) -> list[Write]:
     top = f"{_SCHEMES}/{at}"
-    clears = at == len(watch.moves)
-    accesses = (_HOT_ACCESSES, ANY_COUNT) if move.hot else (0, "0")
+    clears = at >= len(watch.moves)
+    accesses = (str(_HOT_ACCESSES), ANY_COUNT) if move.hot else ("0", "0")
     # The age of cold memory changes.
     age = _HOT_AGE
+    if clears:
+        accesses, age = ("0", ANY_COUNT), 0
     # The hottest memory goes first, and the memory that was idle for longest. By virtual
     # address DAMON charges memory that is in its place, too. The hottest memory is on the
     # fast node, so with priorities the rest would never move.
@@ -131,7 +128,7 @@ def _scheme(at: int, move: Move, watch: Watch) -> list[Write]:
         (f"{top}/apply_interval_us", str(APPLY_US)),
         (f"{top}/access_pattern/sz/min", "0"),
         (f"{top}/access_pattern/sz/max", ANY_SIZE),
-        (f"{top}/access_pattern/nr_accesses/min", str(accesses[0])),
+        (f"{top}/access_pattern/nr_accesses/min", accesses[0]),
         (f"{top}/access_pattern/nr_accesses/max", accesses[1]),
         (f"{top}/access_pattern/age/min", str(age)),
         (f"{top}/access_pattern/age/max", ANY_COUNT),
