@@ -22,6 +22,9 @@
 #define MAX_SECONDS 3600
 #define MAX_LOOKS (MAX_SECONDS * 1000 / LOOK_MS)
 #define FOLLOWED 2048
+/* With --until-settled, so many looks find so much on the fast node at the end. */
+#define SETTLED_LOOKS 6
+#define SETTLED_PERMILLE 950
 /* So much of the fast node stays free, for kernel and policies. */
 #define SPARE_PART 32
 #define SPARE_BYTES (40UL << 20)
@@ -45,6 +48,7 @@ static struct options {
 	struct word_list policies, loads, memories;
 	uint64_t seconds;
 	size_t cold_bytes;
+	bool until_settled;
 	bool left_out[NR_POLICIES];
 } opts = {
 	.run = { RUN_DEFAULTS(1, 0, "stock"), .sizes_text = "4K",
@@ -74,6 +78,8 @@ static const struct option_row rows[] = {
 	  "(default anon)", set_words, &opts.memories, 0, 0, memory_names },
 	{ "seconds", "N", "of each measurement (default 60)", set_u64,
 	  &opts.seconds, 4, MAX_SECONDS, NULL },
+	{ "until-settled", NULL, "end each measurement when its last phase has settled",
+	  set_true, &opts.until_settled, 0, 0, NULL },
 	ROW_MODULE(&opts.run.modules),
 	ROW_SABOTAGE(&opts.run.sabotage, ""),
 	{ 0 },
@@ -177,12 +183,24 @@ static void look(struct sample *s, uint64_t begin_ns)
 	s->permille[s->nr_looks++] = (uint64_t)permille;
 }
 
+/* Whether all looks of the last seconds found hot memory on the fast node. */
+static bool has_settled(const struct sample *s, size_t nr_looks)
+{
+	if (nr_looks < SETTLED_LOOKS)
+		return false;
+	for (size_t i = s->nr_looks - SETTLED_LOOKS; i < s->nr_looks; i++)
+		if (s->permille[i] < SETTLED_PERMILLE)
+			return false;
+	return true;
+}
+
 /* A look at the end of a phase belongs to that phase. */
 static void watch(struct sample *s)
 {
 	size_t nr = opts.seconds * 1000 / LOOK_MS;
 	size_t nr_phase = nr / load_phases(s->load);
 	uint64_t begin_ns = bench_now_ns();
+	size_t before = 0, last_phase = load_phases(s->load) - 1;
 
 	hot_set_start(&s->hot);
 	for (size_t i = 1; i <= nr; i++) {
@@ -193,8 +211,13 @@ static void watch(struct sample *s)
 		if (at_ns > now_ns)
 			bench_sleep_ns(at_ns - now_ns);
 		look(s, begin_ns);
-		if (i % nr_phase || phase >= load_phases(s->load))
+		if (opts.until_settled &&
+		    atomic_load(&s->hot.phase) == last_phase &&
+		    has_settled(s, s->nr_looks - before))
+			break;
+		if (i % nr_phase || phase > last_phase)
 			continue;
+		before = s->nr_looks;
 		s->phases_ms[phase] = (bench_now_ns() - begin_ns) / 1000000;
 		atomic_store(&s->hot.phase, (unsigned int)phase);
 	}

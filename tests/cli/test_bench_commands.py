@@ -279,9 +279,12 @@ def test_tiers_say_what_they_would_do(
     assert 'cold_after = "7s"' in said and "--variants" not in said
     assert "damo start" in said and "fill node 0" in said
     # An option replaces the default of --quick.
+    assert "--until-settled" not in said
     assert main([*argv, "--quick", "--loads", "moving", "--hot", "64M"]) == 0
     said = capsys.readouterr().out
     assert "--loads=moving" in said and "--total-bytes=67108864" in said
+    assert main([*argv, "--until-settled"]) == 0
+    assert "--until-settled" in capsys.readouterr().out
     monkeypatch.setattr("pageferry.bench.tiers.policies.find_damo", lambda: None)
     assert main(argv) == 0
     found = capsys.readouterr()

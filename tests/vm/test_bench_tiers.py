@@ -14,6 +14,8 @@ from pageferry.results.schema import Row, decode
 pytestmark = pytest.mark.vm
 MIB = 1 << 20
 HOT_MIB = 32
+# Only a service that fails needs so long.
+LIMIT_S = 300
 # The fast node is small, so that filling it takes little time.
 MACHINE = """\
 description = "as tiered, with less memory"
@@ -50,10 +52,23 @@ def rows(
     (top / "small.toml").write_text(MACHINE)
     (top / "tier.toml").write_text(TIER)
     words = ["--vm", "--topology", str(top / "small.toml"), "--quick"]
-    words += ["--hot", f"{HOT_MIB}M", "--seconds", "12", "--output", str(top / "out")]
-    words += ["--tier-config", str(top / "tier.toml")]
-    assert main(["bench", "tiers", *words]) == 0
-    return {row.engine: row for row in decode((top / "out").read_bytes()).rows}
+    words += ["--hot", f"{HOT_MIB}M", "--tier-config", str(top / "tier.toml")]
+    # How much the service does within a time depends on the host. So its measurement
+    # ends when hot memory has arrived.
+    settles = [
+        "--policies",
+        policies.OURS,
+        "--seconds",
+        str(LIMIT_S),
+        "--until-settled",
+    ]
+    others = ["--policies", ",".join(policies.NAMES[:-1]), "--seconds", "12"]
+    rows: dict[str, Row] = {}
+    for number, part in enumerate((others, settles)):
+        out = top / f"{number}.json"
+        assert main(["bench", "tiers", *words, *part, "--output", str(out)]) == 0
+        rows |= {row.engine: row for row in decode(out.read_bytes()).rows}
+    return rows
 
 
 def test_all_policies_are_measured(rows: dict[str, Row]) -> None:
@@ -64,9 +79,11 @@ def test_all_policies_are_measured(rows: dict[str, Row]) -> None:
         assert own.hot_bytes == HOT_MIB * MIB and own.phases == 1
         # The program does not fit the fast node.
         assert own.program_bytes is not None and own.program_bytes > 200 * MIB
-        assert len(own.at_ms) == len(own.share_over_time) >= 20
+        assert len(own.at_ms) == len(own.share_over_time) >= 1
         assert own.longest_access_ns is not None and own.longest_access_ns.median > 0
-        assert own.settled_ms is not None and own.settled_ms.median <= 14_000
+        if row.engine != policies.OURS:
+            assert len(own.at_ms) >= 20
+            assert own.settled_ms is not None and own.settled_ms.median <= 14_000
     # The service sets quotas by itself.
     assert rows["tier"].tiers.goals is False
     # Only newer kernels measure goals on a node.
@@ -85,8 +102,9 @@ def test_without_a_policy_hot_memory_stays(rows: dict[str, Row]) -> None:
 def test_the_service_brings_hot_memory_up(rows: dict[str, Row]) -> None:
     own = rows["tier"].tiers
     assert own.up_bytes is not None and own.migrated_bytes is not None
-    # DAMON begins with a quota of a byte, and has seconds here.
-    assert own.up_bytes.median > HOT_MIB * MIB // 8
-    assert own.migrated_bytes.median > HOT_MIB * MIB // 8
-    assert own.share_over_time[-1].median > 0.1
+    assert own.settled_phases == own.phases == 1
+    assert own.settled_ms is not None and own.settled_ms.median < LIMIT_S * 1000
+    # A sample of pages estimates the first figure.
+    assert own.up_bytes.median > 0.8 * HOT_MIB * MIB
+    assert own.migrated_bytes.median > 0.9 * HOT_MIB * MIB
     assert own.model_access_ns is not None and own.model_access_ns.median < 300

@@ -65,6 +65,7 @@ OPTIONS = (
     option("--hot", "hot memory, at most; the program has more", "SIZE", "128M"),
     _varied("seconds", "time of each measurement", "N"),
     _varied("rounds", "rounds", "N"),
+    switch("--until-settled", "end a measurement when its last phase has settled"),
     switch("--quick", "one short round, which says little"),
     option("--tier-config", "configuration of pageferry tier", "FILE", type=Path),
     option("--fast-ns", "of the model: an access to the fast node", "N", "100"),
@@ -93,6 +94,7 @@ class TiersPlan(Plan):
     loads: tuple[str, ...]
     memory: tuple[str, ...]
     seconds: int
+    until_settled: bool = False
     config: str = ""
     damo: str | None = None
     fast_ns: int = 100
@@ -106,6 +108,7 @@ class TiersPlan(Plan):
             "--loads=" + ",".join(self.loads),
             "--memory=" + ",".join(self.memory),
             f"--seconds={self.seconds}",
+            *(["--until-settled"] if self.until_settled else []),
         ]
         if "damo" in self.policies and self.damo is not None:
             command = policies.damo_command(self.damo, self.to_node, self.from_node)
@@ -180,6 +183,7 @@ def make_plan(args: argparse.Namespace) -> TiersPlan:
         sizes=options.parse_sizes(_value(args, "sizes")),
         memory=options.words_of(args.memory, MEMORY, "kind of memory"),
         total_bytes=options.parse_total(args.hot),
+        until_settled=args.until_settled,
         config=text,
         damo=damo,
         **_numbers(args),
