@@ -36,6 +36,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "latency-overlap-counted": ("distribution-4KiB",),
     "latency-published-caps": ("first-over-cap-4KiB", "published-first-4KiB"),
     "move-pages-debian-13": ("throughput-over-folio", "beside"),
+    "tiers-static-anon": ("over-time-0",),
 }
 
 
