@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pageferry.tier import plan
 from pageferry.tier.control import (
+    CLEAR_LOOKS,
     LOOK_S,
     Control,
     Done,
@@ -56,6 +57,14 @@ def test_nothing_moves_before_all_marks_are_cleared() -> None:
     assert min(found.rates) > 0 and not found.clearing
     # The schemes have nothing to do then.
     assert not look(control, 200).clearing and not control.busy
+
+
+def test_a_watch_without_memory_does_not_hold_others_up() -> None:
+    control = Control(30.0)
+    control.begin()
+    found = [look(control, 60, {CLEAR_DOWN: Done(tried=MIB)}) for _ in range(CLEAR_LOOKS)]
+    assert [each.clearing for each in found] == [True] * (CLEAR_LOOKS - 1) + [False]
+    assert min(found[-1].rates) > 0
 
 
 def test_no_more_goes_down_than_is_missing() -> None:

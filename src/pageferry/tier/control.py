@@ -16,6 +16,8 @@ from pageferry.tier.plan import Rates, Watch
 # Between two looks while memory moves, and otherwise.
 LOOK_S = 0.5
 IDLE_LOOK_S = 1.0
+# Marks are cleared for so many looks at most: a watch without memory never ends.
+CLEAR_LOOKS = 20
 # Memory that is idle for a shorter time is never cold.
 SOONEST_COLD_S = 1.0
 _GROWTH = 2
@@ -76,7 +78,7 @@ class Control:
         # Whether memory moves, or may have to.
         self.busy = False
         self._useful: dict[tuple[int, int], float] = {}
-        self._clearing = False
+        self._looks_to_clear = 0
 
     def begin(self) -> None:
         """Begin with new kdamonds.
@@ -86,7 +88,7 @@ class Control:
         """
         self.cold_s = self._most_s
         self._useful = {}
-        self._clearing = True
+        self._looks_to_clear = CLEAR_LOOKS
 
     def look(
         self,
@@ -117,10 +119,11 @@ class Control:
             for number, watch in enumerate(watches)
             for at in range(len(watch.moves), 2 * len(watch.moves))
         ]
+        self._looks_to_clear = max(self._looks_to_clear - 1, 0)
         if done and all(done.get(key, Done()).tried for key in clears):
-            self._clearing = False
+            self._looks_to_clear = 0
         moved = any(each.moved for each in done.values())
-        self.busy = missing or moved or self._clearing
+        self.busy = missing or moved or bool(self._looks_to_clear)
         return [
             self._set(number, watch, left[number], watches, rates, done, look_s)
             for number, watch in enumerate(watches)
@@ -136,7 +139,7 @@ class Control:
         done: Mapping[tuple[int, int], Done],
         look_s: float,
     ) -> Setting:
-        if self._clearing:
+        if self._looks_to_clear:
             return Setting((0,) * len(watch.moves), self.cold_s, clearing=True)
         found = []
         for at, (move, bytes_) in enumerate(zip(watch.moves, left, strict=True)):
