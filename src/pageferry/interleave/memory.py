@@ -165,7 +165,7 @@ class Memory:
         first = area.page_offset + (start - area.start) // PAGE
         if not any(pfns):
             if any(entry & PRESENT for entry in entries):
-                raise _not_allowed(self.files.path(f"/proc/{self.pid}/pagemap"))
+                raise not_allowed(self.files.path(f"/proc/{self.pid}/pagemap"))
             return Folios()
         flags = flags_of(self._flags, pfns)
         if not any(flag & (HEAD | TAIL | _IGNORED) for flag in flags):
@@ -293,7 +293,7 @@ def open_pages(files: Files, name: str, pid: int) -> int:
 def _cannot_look(error: OSError, files: Files, name: str) -> PageferryError:
     path = files.path(name)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return _not_allowed(path)
+        return not_allowed(path)
     if error.errno == errno.ENOENT:
         return unsupported(
             "this kernel does not show the pages of a folio",
@@ -303,7 +303,8 @@ def _cannot_look(error: OSError, files: Files, name: str) -> PageferryError:
     return PageferryError("cannot read", value=path, reason=error.strerror)
 
 
-def _not_allowed(path: object) -> PageferryError:
+def not_allowed(path: object) -> PageferryError:
+    """Make the error for a kernel that shows no page frames to this user."""
     return PageferryError(
         "cannot see where memory is",
         value=str(path),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""move_pages(2), and the free memory of nodes."""
+"""move_pages(2), the exchange of two folios, and the free memory of nodes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ _MPOL_MF_MOVE_ALL = 1 << 2
 _SYSCALL = {"x86_64": 279, "aarch64": 239}
 # The status of a page that the kernel did not reach.
 UNTRIED = -errno.E2BIG
+# include/uapi/asm-generic/errno.h; Python has no name for it.
+EHWPOISON = 133
+_EXCHANGE = "/sys/kernel/debug/migrate_exchange"
+# Documentation/ABI/testing/debugfs-migrate_exchange: the errors of a pair that stays.
+_STAYS = frozenset(
+    {
+        *(errno.EAGAIN, errno.EBUSY, EHWPOISON),
+        *(errno.EINVAL, errno.ENXIO, errno.EOPNOTSUPP),
+    }
+)
 
 
 class PageMover(Protocol):
@@ -117,6 +127,56 @@ class MovePages:
                 else os.strerror(failed),
                 hint=f"grep Mems_allowed_list /proc/{pid}/status",
             )
+
+
+class ExchangeFile:
+    """The kernel's file that exchanges the folios of two page frames."""
+
+    def __init__(self, files: Files) -> None:
+        """Make sure that the file is there, and that this user may write to it."""
+        self.path = files.path(_EXCHANGE)
+        try:
+            os.close(self._open())
+        except FileNotFoundError as error:
+            reason = "debugfs is not mounted there"
+            hint = f"mount -t debugfs none {self.path.parent}"
+            if files.names("/sys/kernel/debug"):
+                reason = "this kernel has no CONFIG_MIGRATE_EXCHANGE"
+                hint = "pageferry kernel build makes a kernel that has it"
+            raise unsupported(
+                "no exchange of pages", self.path, reason, hint
+            ) from error
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def exchange(self, first: int, second: int) -> int:
+        """Return 0, or the number of an error that left both folios in place."""
+        try:
+            handle = self._open()
+            try:
+                os.write(handle, f"{first} {second}\n".encode())
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if error.errno not in _STAYS:
+                raise self._failed(error) from error
+            return error.errno or 0
+        return 0
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def _failed(self, error: OSError) -> PageferryError:
+        hints = {
+            errno.EACCES: "run it as root",
+            errno.EPERM: "run it as root; a kernel in lockdown forbids it to root, too",
+        }
+        return PageferryError(
+            "cannot exchange pages",
+            value=self.path,
+            reason=error.strerror,
+            hint=hints.get(error.errno or 0),
+        )
 
 
 @dataclass(frozen=True)

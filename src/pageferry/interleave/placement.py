@@ -84,6 +84,15 @@ def bound(files: Files, pid: int, nodes: Iterable[int]) -> list[Bound]:
     return found
 
 
+def policies(files: Files, pid: int) -> list[tuple[int, frozenset[int] | None]]:
+    """List the first addresses of all mappings, with the nodes that bind each.
+
+    A mapping ends where the next one begins, or before. No page lies in between.
+    """
+    lines = files.read(f"/proc/{pid}/numa_maps").splitlines()
+    return [(int(line.split()[0], 16), _bound_to(line)) for line in lines if line]
+
+
 def _bound_to(line: str) -> frozenset[int] | None:
     """Return the nodes to which the owner has bound a mapping; None if to none."""
     policy = _BIND.match(line)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pageferry.errors import PageferryError
+from pageferry.sysfs.processes import Process
 
 
 class Reason(StrEnum):
@@ -30,6 +31,11 @@ class Reason(StrEnum):
     NO_ROOM = "no_room"
     NO_LARGE_ROOM = "no_large_room"
     NOT_ALLOWED = "not_allowed"
+    NO_PARTNER = "no_partner"
+    PARTNER_BOUND = "partner_bound"
+    BOUND = "bound"
+    UNFIT = "unfit"
+    NOT_ANONYMOUS = "not_anonymous"
     GONE = "gone"
     NOT_TRIED = "not_tried"
 
@@ -43,6 +49,7 @@ NOT_ASKED = frozenset(
         Reason.THERE,
         Reason.ELSEWHERE,
         Reason.KERNEL,
+        Reason.NOT_ANONYMOUS,
     }
 )
 # These pages stay because the options say so, or because the process freed them.
@@ -63,6 +70,11 @@ TEXTS = {
     Reason.NO_ROOM: "no room on the destination",
     Reason.NO_LARGE_ROOM: "no room in one piece on the destination: a large page stays whole",
     Reason.NOT_ALLOWED: "not allowed: the kernel refused the destination",
+    Reason.NO_PARTNER: "no page of this size is left to exchange with",
+    Reason.PARTNER_BOUND: "the other process may not use this node (cpuset, MPOL_BIND)",
+    Reason.BOUND: "the process has bound this memory to other nodes (MPOL_BIND)",
+    Reason.UNFIT: "mlocked, of KSM, in the swap cache, MADV_FREE, or mapped in part",
+    Reason.NOT_ANONYMOUS: "not anonymous: the kernel exchanges anonymous memory only",
     Reason.GONE: "gone: the process freed the page, or ended",
     Reason.NOT_TRIED: "not tried: the command was stopped before",
 }
@@ -111,6 +123,9 @@ class Account:
     examples: dict[Reason, tuple[int, int]] = field(default_factory=dict)
     # Programs and devices of the process that may pin pages.
     suspects: dict[str, int] = field(default_factory=dict)
+    # The cold process of an exchange, and its pages that changed places.
+    partner: Process | None = None
+    partner_pages: int = 0
     steps: Steps = field(default_factory=Steps)
     processes: int = 0
     ended_processes: int = 0

@@ -67,7 +67,9 @@ class Request:
 
 
 @dataclass(slots=True)
-class _Unit:
+class Unit:
+    """A page or folio of a process."""
+
     address: int
     pages: int
     node: int
@@ -142,7 +144,7 @@ class Mover:
         # A holder may have come or gone since the part before.
         self._holders = None
         self._rooms.refresh()
-        late: list[tuple[str, list[_Unit]]] = []
+        late: list[tuple[str, list[Unit]]] = []
         for kind in sorted(part.units):
             ready, written = self._choose(process, kind, part.units[kind])
             self._settle(process, kind, ready)
@@ -153,16 +155,16 @@ class Mover:
 
     def _choose(
         self, process: Process, kind: str, units: Units
-    ) -> tuple[list[_Unit], list[_Unit]]:
+    ) -> tuple[list[Unit], list[Unit]]:
         """Find the pages to move: those that are ready, and those under writeback."""
         self._require(process)
         where = self.mover.query(process.pid, units.addresses)
-        ready: list[_Unit] = []
-        written: list[_Unit] = []
+        ready: list[Unit] = []
+        written: list[Unit] = []
         moving, targets = self.request.routes, self.request.targets
         rows = zip(units.addresses, units.pages, units.marks, where, strict=True)
         for address, pages, mark, node in rows:
-            unit = _Unit(address, pages, node, mark)
+            unit = Unit(address, pages, node, mark)
             reason = None
             if node < 0:
                 reason = self._why_no_node(unit)
@@ -184,7 +186,7 @@ class Mover:
         # For a large folio the kernel decides by more than its first page.
         return pages == 1 and not mark & scan.MAPPED_ONCE and not self.request.shared
 
-    def _why_no_node(self, unit: _Unit) -> Reason:
+    def _why_no_node(self, unit: Unit) -> Reason:
         """Tell a freed page from the zero page and from memory of a driver.
 
         Memory of a device has -EFAULT, too, on some kernels. Without root no flag tells
@@ -196,9 +198,9 @@ class Mover:
         is_zero = unit.node == -errno.EFAULT and not unit.mark & scan.IN_FILE
         return Reason.ZERO_PAGE if is_zero else Reason.KERNEL
 
-    def _settle(self, process: Process, kind: str, units: list[_Unit]) -> None:
+    def _settle(self, process: Process, kind: str, units: list[Unit]) -> None:
         """Find a destination for each page, and move the pages there in steps."""
-        groups: dict[int, list[_Unit]] = {}
+        groups: dict[int, list[Unit]] = {}
         orders = {n: self.request.order_of_targets(n) for n in self.request.routes}
         for unit in units:
             reason = None
@@ -220,7 +222,7 @@ class Mover:
                 else:
                     self._step(process, kind, step, target)
 
-    def _foresee(self, pid: int, kind: str, step: list[_Unit]) -> None:
+    def _foresee(self, pid: int, kind: str, step: list[Unit]) -> None:
         """Count pages that would move, except those that have a known holder."""
         holders = self._read_holders(pid)
         for unit in step:
@@ -232,7 +234,7 @@ class Mover:
                 self._stay(pid, kind, unit, Reason.PINNED)
 
     def _settle_late(
-        self, process: Process, late: list[tuple[str, list[_Unit]]]
+        self, process: Process, late: list[tuple[str, list[Unit]]]
     ) -> None:
         """Wait a little for pages under writeback, then move the written ones."""
         for _ in range(_WRITE_WAITS):
@@ -249,15 +251,13 @@ class Mover:
             ready = [unit for unit in units if unit.address not in still]
             self._settle(process, kind, ready)
 
-    def _still_written(self, units: list[_Unit]) -> set[int]:
+    def _still_written(self, units: list[Unit]) -> set[int]:
         flags = self._scanner.flags([unit.address for unit in units])
         return {
             u.address for u, f in zip(units, flags, strict=True) if f & pagebits.WRITING
         }
 
-    def _step(
-        self, process: Process, kind: str, step: list[_Unit], target: int
-    ) -> None:
+    def _step(self, process: Process, kind: str, step: list[Unit], target: int) -> None:
         """Move pages, look up their nodes, and retry busy ones.
 
         When a page cannot move, the kernel may end the call before the pages behind it.
@@ -298,10 +298,10 @@ class Mover:
         self,
         pid: int,
         kind: str,
-        step: list[_Unit],
+        step: list[Unit],
         statuses: Sequence[int],
         target: int,
-    ) -> list[_Unit]:
+    ) -> list[Unit]:
         """Account for the pages of a call; returns those to try again."""
         left = []
         now = self.mover.query(pid, [unit.address for unit in step])
@@ -311,7 +311,7 @@ class Mover:
             elif node == target:
                 # Only its first page moved.
                 left += [
-                    _Unit(unit.address + at * PAGE, 1, unit.node, unit.mark)
+                    Unit(unit.address + at * PAGE, 1, unit.node, unit.mark)
                     for at in range(unit.pages)
                 ]
             elif node < 0:
@@ -328,7 +328,7 @@ class Mover:
                 self._explain(pid, kind, [unit], Reason.KERNEL)
         return left
 
-    def _is_split(self, kind: str, unit: _Unit) -> bool:
+    def _is_split(self, kind: str, unit: Unit) -> bool:
         """Say whether the kernel split a large folio after the scan."""
         if unit.pages == 1 or kind == "hugetlb":
             return False
@@ -338,7 +338,7 @@ class Mover:
         return last_pfn - first_pfn != unit.pages - 1
 
     def _explain(
-        self, pid: int, kind: str, units: list[_Unit], last: Reason = Reason.PINNED
+        self, pid: int, kind: str, units: list[Unit], last: Reason = Reason.PINNED
     ) -> None:
         """Find a reason for pages that the kernel did not move."""
         holders = self._read_holders(pid)
@@ -362,7 +362,7 @@ class Mover:
                 self.account.suspects.update(holders.suspects)
             self._stay(pid, kind, unit, reason)
 
-    def _stay(self, pid: int, kind: str, unit: _Unit, reason: Reason) -> None:
+    def _stay(self, pid: int, kind: str, unit: Unit, reason: Reason) -> None:
         self.account.stay(kind, reason, unit.pages, (pid, unit.address))
 
     def _require(self, process: Process) -> None:
@@ -376,7 +376,7 @@ class Mover:
         return self._holders
 
 
-def _next_step(group: Sequence[_Unit], at: int, most_pages: int) -> list[_Unit]:
+def _next_step(group: Sequence[Unit], at: int, most_pages: int) -> list[Unit]:
     """Take pages up to a number, but at least one page or folio."""
     stop, pages = at + 1, group[at].pages
     while stop < len(group) and pages + group[stop].pages <= most_pages:

@@ -32,6 +32,7 @@ from pageferry.sysfs.pagebits import (
     FILE,
     HEAD,
     HUGETLB,
+    MLOCKED,
     NO_PAGE,
     PAGE,
     PFN,
@@ -39,8 +40,10 @@ from pageferry.sysfs.pagebits import (
     PRESENT,
     RESERVED,
     SWAP_BACKED,
+    SWAP_CACHE,
     SWAPPED,
     TAIL,
+    UNEVICTABLE,
     WRITING,
     ZERO_PAGE,
 )
@@ -54,6 +57,11 @@ _NEVER = (
     (NO_PAGE | RESERVED, Reason.KERNEL),
 )
 _NEVER_ANY = ZERO_PAGE | POISONED | NO_PAGE | RESERVED
+# Flags of anonymous folios that the kernel can exchange, and of those that it cannot.
+# Linux 6.12 shows KSM for all anonymous pages (stable_page_flags()), so the kernel's
+# error has to tell these.
+_FIT = ANON | SWAP_BACKED
+_UNFIT = MLOCKED | UNEVICTABLE | SWAP_CACHE
 # Marks of a page.
 MAPPED_ONCE, IS_WRITTEN, IS_SECRET, IN_FILE = 1, 2, 4, 8
 
@@ -220,6 +228,40 @@ class Scanner:
         if self._flags < 0 or not any(pfns):
             return [0] * len(pfns)
         return flags_of(self._flags, pfns)
+
+    def is_at(self, address: int, frame: int) -> bool:
+        """Say whether the page at an address is in a page frame now."""
+        entry = self.entries([address])[0]
+        return bool(entry & PRESENT) and entry & PFN == frame
+
+    def folio(
+        self, address: int, pages: int, *, shared: bool
+    ) -> tuple[int, Reason | None]:
+        """Return the first frame of a folio, and the reason against an exchange."""
+        entries = read_values(self._map, address // PAGE, pages)
+        here = len(entries) == pages and all(entry & PRESENT for entry in entries)
+        if not here or self._flags < 0:
+            return 0, Reason.GONE
+        frame = entries[0] & PFN
+        # The frame behind it tells whether the folio ends there.
+        flags = read_values(self._flags, frame, pages + 1)
+        tails = [bool(flag & TAIL) for flag in flags]
+        reason = None
+        if not shared and not all(entry & EXCLUSIVE for entry in entries):
+            reason = Reason.SHARED
+        elif any(flag & POISONED for flag in flags[:pages]):
+            reason = Reason.POISONED
+        elif any(flag & WRITING for flag in flags[:1]):
+            reason = Reason.WRITEBACK
+        # Others may own the part of a folio that is not mapped here.
+        elif (
+            [entry & PFN for entry in entries] != list(range(frame, frame + pages))
+            or tails[:pages] != [False] + [True] * (pages - 1)
+            or any(tails[pages:])
+            or flags[0] & (_FIT | _UNFIT) != _FIT
+        ):
+            reason = Reason.UNFIT
+        return frame, reason
 
     def parts(self) -> Iterator[Part]:
         """Iterate over all pages, about CHUNK_PAGES present ones at a time."""
