@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pageferry.move.mover import NOWHERE
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
-from pageferry.sysfs.pagebits import HEAD, PAGE, PRESENT, TAIL
+from pageferry.sysfs.pagebits import EXCLUSIVE, HEAD, PAGE, PRESENT, TAIL
 
 BASE = 0x7F0000000000
 
@@ -45,6 +45,7 @@ def add_process(
         f"{pid} ({name}) {state} {parent} {rest} {start} 0\n"
     )
     (directory / "maps").write_text("")
+    (directory / "numa_maps").write_text("")
     (directory / "pagemap").write_bytes(b"")
     page_flags = files.path("/proc/kpageflags")
     if not page_flags.exists():
@@ -120,4 +121,41 @@ class FakeMover:
                 self.free[at] += change
         self.where[address] = node
         self.moves.append((address, node))
+        return 0
+
+
+class FakeExchange:
+    """Exchanges the frames of two pages in the page maps of processes."""
+
+    def __init__(self, files: Files, mover: FakeMover) -> None:
+        self.files, self.mover = files, mover
+        # Process, address and number of pages, by first frame.
+        self.owners: dict[int, tuple[int, int, int]] = {}
+        # Errors to return for a frame, the next one last.
+        self.errors: dict[int, list[int]] = {}
+        self.pairs: list[tuple[int, int]] = []
+
+    def add(self, pid: int, address: int, frame: int, flags: Sequence[int]) -> None:
+        """Map a folio that no other process maps."""
+        entries = [(frame + at) | EXCLUSIVE for at in range(len(flags))]
+        add_area(self.files, pid, address, entries)
+        set_flags(self.files, frame, flags)
+        self.owners[frame] = (pid, address, len(flags))
+
+    def exchange(self, first: int, second: int) -> int:
+        """Exchange the owners of two frames."""
+        self.pairs.append((first, second))
+        for frame in (first, second):
+            if self.errors.get(frame):
+                return self.errors[frame].pop()
+        mine, theirs = self.owners[first], self.owners[second]
+        self.owners[first], self.owners[second] = theirs, mine
+        for frame, (pid, address, pages) in ((first, theirs), (second, mine)):
+            with self.files.path(f"/proc/{pid}/pagemap").open("r+b") as stream:
+                stream.seek(address // PAGE * 8)
+                entries = [(frame + at) | EXCLUSIVE | PRESENT for at in range(pages)]
+                stream.write(struct.pack(f"<{pages}Q", *entries))
+        where = self.mover.where
+        a, b = mine[1], theirs[1]
+        where[a], where[b] = where.get(b, 0), where.get(a, 0)
         return 0

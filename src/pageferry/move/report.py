@@ -115,6 +115,12 @@ def document(
         },
         "unseen": unseen(account),
     }
+    if account.partner is not None:
+        result["partner"] = {
+            "pid": account.partner.pid,
+            "name": output.printable(account.partner.name),
+            "moved_pages": account.partner_pages,
+        }
     if account.failures:
         result.update(account.failures[0].as_json())
     return result
@@ -123,6 +129,11 @@ def document(
 def text(account: Account, request: Request, found: Sequence[Process]) -> str:
     """Write the account for people."""
     lines = [_headline(account, request, found)]
+    if account.partner is not None and not request.dry_run:
+        lines.append(
+            f"{account.partner.pid} ({output.printable(account.partner.name)}):"
+            f" {format_size(account.partner_pages * PAGE)} moved the other way"
+        )
     steps = account.steps
     if steps.count:
         lines.append(

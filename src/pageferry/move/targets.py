@@ -54,6 +54,32 @@ def choose_nodes(
     return left, to
 
 
+def choose_exchanged(
+    files: Files, sources: str | None, targets: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Parse the nodes of an exchange; --from may be missing, and excludes those of --to."""
+    left, to = choose_nodes(files, sources or "all", targets)
+    outside = tuple(node for node in left if node not in to)
+    if not outside:
+        raise usage_error("an exchange needs nodes outside of --to", f"--to {targets}")
+    return outside, to
+
+
+def other(files: Files, hot: Process, pid: int) -> Process:
+    """Find the process to exchange with; two threads of one process are the same."""
+    cold = with_memory(files, pid)
+    groups = []
+    for process in (hot, cold):
+        status = files.read_or(f"/proc/{process.pid}/status", "")
+        match = re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE)
+        groups.append(int(match[1]) if match else process.pid)
+    if groups[0] == groups[1]:
+        raise usage_error(
+            "an exchange needs two processes", f"--exchange-with {pid}", "pgrep -l NAME"
+        )
+    return cold
+
+
 def _by_exclusion(text: str) -> bool:
     """Say whether a list of nodes names no node to use: all, !1."""
     return text.strip() == "all" or text.strip().startswith("!")
@@ -170,14 +196,16 @@ def require_all(files: Files) -> None:
 
 
 def require_allowed(
-    files: Files, found: Iterable[Process], targets: Sequence[int]
+    files: Files, found: Iterable[Process], targets: Sequence[int], *, own: bool = True
 ) -> None:
     """Refuse a destination that a cpuset excludes.
 
     do_pages_move() refuses a node that the process may not use. The new pages come
-    from an allocation of this command, so its own cpuset counts, too.
+    from an allocation of this command, so its own cpuset counts, too. An exchange
+    allocates nothing.
     """
-    for name in ("self", *(str(process.pid) for process in found)):
+    names = [str(process.pid) for process in found]
+    for name in ["self", *names] if own else names:
         allowed = processes.allowed_nodes(files, name)
         if allowed is None:
             continue
