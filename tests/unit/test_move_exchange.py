@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,10 @@ from helpers.fake_process import (
     large,
     set_flags,
 )
+from pageferry.cli import main
+from pageferry.commands import move as command
 from pageferry.errors import PageferryError
-from pageferry.interleave.moving import EHWPOISON
+from pageferry.interleave.moving import EHWPOISON, ExchangeFile
 from pageferry.move import exchange as module
 from pageferry.move.account import Account, Reason
 from pageferry.move.exchange import Exchanger
@@ -379,3 +384,125 @@ def test_without_root_no_frame_shows(machine: Machine) -> None:
     with pytest.raises(PageferryError, match="only to root"):
         machine.run()
     assert not machine.device.pairs
+
+
+@pytest.fixture
+def tool(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The machine behind the command."""
+    monkeypatch.setattr(command, "MovePages", lambda files, shared: machine.mover)
+    monkeypatch.setattr(command, "ExchangeFile", lambda files: machine.device)
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(machine.files.root))
+    machine.pages(3)
+    return machine
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:
+    """Run the command with --json."""
+    code = main(["move", "--to", "1", "--exchange-with", *words, "--json"])
+    told = capsys.readouterr()
+    return code, json.loads(told.out), told.err
+
+
+def test_the_command_says_how_many_pages_of_each_moved(
+    tool: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found, _ = run(capsys, str(COLD), "--pid", str(HOT))
+    assert code == 0
+    assert found["from"] == [0] and found["to"] == [1]
+    assert found["moved_pages"] == found["found_pages"] == 3
+    assert found["partner"] == {"pid": COLD, "name": "work", "moved_pages": 3}
+
+
+def test_the_command_tells_people_of_both(
+    tool: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool.hot(3, 103)
+    words = ["move", "--pid", str(HOT), "--to", "1", "--exchange-with", str(COLD)]
+    assert main([*words, "--dry-run"]) == 0
+    assert "42 (work): 12 KiB would move" in capsys.readouterr().out
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert "42 (work): 12 KiB moved from node 0 to 1" in told.out
+    assert "43 (work): 12 KiB moved the other way" in told.out
+    assert "1  no page of this size is left" in told.out
+    assert "--exchange-with another process" in told.err
+
+
+@pytest.mark.parametrize(
+    ("pid", "text", "hint"),
+    [
+        (HOT, f"{hot_at(0):x} bind:0\n", "grep bind"),
+        (COLD, f"{cold_at(0):x} bind:1\n", f"grep bind /proc/{COLD}/numa_maps"),
+    ],
+)
+def test_a_rule_that_keeps_memory_is_named(
+    tool: Machine, capsys: pytest.CaptureFixture[str], pid: int, text: str, hint: str
+) -> None:
+    tool.say(pid, "numa_maps", text)
+    code, found, told = run(capsys, str(COLD), "--pid", str(HOT))
+    assert code == 1
+    assert found["moved_pages"] == 0
+    assert hint in told
+
+
+def test_a_signal_ends_the_command_between_two_exchanges(
+    tool: Machine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exchange = tool.device.exchange
+
+    def interrupted(first: int, second: int) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        return exchange(first, second)
+
+    monkeypatch.setattr(tool.device, "exchange", interrupted)
+    code, found, _ = run(capsys, str(COLD), "--pid", str(HOT))
+    assert code == 130 and found["interrupted"]
+    assert found["moved_pages"] == len(tool.device.pairs) == 1
+
+
+def test_the_cpuset_of_the_command_does_not_count(
+    tool: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool.files.path("/proc/self").mkdir()
+    tool.say("self", "status", "Mems_allowed_list:\t0\n")  # type: ignore[arg-type]
+    assert run(capsys, str(COLD), "--pid", str(HOT))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([str(HOT), "--pid", str(HOT)], "two processes"),
+        (["44", "--pid", str(HOT)], "two processes"),
+        (["77", "--pid", str(HOT)], "no such process"),
+        (["x", "--pid", str(HOT)], "number of a process"),
+        ([str(COLD), "--cgroup", "x"], "--exchange-with needs --pid"),
+        ([str(COLD), "--offline-check", "1"], "takes no --to"),
+        ([str(COLD), "--pid", str(HOT), "--from", "1"], "let no memory move"),
+        ([str(COLD), "--pid", str(HOT), "--from", "7"], "no such node"),
+    ],
+)
+def test_usage_errors(
+    tool: Machine, capsys: pytest.CaptureFixture[str], words: list[str], what: str
+) -> None:
+    add_process(tool.files, 44)
+    for pid in (HOT, 44):
+        tool.say(pid, "status", f"Tgid:\t{HOT}\n")
+    code, found, _ = run(capsys, *words)
+    assert code == 2
+    assert what in found["error"]["what"]
+    assert not tool.device.pairs
+
+
+def test_a_kernel_without_the_file_moves_nothing(
+    tool: Machine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "ExchangeFile", ExchangeFile)
+    code, found, _ = run(capsys, str(COLD), "--pid", str(HOT))
+    assert code == 3
+    assert "debugfs" in found["error"]["reason"]
+    # A dry run needs no such kernel.
+    assert run(capsys, str(COLD), "--pid", str(HOT), "--dry-run")[0] == 0

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pageferry import output
 from pageferry.commands import ABOUT
 from pageferry.errors import ExitCode, PageferryError, usage_error
-from pageferry.interleave.moving import MovePages
+from pageferry.interleave.moving import ExchangeFile, MovePages
 from pageferry.interleave.sessions import Store
 from pageferry.move import offline, report, targets
 from pageferry.move.account import Account, Reason
+from pageferry.move.exchange import Exchanger
 from pageferry.move.mover import Mover, Request
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
@@ -42,6 +43,7 @@ examples:
   pageferry move --pid 4711 --from 0 --to 1 --dry-run
   pageferry move --pid 4711 --from 0 --to 1 --stall-limit 5
   pageferry move --cgroup system.slice/redis.service --from 0 --to 1 --all
+  pageferry move --pid 4711 --to 0 --exchange-with 4712
   pageferry move --offline-check 1
 """
 _ROUNDS = 8
@@ -68,6 +70,12 @@ def add_parser(sub: Subparsers) -> None:
     )
     parser.add_argument("--from", dest="sources", metavar="NODES")
     parser.add_argument("--to", dest="targets", metavar="NODES")
+    parser.add_argument(
+        "--exchange-with",
+        metavar="PID",
+        help="give each page the place of a page of this process: needs no free"
+        " memory, but root and CONFIG_MIGRATE_EXCHANGE",
+    )
     parser.add_argument(
         "--all",
         action="store_true",
@@ -99,10 +107,13 @@ def run(args: argparse.Namespace) -> int:
     if request.shared and not request.dry_run:
         targets.require_all(files)
     found = _processes(files, args)
-    targets.require_allowed(files, found, request.targets)
-    _warn_of_sessions(files, found)
+    cold = None
+    if args.exchange_with is not None:
+        cold = targets.other(files, found[0], parse_pid(args.exchange_with))
+    targets.require_allowed(files, found, request.targets, own=cold is None)
+    _warn_of_sessions(files, found if cold is None else [*found, cold])
     with _between_steps() as keep_on:
-        account = _move(files, args, request, found, keep_on)
+        account = _move(files, args, request, found, keep_on, cold)
     if args.json:
         output.answer_json(report.document(account, request, found))
     else:
@@ -111,11 +122,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(files: Files, args: argparse.Namespace) -> Request:
-    if args.sources is None or args.targets is None:
+    for option, value in (
+        ("--range", args.range),
+        ("--exchange-with", args.exchange_with),
+    ):
+        if value is not None and args.pid is None:
+            raise usage_error(f"{option} needs --pid", value)
+    if args.exchange_with is not None and args.targets is not None:
+        way = targets.choose_exchanged(files, args.sources, args.targets)
+    elif args.sources is None or args.targets is None:
         raise usage_error("a move needs --from and --to", None, "pageferry move --help")
-    if args.range is not None and args.pid is None:
-        raise usage_error("--range needs --pid", args.range)
-    sources, to = targets.choose_nodes(files, args.sources, args.targets)
+    else:
+        way = targets.choose_nodes(files, args.sources, args.targets)
+    sources, to = way
     request = Request(
         sources=sources,
         targets=to,
@@ -202,16 +221,22 @@ def _move(
     request: Request,
     found: list[Process],
     keep_on: Callable[[], bool],
+    cold: Process | None,
 ) -> Account:
     """Move all processes; those that join a cgroup meanwhile follow."""
     progress = _Progress(targets.resident_pages(files, found))
-    mover = Mover(
-        files,
-        MovePages(files, shared=request.shared),
-        request,
-        keep_on=keep_on,
-        progress=progress.advance,
-    )
+    calls = MovePages(files, shared=request.shared)
+    mover = Mover(files, calls, request, keep_on=keep_on, progress=progress.advance)
+    if cold is not None:
+        mover = Exchanger(
+            files,
+            calls,
+            request,
+            cold,
+            None if request.dry_run else ExchangeFile(files),
+            keep_on=keep_on,
+            progress=progress.advance,
+        )
     progress.account = mover.account
     begin = time.monotonic()
     done: set[tuple[int, int]] = set()
@@ -253,23 +278,32 @@ def _verdict(files: Files, account: Account, request: Request) -> int:
     ended = account.ended_processes
     if request.dry_run or not (account.kept_pages or ended == account.processes):
         return int(ExitCode.OK)
-    reasons = account.reasons()
-    hint = None
-    if reasons[Reason.NO_ROOM]:
-        hint = f"numastat -m shows free memory of node {format_nodes(request.targets)}"
-    elif reasons[Reason.NO_LARGE_ROOM]:
-        node = request.targets[0]
-        name = files.path(f"/sys/devices/system/node/node{node}/compact")
-        hint = f"echo 1 > {name}, and repeat the command"
-    elif account.kept_pages:
-        hint = "repeat the command: a pin may end"
     error = PageferryError(
         "not all of it moved" if account.kept_pages else "the process ended meanwhile",
         value=format_size(account.kept_pages * PAGE) if account.kept_pages else None,
-        hint=hint,
+        hint=_hint(files, account, request),
     )
     output.report_error(error, as_json=False)
     return int(ExitCode.FAILED)
+
+
+def _hint(files: Files, account: Account, request: Request) -> str | None:
+    """Choose the next command, by the reason that it can change."""
+    reasons = account.reasons()
+    if reasons[Reason.NO_ROOM]:
+        return f"numastat -m shows free memory of node {format_nodes(request.targets)}"
+    if reasons[Reason.NO_LARGE_ROOM]:
+        node = request.targets[0]
+        name = files.path(f"/sys/devices/system/node/node{node}/compact")
+        return f"echo 1 > {name}, and repeat the command"
+    if account.partner is not None and reasons[Reason.PARTNER_BOUND]:
+        pid = account.partner.pid
+        return f"grep bind /proc/{pid}/numa_maps; cat /proc/{pid}/cpuset"
+    if reasons[Reason.BOUND]:
+        return "grep bind /proc/PID/numa_maps shows the nodes of its memory"
+    if reasons[Reason.NO_PARTNER]:
+        return "--exchange-with another process that has memory there"
+    return "repeat the command: a pin may end" if account.kept_pages else None
 
 
 def _check_offline(files: Files, args: argparse.Namespace) -> int:
@@ -277,6 +311,7 @@ def _check_offline(files: Files, args: argparse.Namespace) -> int:
         ("--from", args.sources),
         ("--to", args.targets),
         ("--range", args.range),
+        ("--exchange-with", args.exchange_with),
     ):
         if value is not None:
             raise usage_error(f"--offline-check takes no {option}", value)
