@@ -211,6 +211,75 @@ def cpuset() -> Document:
     return {"refused": refused, "done": done}
 
 
+class Pair:
+    """A hot process on node 0, and a cold one with known content on node 1."""
+
+    names = ("content", "content huge")
+
+    def __init__(self) -> None:
+        self.hot, self.cold = Process(*self.names), Process(*self.names)
+        # Python may have begun on the other CPU. Leave no other page to exchange there.
+        tool("move", "--pid", self.cold.pid, "--from", "1", "--to", "0")
+        for name in self.names:
+            moved = self.cold.move(name)
+            assert moved["moved_pages"] == moved["pages"], moved
+
+    def exchange(self, name: str, to: int, *words: str) -> Document:
+        """Exchange a region of the hot process; look at both processes afterwards."""
+        start, pages = self.hot.regions[name]
+        span = f"{start:x}-{start + pages * PAGE:x}"
+        partner = ("--exchange-with", self.cold.pid)
+        way = ("--to", str(to), "--range", span, *partner)
+        done = tool("move", "--pid", self.hot.pid, *way, *words)
+        return {"done": {**done, "pages": pages}, "after": self.look(name)}
+
+    def look(self, name: str) -> Document:
+        """Count the pages of a region on each node, and the bytes that are wrong."""
+        found: Document = {}
+        for who, process in (("hot", self.hot), ("cold", self.cold)):
+            start, pages = process.regions[name]
+            addresses = range(start, start + pages * PAGE, PAGE)
+            nodes = MovePages(Files()).query(int(process.pid), addresses)
+            found[who] = {
+                "nodes": [list(nodes).count(node) for node in (0, 1)],
+                "pages": pages,
+                **process.ask("verify"),
+            }
+        return found
+
+
+def exchange() -> Document:
+    """Exchange pages while the target is full, and while a rule forbids it."""
+    # This reclaims memory of the node, so the pages go there afterwards.
+    in_the_way = fill(1)
+    pair = Pair()
+    found: Document = {"before": pair.look("content")}
+    pair.cold.ask("bind to 1")
+    found["bound"] = pair.exchange("content", 1)
+    pair.cold.ask("unbind")
+    # The room that is left goes to a third process.
+    third = Process("big")
+    found["third"] = third.move("big")
+    found["plain"] = pair.hot.move("content huge", "--dry-run")
+    found["foreseen"] = pair.exchange("content", 1, "--dry-run")
+    found["small"] = pair.exchange("content", 1)
+    found["huge"] = pair.exchange("content huge", 1)
+    in_the_way.write_text("0")
+    third.end()
+    top = Path("/sys/fs/cgroup")
+    (top / "cgroup.subtree_control").write_text("+cpuset")
+    group = top / "cold"
+    group.mkdir()
+    (group / "cpuset.mems").write_text("0")
+    (group / "cgroup.procs").write_text(pair.cold.pid)
+    found["cpuset"] = pair.exchange("content", 0)
+    (top / "cgroup.procs").write_text(pair.cold.pid)
+    found["back"] = pair.exchange("content", 0)
+    pair.hot.end()
+    pair.cold.end()
+    return found
+
+
 def user() -> Document:
     """Move memory as the owner of the process, without root."""
     ready, tell = os.pipe()
@@ -264,6 +333,7 @@ CASES: dict[str, Callable[[], Document]] = {
     "interrupted": interrupted,
     "ends": ends,
     "cpuset": cpuset,
+    "exchange": exchange,
     "user": user,
 }
 

@@ -11,11 +11,13 @@ import ctypes
 import json
 import mmap
 import os
+import platform
+import random
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PAGE = mmap.PAGESIZE
@@ -27,6 +29,8 @@ _MAP_HUGETLB = 0x40000
 _MADV_HUGEPAGE, _MADV_NOHUGEPAGE, _MADV_PAGEOUT = 14, 15, 21
 # The same numbers on x86-64 and arm64.
 _IO_URING_SETUP, _IO_URING_REGISTER, _MEMFD_SECRET = 425, 427, 447
+_MBIND = {"x86_64": 237, "aarch64": 235}
+_MPOL_DEFAULT, _MPOL_BIND = 0, 2
 _PR_SET_PDEATHSIG = 1
 _BIG_MIB = 128
 
@@ -34,6 +38,8 @@ Region = tuple[int, int]
 libc = ctypes.CDLL(None, use_errno=True)
 # Mappings and files stay open until the process ends.
 kept: list[object] = []
+# Regions whose content this process knows.
+known: list[Region] = []
 
 
 def address_of(area: mmap.mmap) -> int:
@@ -189,6 +195,46 @@ def locked(_file: Path) -> Region:
     return region
 
 
+def content(region: Region) -> bytes:
+    """Return bytes that no other region or process has."""
+    made = random.Random(f"{os.getpid()} {region[0]}")
+    return made.randbytes(region[1] * PAGE)
+
+
+def written(region: Region) -> Region:
+    """Fill a region with its content."""
+    data = content(region)
+    ctypes.memmove(region[0], data, len(data))
+    known.append(region)
+    return region
+
+
+def verify() -> dict[str, object]:
+    """Compare each byte, and count those that differ."""
+    wrong = 0
+    for region in known:
+        seen = ctypes.string_at(region[0], region[1] * PAGE)
+        wrong += sum(a != b for a, b in zip(seen, content(region), strict=True))
+    return {"regions": len(known), "wrong_bytes": wrong}
+
+
+def bind(mode: int, nodes: int) -> dict[str, object]:
+    """Set the memory policy of these regions, without a move."""
+    mask = ctypes.c_ulong(nodes)
+    for start, pages in known:
+        result = libc.syscall(
+            _MBIND[platform.machine()],
+            ctypes.c_ulong(start),
+            ctypes.c_ulong(pages * PAGE),
+            mode,
+            ctypes.byref(mask) if nodes else None,
+            ctypes.c_ulong(64),
+            0,
+        )
+        checked(result, "mbind")
+    return {}
+
+
 # The child of `shared` also shares regions that exist before it, so it comes first.
 REGIONS: dict[str, Callable[[Path], Region]] = {
     "shared": shared,
@@ -196,6 +242,8 @@ REGIONS: dict[str, Callable[[Path], Region]] = {
     "big": lambda _file: private(_BIG_MIB * MIB // PAGE)[1],
     "huge": lambda _file: large(2 * HUGE, HUGE),
     "mthp": lambda _file: large(MIB, 64 * 1024),
+    "content": lambda _file: written(private(4 * PAGES)[1]),
+    "content huge": lambda _file: written(large(2 * HUGE, HUGE)),
     "zero": zero,
     "untouched": untouched,
     "shmem": shmem,
@@ -209,7 +257,7 @@ REGIONS: dict[str, Callable[[Path], Region]] = {
 }
 
 
-class Mapping:
+class Mapper:
     """A thread that maps and unmaps 64 KiB, and notes when it began and ended."""
 
     def __init__(self) -> None:
@@ -246,13 +294,21 @@ def main(words: Sequence[str]) -> None:
     os.sched_setaffinity(0, {0})
     path = Path(words[0])
     say({name: REGIONS[name](path) for name in words[1:]})
-    mapping: Mapping | None = None
+    mapping: Mapper | None = None
+    orders: dict[str, Callable[[], dict[str, object]]] = {
+        "verify": verify,
+        "bind to 1": lambda: bind(_MPOL_BIND, 1 << 1),
+        "unbind": lambda: bind(_MPOL_DEFAULT, 0),
+    }
     for line in sys.stdin:
-        answer: dict[str, list[tuple[int, int]]] = {}
-        if line.strip() == "map":
+        word = line.strip()
+        answer: Mapping[str, object] = {}
+        if word in orders:
+            answer = orders[word]()
+        elif word == "map":
             # The mover keeps one CPU busy, so the thread needs the other one.
             os.sched_setaffinity(0, os.sched_getaffinity(1) or {0})
-            mapping = Mapping()
+            mapping = Mapper()
         elif mapping is not None:
             answer = mapping.end()
         say(answer)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vm
 ROOT = Path(__file__).resolve().parents[2]
 CASES = (
     *("kinds", "whole", "stall", "full", "interrupted", "ends"),
-    *("cpuset", "user"),
+    *("cpuset", "exchange", "user"),
 )
 Found = dict[str, Any]
 
@@ -203,6 +203,58 @@ def test_a_cpuset_is_named(ours: Found) -> None:
     assert refused["code"] == 1
     assert "cpuset" in refused["error"]["what"]
     assert done["moved_pages"] >= refused["pages"]
+
+
+def is_at(seen: Found, who: str, node: int) -> None:
+    """Check that a region is on a node, and that each byte is right."""
+    nodes = seen[who]["nodes"]
+    assert nodes[node] == sum(nodes) == seen[who]["pages"]
+    assert seen[who]["regions"] == 2 and seen[who]["wrong_bytes"] == 0
+
+
+def test_pages_change_places_on_a_full_node(ours: Found) -> None:
+    found = ours["exchange"]
+    is_at(found["before"], "hot", 0)
+    is_at(found["before"], "cold", 1)
+    assert reasons(found["third"])["no_room"] > 0
+    # The kernel may have freed a few small pages since, but no huge page.
+    plain = found["plain"]
+    assert plain["movable_pages"] == 0 and plain["kept_pages"] == plain["pages"]
+    assert set(reasons(plain)) <= {"no_room", "no_large_room"}
+    foreseen = found["foreseen"]["done"]
+    assert foreseen["movable_pages"] == foreseen["pages"]
+    is_at(found["foreseen"]["after"], "hot", 0)
+    for name in ("small", "huge"):
+        done = found[name]["done"]
+        adds_up(done)
+        assert done["code"] == 0, done
+        pages = done["pages"]
+        assert done["moved_pages"] == done["partner"]["moved_pages"] == pages
+        is_at(found[name]["after"], "hot", 1)
+        is_at(found[name]["after"], "cold", 0)
+    assert found["huge"]["done"]["steps"]["count"] == 2
+
+
+@pytest.mark.parametrize(("rule", "hot", "cold"), [("bound", 0, 1), ("cpuset", 1, 0)])
+def test_a_rule_of_the_cold_process_keeps_all_pages(
+    ours: Found, rule: str, hot: int, cold: int
+) -> None:
+    found = ours["exchange"][rule]
+    done = found["done"]
+    assert done["code"] == 1
+    assert reasons(done) == {"partner_bound": done["pages"]}
+    assert done["moved_pages"] == done["partner"]["moved_pages"] == 0
+    is_at(found["after"], "hot", hot)
+    is_at(found["after"], "cold", cold)
+
+
+def test_pages_come_back_without_the_rule(ours: Found) -> None:
+    done, after = ours["exchange"]["back"]["done"], ours["exchange"]["back"]["after"]
+    assert done["code"] == 0
+    assert done["moved_pages"] == done["partner"]["moved_pages"] == done["pages"]
+    is_at(after, "hot", 0)
+    # Other pages of the cold process may have gone instead of these.
+    assert after["cold"]["wrong_bytes"] == 0
 
 
 def test_without_root(seen: Found) -> None:
