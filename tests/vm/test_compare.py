@@ -39,6 +39,8 @@ def test_a_program_runs_under_pressure(
     if which == "kernel_vm":
         words += ["--engines", ",".join(engines)]
     argv = (sys.executable, "-m", "pageferry", *words, *LOAD)
+    if pressure != "compaction":
+        argv += ("until-moved",)
     path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
     done = in_vm(kernel, *argv, topology="tiered", environment=path)
     assert done.status == 0, done.stderr
