@@ -66,7 +66,7 @@ def test_memory_in_use_is_that_of_the_machine(rows: list[Row]) -> None:
     for row in lives:
         used, slab = row.scale.used_bytes, row.scale.slab_bytes
         assert used is not None and slab is not None
-        assert 50 * MIB < used.before < 2048 * MIB
+        assert 20 * MIB < used.before < 2048 * MIB
         assert MIB < slab.before < used.before
         # Statistics of the kernel for `--config profile`.
         assert row.scale.pool_objects is None
