@@ -25,6 +25,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "cost-6.12": ("phases",),
     "cost-7.3": ("phases",),
+    "cost-all-kinds": ("phases",),
     "cost-all-sizes": ("instructions-over-folio",),
     "cost-dcbm": ("phases",),
     "demotion-calls": ("throughput",),
@@ -37,6 +38,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "latency-published-caps": ("first-over-cap-4KiB", "published-first-4KiB"),
     "move-pages-debian-13": ("throughput-over-folio", "beside"),
     "tiers-static-anon": ("over-time-0",),
+    "tiers-static-file": ("over-time-0",),
+    "tiers-static-huge": ("over-time-0",),
 }
 
 

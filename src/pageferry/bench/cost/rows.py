@@ -67,7 +67,7 @@ DECLINED_SHARE = 1 / 0.97
 UNALIKE_SHARE = 1.02
 BESIDES_COPY = {
     "runs": 1240,
-    "mixed": 1420,
+    "mixed": 1440,
     "random": 2145,
     "inherited": 1355,
     "shared": 1675,
