@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 
@@ -37,7 +38,7 @@ def counted(kernel: BuiltKernel, program: Path, cpus: int) -> dict[str, float]:
             _, size, _, pages, _, interrupts = line.split()
             found[size].append(int(interrupts) / int(pages))
     assert all(len(each) == ROUNDS for each in found.values()), outcome.stdout
-    print(f"{kernel.release}, {cpus} CPUs: {found}")
+    sys.stdout.write(f"{kernel.release}, {cpus} CPUs: {found}\n")
     return {size: median(each) for size, each in found.items()}
 
 

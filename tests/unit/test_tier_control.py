@@ -62,7 +62,9 @@ def test_nothing_moves_before_all_marks_are_cleared() -> None:
 def test_a_watch_without_memory_does_not_hold_others_up() -> None:
     control = Control(30.0)
     control.begin()
-    found = [look(control, 60, {CLEAR_DOWN: Done(tried=MIB)}) for _ in range(CLEAR_LOOKS)]
+    found = [
+        look(control, 60, {CLEAR_DOWN: Done(tried=MIB)}) for _ in range(CLEAR_LOOKS)
+    ]
     assert [each.clearing for each in found] == [True] * (CLEAR_LOOKS - 1) + [False]
     assert min(found[-1].rates) > 0
 
