@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Interrupts for TLB flushes, while threads on all CPUs read the memory that moves."""
+"""Interrupts for TLB flushes while all CPUs read memory that moves, and drains of caches."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from pageferry.vm.run import VmRequest, run_vm
 
 pytestmark = [pytest.mark.vm, pytest.mark.perf]
 
-SOURCE = Path(__file__).resolve().parents[1] / "fixtures" / "shootdowns.c"
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 ROUNDS = 5
 SIZES = ("small", "huge")
+
+
+def made(folder: Path, name: str) -> Path:
+    """Compile a program for the guest, which has the host's files."""
+    options = ["-O2", "-static", "-pthread", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
+    program, source = folder / name, FIXTURES / f"{name}.c"
+    subprocess.run(["gcc", *options, "-o", program, source], check=True)
+    return program
 
 
 def counted(kernel: BuiltKernel, program: Path, cpus: int) -> dict[str, float]:
@@ -46,11 +54,28 @@ def counted(kernel: BuiltKernel, program: Path, cpus: int) -> dict[str, float]:
 def test_moves_interrupt_no_more_than_on_linux(
     kernel_vm: BuiltKernel, kernel_vanilla: BuiltKernel, tmp_path: Path, cpus: int
 ) -> None:
-    program = tmp_path / "shootdowns"
-    options = ["-O2", "-static", "-pthread", "-Wall", "-Wextra", "-D_GNU_SOURCE"]
-    subprocess.run(["gcc", *options, "-o", program, SOURCE], check=True)
+    program = made(tmp_path, "shootdowns")
     ours = counted(kernel_vm, program, cpus)
     stock = counted(kernel_vanilla, program, cpus)
     # A list flushes once for its first run and once for all others, Linux once.
     assert 0 < ours["small"] <= 2.5 * stock["small"] < 0.05
     assert ours["huge"] <= 1.1 * stock["huge"]
+
+
+def test_calls_for_one_page_wait_for_no_other_cpu(
+    kernel_vm: BuiltKernel, kernel_vanilla: BuiltKernel, tmp_path: Path
+) -> None:
+    """Linux lets all CPUs drain their LRU caches in each call."""
+    program = made(tmp_path, "one_page_calls")
+    found = {}
+    for kernel in (kernel_vm, kernel_vanilla):
+        outcome = run_vm(
+            VmRequest(
+                command=(str(program),), image=kernel.image, topology="eight-cpus"
+            )
+        )
+        rounds = [float(line.split()[1]) for line in outcome.stdout.splitlines()]
+        assert len(rounds) == ROUNDS
+        sys.stdout.write(f"{kernel.release}: {rounds} ns per call\n")
+        found[kernel.release] = median(rounds)
+    assert found[kernel_vm.release] < 0.5 * found[kernel_vanilla.release]
