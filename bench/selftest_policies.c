@@ -19,7 +19,7 @@
 	"echo 2 >nr_kdamonds; echo on >0/state; echo keeps some memory free >&2; "
 /* dash loses a signal that comes while it starts a command that it waits for. */
 #define WAIT "trap 'echo ended >end; exit 0' TERM; sleep 1000 & wait"
-/* What follows happens while the policy is measured. */
+/* The rest of a command runs while the program measures the policy. */
 #define MEASURED "while ! [ -e measured ]; do sleep 0.01; done; rm measured; "
 
 /* The command has ended, or has made the file "acted". */

@@ -82,7 +82,7 @@ def _usable(zoneinfo: str) -> dict[int, int]:
         high = re.search(r"^ +high +(\d+)$", zone, re.M)
         kept = re.search(r"^ +protection: \(([\d, ]+)\)$", zone, re.M)
         if name and free and high and kept:
-            # Of lower zones, memory for programs leaves another part.
+            # The kernel keeps this part of a lower zone for requests that need it.
             most = int(high[1]) + max(map(int, kept[1].split(",")))
             node = int(name[1])
             more = max(int(free[1]) - most, 0) * PAGE

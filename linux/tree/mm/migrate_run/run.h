@@ -58,7 +58,7 @@ enum migrate_run_kind {
 	MIGRATE_RUN_FILE,	/* page cache, perhaps mapped */
 };
 
-/* In what state folios were before their run.  mm/migrate.c keeps these bits. */
+/* The state of folios before their run.  mm/migrate.c keeps these bits. */
 #define MIGRATE_WAS_MAPPED BIT(0)	/* a process may have mapped it */
 #define MIGRATE_WAS_SHARED BIT(1)	/* it was not exclusive */
 
