@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,8 @@ _WAITS = (
     *("kernel_vm", "kernel_vanilla", "kernel_rules"),
     *("kernel_arm64", "kernel_arm64_rules", "kernel_debug"),
 )
+# Characters of a failure that appear at once.
+_TOLD_AT_ONCE = 2000
 # From this many tests before its first use on, a job begins ahead.
 _WORTH_A_START = 100
 _KERNELS: list[ahead.Ahead] = []
@@ -58,9 +61,20 @@ RunInVm = Callable[..., VmOutcome]
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt their children, also if a shell's `&` started pytest."""
+    """Let tests interrupt their children, also if a shell's `&` started pytest.
+
+    A run that is terminated stops its guests, and ends with pytest's summary.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say at once why a test failed: a run may be cut off before the summary."""
+    if report.failed:
+        sys.stdout.write(f"\n{report.nodeid} ({report.when}):\n")
+        sys.stdout.write(f"{report.longreprtext[-_TOLD_AT_ONCE:]}\n")
 
 
 def _waits_for(item: pytest.Item) -> int:
