@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Programs that use memory: threads, a hot set, and the time of each block. */
 #include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,12 +37,20 @@ size_t work_pick(struct worker *worker, size_t nr)
 	return nr_hot + random_below(worker, nr - nr_hot);
 }
 
+static atomic_bool work_is_over;
+
+static void end_early(int signal)
+{
+	(void)signal;
+	work_is_over = true;
+}
+
 static void *run(void *arg)
 {
 	struct worker *worker = arg;
 	uint64_t now = bench_now_ns();
 
-	while (now < worker->end_ns) {
+	while (now < worker->end_ns && !work_is_over) {
 		uint64_t begin = now;
 
 		worker->block(worker);
@@ -107,6 +117,7 @@ uint64_t work_run(const struct work *w, void (*block)(struct worker *worker),
 	uint64_t begin = bench_now_ns(), blocks = 0, elapsed_ns;
 	char key[64];
 
+	signal(SIGINT, end_early);
 	for (uint64_t i = 0; i < w->threads; i++) {
 		workers[i] = (struct worker){
 			.work = w,

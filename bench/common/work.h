@@ -22,7 +22,7 @@ struct work {
 #define ROWS_WORK(w)							       \
 	{ "bytes", "SIZE", "of the table, a multiple of 2M (default 128M)",   \
 	  set_bytes, &(w)->bytes, PMD_BYTES, 1UL << 44, NULL },		       \
-	{ "seconds", "N", "time of the work (default 8)", set_u64,	       \
+	{ "seconds", "N", "time of the work, or until SIGINT (default 8)", set_u64,	       \
 	  &(w)->seconds, 1, 86400, NULL },				       \
 	{ "threads", "N", "that work on the same table (default 1)", set_u64, \
 	  &(w)->threads, 1, WORK_MAX_THREADS, NULL },			       \

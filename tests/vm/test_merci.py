@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from helpers.interleave import boot
+from helpers.merci_guest import SHARE, SLACK
 from pageferry.kernel.build import BuiltKernel
 
 pytestmark = pytest.mark.vm
 MIB = 64
-# Other memory of the program, and the pages on their way.
-SLACK = 0.01
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +39,12 @@ def test_one_change_of_weights_as_published(seen: dict[str, Any]) -> None:
 def test_memory_moves_once_and_stays(seen: dict[str, Any]) -> None:
     shares = [there / (here + there) for here, there in seen["places"]]
     assert shares[0] < SLACK
-    assert shares[-1] == pytest.approx(0.25, abs=SLACK)
+    assert shares[-1] == pytest.approx(SHARE, abs=SLACK)
     # On its way, it was never past its goal, and never went back.
-    assert max(shares) < 0.25 + SLACK
+    assert max(shares) < SHARE + SLACK
     back = [before - after for before, after in pairwise(shares)]
     assert max(back) < SLACK
-    assert any(SLACK < share < 0.25 - SLACK for share in shares), shares
+    assert any(SLACK < share < SHARE - SLACK for share in shares), shares
 
 
 def test_the_program_has_the_right_sums(seen: dict[str, Any]) -> None:
