@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -221,6 +222,17 @@ static void chan_path(char *path, size_t size, const char *chan, const char *fil
 	snprintf(path, size, PATH_CHANNELS "%s/%s", chan, file);
 }
 
+/*
+ * Returns true if a channel did what it was asked to.  dcbm may release a channel
+ * at any time, if a late transfer ends.
+ */
+static bool chan_did(const char *path, int ret)
+{
+	if (ret && ret != -ENOENT && ret != -ENODEV)
+		mo_die("cannot use %s: %s", path, strerror(-ret));
+	return !ret;
+}
+
 void dcbm_trust(bool stops)
 {
 	DIR *dir = open_chans();
@@ -228,7 +240,7 @@ void dcbm_trust(bool stops)
 
 	while (next_chan(dir, name, sizeof(name))) {
 		chan_path(path, sizeof(path), name, "terminate_stops");
-		mo_write(path, stops ? "1" : "0");
+		chan_did(path, mo_try_write(path, stops ? "1" : "0"));
 	}
 }
 
@@ -242,17 +254,15 @@ unsigned int dcbm_reset(unsigned int *stay)
 	*stay = 0;
 	while (next_chan(dir, name, sizeof(name))) {
 		chan_path(path, sizeof(path), name, "state");
-		mo_read(path, state, sizeof(state));
-		if (strncmp(state, "retired", 7))
+		if (!chan_did(path, mo_try_read(path, state, sizeof(state))) ||
+		    strncmp(state, "retired", 7))
 			continue;
 		chan_path(path, sizeof(path), name, "reset");
 		ret = mo_try_write(path, "1");
-		if (ret && ret != -EBUSY)
-			mo_die("cannot write to %s: %s", path, strerror(-ret));
-		if (ret)
+		if (ret == -EBUSY)
 			++*stay;
 		else
-			back++;
+			back += chan_did(path, ret);
 	}
 	return back;
 }
@@ -260,12 +270,13 @@ unsigned int dcbm_reset(unsigned int *stay)
 unsigned long dcbm_chan_sum(const char *file)
 {
 	DIR *dir = open_chans();
-	char name[64], path[128];
+	char name[64], path[128], text[32];
 	unsigned long sum = 0;
 
 	while (next_chan(dir, name, sizeof(name))) {
 		chan_path(path, sizeof(path), name, file);
-		sum += mo_read_number(path);
+		if (chan_did(path, mo_try_read(path, text, sizeof(text))))
+			sum += strtoul(text, NULL, 10);
 	}
 	return sum;
 }

@@ -39,18 +39,28 @@ bool mo_exists(const char *path)
 	return !access(path, F_OK);
 }
 
-void mo_read(const char *path, char *buf, size_t size)
+int mo_try_read(const char *path, char *buf, size_t size)
 {
-	int fd = open(path, O_RDONLY);
+	int ret = 0, fd = open(path, O_RDONLY);
 	ssize_t len;
 
 	if (fd < 0)
-		mo_die("cannot open %s: %m", path);
+		return -errno;
 	len = read(fd, buf, size - 1);
 	if (len < 0)
-		mo_die("cannot read %s: %m", path);
-	buf[len] = '\0';
+		ret = -errno;
+	else
+		buf[len] = '\0';
 	close(fd);
+	return ret;
+}
+
+void mo_read(const char *path, char *buf, size_t size)
+{
+	int ret = mo_try_read(path, buf, size);
+
+	if (ret)
+		mo_die("cannot read %s: %s", path, strerror(-ret));
 }
 
 long long mo_read_number(const char *path)

@@ -48,9 +48,10 @@ extern int mo_nodes[2];
 const char *mo_find_nodes(void);
 
 bool mo_exists(const char *path);
+/* mo_try_read() and mo_try_write() return 0 or -errno. */
+int mo_try_read(const char *path, char *buf, size_t size);
 void mo_read(const char *path, char *buf, size_t size);
 long long mo_read_number(const char *path);
-/* Returns 0 or -errno. */
 int mo_try_write(const char *path, const char *text);
 void mo_write(const char *path, const char *text);
 void mo_write_number(const char *path, long long number);
