@@ -22,8 +22,8 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 _WORDS = (
     *("secretmem.enable=1", "page_poison=1", "watchdog_thresh=60"),
     "rcupdate.rcu_cpu_stall_timeout=120",
-    # Each disk takes time at boot, and the tests use two.
-    "brd.rd_nr=2",
+    # Each disk takes time at boot, and the tests use three.
+    "brd.rd_nr=3",
 )
 _TIMEOUT_S = 3600.0
 _BOOTS = 3

@@ -32,6 +32,7 @@ def _passes(text: str) -> None:
     for lacking in ("userfaultfd", "io_uring", "/dev/ram0", "migrate_notifier_test"):
         assert f"no {lacking}" not in text
     assert "no NUMA balancing" not in text
+    assert "no file system" not in text
 
 
 @pytest.mark.vm

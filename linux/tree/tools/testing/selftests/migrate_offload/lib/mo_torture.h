@@ -61,6 +61,13 @@ struct slot {
 	atomic_uint nr_caught[SLOT_PAGES];
 };
 
+/* A file that a worker maps at times. */
+struct backing {
+	const char *name;
+	int fd;			/* -1: none */
+	__u64 version[SLOT_PAGES];	/* the content while nobody maps it */
+};
+
 struct worker {
 	unsigned int nr;
 	__u64 seed;
@@ -71,12 +78,15 @@ struct worker {
 	int disk;		/* -1: none */
 	off_t disk_offset;	/* this worker's part of the disk */
 	struct mo_uring *ring;	/* NULL: none */
+	struct backing file;	/* on a disk */
+	struct backing shmem;
 };
 
 struct torture_op {
 	const char *name;
 	void (*run)(struct worker *w, struct slot *s);
 	bool whole_pages;	/* writes the device's word, or checks it */
+	bool any_memory;	/* also works with memory of a file */
 };
 
 /* torture_ops.c: operations of programs on their memory */
@@ -93,6 +103,15 @@ void check_slot(const char *what, const struct slot *s);
 void write_pages(struct worker *w, struct slot *s, size_t first, size_t step);
 /* The slot has new mappings, without content. */
 void slot_is_new(struct slot *s);
+
+/* torture_files.c: operations on memory of files, and of several processes */
+void torture_files_begin(void);
+void torture_files_end(void);
+void torture_files_open(struct worker *w);
+void op_family(struct worker *w, struct slot *s);
+void op_file(struct worker *w, struct slot *s);
+void op_shmem(struct worker *w, struct slot *s);
+void op_compact(struct worker *w, struct slot *s);
 
 /*
  * torture_victim.c: the process that owns the memory.  Returns its exit status.

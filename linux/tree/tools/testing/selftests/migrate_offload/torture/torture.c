@@ -8,7 +8,8 @@
  *
  * The engines share the time; "none" is the kernel without an engine, and
  * "test" is the slow engine of the test module.  Each engine gets a new victim
- * process, which knows the content of its memory.
+ * process, which knows the content of its memory: private and shared, shmem and
+ * page cache.
  *
  * Two threads of this process, or --movers, move the memory by move_pages(2),
  * in and out of order, and by migrate_pages(2).  Another thread starts
@@ -512,6 +513,7 @@ static int run_all(void)
 		mo_die("%s", why_not);
 	mo_write(PATH_THP "hugepages-64kB/enabled", "madvise");
 	prepare_company();
+	torture_files_begin();
 	leaks_prepare();
 	leaks_before(&before);
 	nr_mlock = stat_of("/proc/vmstat", "nr_mlock");
@@ -532,6 +534,7 @@ static int run_all(void)
 	mo_swap_off();
 	ksft_test_result(counters_right(nr_mlock), "counters\n");
 	remove_groups();
+	torture_files_end();
 	mo_write(PATH_THP "hugepages-64kB/enabled", "never");
 	ksft_test_result(leaks_check(&before), "memory\n");
 	leaks_done();

@@ -565,25 +565,29 @@ static void op_mbind(struct worker *w, struct slot *s)
 }
 
 const struct torture_op torture_ops[] = {
-	{ .name = "write", .run = op_write },
-	{ .name = "words", .run = op_words },
+	{ .name = "write", .run = op_write, .any_memory = true },
+	{ .name = "words", .run = op_words, .any_memory = true },
 	{ .name = "fork", .run = op_fork },
-	{ .name = "mprotect", .run = op_mprotect },
-	{ .name = "mremap", .run = op_mremap },
+	{ .name = "mprotect", .run = op_mprotect, .any_memory = true },
+	{ .name = "mremap", .run = op_mremap, .any_memory = true },
 	{ .name = "munmap", .run = op_munmap },
 	{ .name = "dontneed", .run = op_dontneed },
 	{ .name = "free", .run = op_free },
-	{ .name = "cold", .run = op_cold },
-	{ .name = "pageout", .run = op_pageout },
+	{ .name = "cold", .run = op_cold, .any_memory = true },
+	{ .name = "pageout", .run = op_pageout, .any_memory = true },
 	{ .name = "uffd-missing", .run = op_uffd_missing, .whole_pages = true },
 	{ .name = "uffd-wp", .run = op_uffd_wp, .whole_pages = true },
-	{ .name = "mlock", .run = op_mlock },
-	{ .name = "vmsplice", .run = op_vmsplice },
+	{ .name = "mlock", .run = op_mlock, .any_memory = true },
+	{ .name = "vmsplice", .run = op_vmsplice, .any_memory = true },
 	{ .name = "direct", .run = op_direct, .whole_pages = true },
 	{ .name = "io_uring", .run = op_uring, .whole_pages = true },
 	{ .name = "ptrace", .run = op_ptrace },
 	{ .name = "proc-mem", .run = op_proc_mem, .whole_pages = true },
 	{ .name = "mbind", .run = op_mbind },
+	{ .name = "family", .run = op_family },
+	{ .name = "file", .run = op_file, .whole_pages = true },
+	{ .name = "shmem", .run = op_shmem, .whole_pages = true },
+	{ .name = "compact", .run = op_compact },
 };
 
 const unsigned int nr_torture_ops = ARRAY_SIZE(torture_ops);

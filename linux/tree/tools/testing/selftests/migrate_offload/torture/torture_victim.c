@@ -151,6 +151,7 @@ static void prepare_worker(struct worker *w, unsigned int nr, __u64 seed)
 		.disk_offset = nr * SLOT_BYTES,
 		.ring = mo_uring_open(),
 	};
+	torture_files_open(w);
 	if (pipe2(w->pipe, O_CLOEXEC))
 		mo_die("cannot make a pipe: %m");
 	if (!nr && w->disk < 0)
