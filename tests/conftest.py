@@ -116,7 +116,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if len(needed) > 1:
         _KERNELS.append(ahead.Ahead("helpers.kernels", *needed))
-    jobs = [name for name in debug_kernel.JOBS if name in first]
+    jobs = [name for name in debug_kernel.AHEAD if name in first]
     if jobs and first[jobs[0]] > 0:
         _QUEUES.append(ahead.Queue("helpers.debug_kernel", jobs))
 
