@@ -213,8 +213,10 @@ def verify() -> dict[str, object]:
     """Compare each byte, and count those that differ."""
     wrong = 0
     for region in known:
-        seen = ctypes.string_at(region[0], region[1] * PAGE)
-        wrong += sum(a != b for a, b in zip(seen, content(region), strict=True))
+        seen, right = ctypes.string_at(region[0], region[1] * PAGE), content(region)
+        # An emulated CPU takes a second to compare a megabyte byte by byte.
+        if seen != right:
+            wrong += sum(a != b for a, b in zip(seen, right, strict=True))
     return {"regions": len(known), "wrong_bytes": wrong}
 
 

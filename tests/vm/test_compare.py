@@ -23,7 +23,6 @@ LOAD = ("--", sys.executable, "-m", "helpers.compare_load")
 @pytest.mark.parametrize(
     ("which", "pressure"),
     [
-        ("kernel_vm", "move"),
         ("kernel_vm", "both"),
         ("kernel_vm", "compaction"),
         ("kernel_vanilla", "both"),

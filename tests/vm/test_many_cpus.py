@@ -21,7 +21,7 @@ def test_memory_survives(kernel_rules: BuiltKernel, cpus: int) -> None:
         kernel_rules,
         {
             "setup": _SETUP,
-            "torture": f"./torture --seconds 60 --movers {cpus}"
+            "torture": f"./torture --seconds 20 --movers {cpus}"
             " --engines none,mtcopy,dcbm",
         },
         topology="many",

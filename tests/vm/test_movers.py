@@ -12,8 +12,10 @@ from pageferry.kernel.build import BuiltKernel
 pytestmark = pytest.mark.vm
 
 
-@pytest.mark.parametrize("topology", ["two-node", "eight-cpus"])
-@pytest.mark.parametrize("words", ["--movers=4", "--movers=4 --processes"])
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [("two-node", "--movers=4"), ("eight-cpus", "--movers=4 --processes")],
+)
 def test_engines_are_no_slower_than_none(
     kernel_vm: BuiltKernel, topology: str, words: str
 ) -> None:
