@@ -18,7 +18,8 @@ _NO_NUMA = {"NUMA": "n"}
 _RT = {"PREEMPT_RT": "y", "PREEMPT_VOLUNTARY": "n"}
 _NEXT = bases.names(LINUX)[-1]
 
-QUICK = {
+QUICK = {"next": Build(base=_NEXT)}
+SLOW = {
     # One CPU, one node, and a minimum of memory management: this links the whole
     # kernel.
     "small": Build(
@@ -26,9 +27,6 @@ QUICK = {
     ),
     "no-numa": Build(values=_NO_NUMA),
     "32-bit": Build(arch=I386, values={"64BIT": "n"}),
-    "next": Build(base=_NEXT),
-}
-SLOW = {
     "no-thp": Build(values=_NO_THP),
     "no-compaction": Build(values={**_NO_THP, "COMPACTION": "n"}),
     "no-memcg": Build(values={"MEMCG": "n"}),
