@@ -27,7 +27,7 @@
 #define CASE_LIMIT_S 900
 
 /* Attempts at a case without its rule, until damage shows. */
-#define MAX_TRIES 5
+#define MAX_TRIES 20
 
 /* How the engine copies where a case does not say. */
 static enum mo_test_mode test_mode = MO_TEST_PLAIN;
