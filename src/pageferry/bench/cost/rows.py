@@ -77,7 +77,20 @@ BESIDES_COPY = {
     "file": 1760,
     "file16": 6335,
 }
-BESIDES_COPY_OF = {"7.3": {"runs": 1330, "mixed": 1590, "random": 2970}}
+BESIDES_COPY_OF = {
+    "7.3": {
+        "runs": 1350,
+        "mixed": 1560,
+        "random": 2375,
+        "inherited": 1465,
+        "shared": 1795,
+        "shared16": 6330,
+        "shmem": 1950,
+        "shmem16": 7275,
+        "file": 1875,
+        "file16": 6555,
+    }
+}
 
 # The share of a folio's instructions that may remain if a DMA controller copies it. For
 # 4K pages, which take 0.7 of theirs without a copy, all else is dearer then. Without our
