@@ -82,7 +82,6 @@ STEPS = {
 SIDE_BY_SIDE = {
     "modules": STEPS["modules"],
     "torture": "./torture --seconds 24",
-    "cgroup": "./cgroup",
     # All rules stay on, so the kernel is intact at the end.
     "runs": "./runs -k",
     "notify": "./notify -k",
@@ -274,10 +273,10 @@ JOBS: dict[str, Callable[[], guests.Steps]] = {
     "pressure_run": _pressure,
     "torture_run": _side_by_side,
 }
-# These use one CPU, and leave one to other tests. The others have a thread for each of
-# two CPUs. If such a guest has low priority, one CPU mostly spins for the other. Then
-# devices seem to stall, and minutes become half an hour.
-AHEAD = ("debug_run", "tiered_run")
+# The first two use one CPU, and leave one to other tests. The last three are short. The
+# others have a thread for each of two CPUs. If such a guest has low priority, one CPU
+# mostly spins for the other. Then devices seem to stall, and minutes become half an hour.
+AHEAD = ("debug_run", "tiered_run", "bounced_run", "iommu_run", "lazy_iommu_run")
 
 
 def steps(queue: ahead.Queue | None, name: str) -> guests.Steps:
