@@ -273,9 +273,10 @@ JOBS: dict[str, Callable[[], guests.Steps]] = {
     "pressure_run": _pressure,
     "torture_run": _side_by_side,
 }
-# The first two use one CPU, and leave one to other tests. The last three are short. The
-# others have a thread for each of two CPUs. If such a guest has low priority, one CPU
-# mostly spins for the other. Then devices seem to stall, and minutes become half an hour.
+# The first two use one CPU, and leave one to other tests. The last three take a few
+# minutes. The others have a thread for each of two CPUs. If such a guest has low
+# priority, one CPU mostly spins for the other. Then devices seem to stall, and minutes
+# become half an hour.
 AHEAD = ("debug_run", "tiered_run", "bounced_run", "iommu_run", "lazy_iommu_run")
 
 
