@@ -99,7 +99,7 @@ class Queue:
     """Jobs that such a process does one after the other.
 
     A test that would have to wait for a job does another one, from the end of the list.
-    There are two CPUs, and a job hardly uses more than one.
+    There are two CPUs, and most jobs hardly use more than one.
     """
 
     def __init__(self, module: str, jobs: Sequence[str]) -> None:

@@ -346,7 +346,10 @@ static void dcbm_stream_interrupts(struct kunit *test)
 	/* The first list shows how many descriptors the channels take. */
 	KUNIT_ASSERT_EQ(test, dcbm_ops.submit(&ctx->streams[0], batch), 0);
 	test_reap(test, 0, batch);
-	/* Where a busy host stops the channels, their queues fill, and they ask. */
+	/*
+	 * A busy host may stop the channels.  Their queues fill, and dcbm asks
+	 * for an interrupt where a queue is full.
+	 */
 	do {
 		test_count(ctx, &asked_before, &seen_before);
 		test_copy_again(test, batch);
