@@ -84,28 +84,27 @@ static void migrate_ptes_skip(struct page_vma_mapped_walk *pvmw, unsigned int nr
 	pvmw->pte += nr - 1;
 }
 
-static bool migrate_ptes_begin(struct migrate_ptes *run,
-			       struct page_vma_mapped_walk *pvmw,
-			       struct folio *folio)
+/* Begin at an entry that maps a page of the folio, with up to @max_nr entries. */
+static void migrate_ptes_begin(struct migrate_ptes *run,
+			       struct vm_area_struct *vma, struct folio *folio,
+			       unsigned long addr, pte_t *ptep,
+			       unsigned int max_nr)
 {
-	pte_t pte = ptep_get(pvmw->pte);
+	pte_t pte = ptep_get(ptep);
 	unsigned long first;
 
-	if (!pte_present(pte))
-		return false;
-	run->vma = pvmw->vma;
+	run->vma = vma;
 	run->folio = folio;
 	run->pfn = pte_pfn(pte);
 	first = run->pfn - folio_pfn(folio);
 	run->page = &folio->page + first;
-	run->addr = pvmw->address;
-	run->pte = pvmw->pte;
+	run->addr = addr;
+	run->pte = ptep;
 	run->nr = 0;
 	run->expected = pte;
 	run->cleared = (struct migrate_cleared) {};
-	run->max_nr = min_t(unsigned long, migrate_ptes_max(pvmw),
+	run->max_nr = min_t(unsigned long, max_nr,
 			    folio_nr_pages(folio) - first);
-	return true;
 }
 
 /* The flags of a page: in Linux 7.3 they are the only member of a structure. */
@@ -261,6 +260,15 @@ static bool migrate_ptes_replace(struct migrate_ptes *run)
 	return true;
 }
 
+/* Replace entries.  Returns false if the folio is pinned. */
+static bool migrate_ptes_replace_all(struct migrate_ptes *run)
+{
+	while (run->nr < run->max_nr)
+		if (!migrate_ptes_replace(run))
+			return false;
+	return true;
+}
+
 /* Account for all entries that were replaced. */
 static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 				  enum ttu_flags flags)
@@ -269,9 +277,6 @@ static void migrate_ptes_unmapped(const struct migrate_ptes *run,
 
 	if (trace_set_migration_pte_enabled())
 		migrate_ptes_trace(run);
-	if (migrate_rule(PTES_FLUSH, run->cleared.flush))
-		migrate_flush_ptes(run->vma, run->addr, nr, run->cleared.dirty,
-				   flags, false);
 	/* The entries are gone, so no CPU can set the dirty bit any more. */
 	if (run->cleared.dirty)
 		folio_mark_dirty(run->folio);
@@ -290,16 +295,21 @@ int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 			 enum ttu_flags flags)
 {
 	struct migrate_ptes run;
-	bool pinned = false;
+	bool pinned;
 
-	if (!migrate_ptes_begin(&run, pvmw, folio))
+	if (!pte_present(ptep_get(pvmw->pte)))
 		return 0;
+	migrate_ptes_begin(&run, pvmw->vma, folio, pvmw->address, pvmw->pte,
+			   migrate_ptes_max(pvmw));
 	flush_cache_range(run.vma, run.addr,
 			  run.addr + (unsigned long)run.max_nr * PAGE_SIZE);
-	while (!pinned && run.nr < run.max_nr)
-		pinned = !migrate_ptes_replace(&run);
-	if (run.nr)
+	pinned = !migrate_ptes_replace_all(&run);
+	if (run.nr) {
+		if (migrate_rule(PTES_FLUSH, run.cleared.flush))
+			migrate_flush_ptes(run.vma, run.addr, run.nr,
+					   run.cleared.dirty, flags, false);
 		migrate_ptes_unmapped(&run, flags);
+	}
 	if (pinned)
 		return -EBUSY;
 	if (run.nr)
@@ -307,14 +317,17 @@ int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 	return run.nr;
 }
 
-/* Returns how many adjacent migration entries differ in the page only. */
-static unsigned int migrate_ptes_alike(struct page_vma_mapped_walk *pvmw,
-				       pte_t first)
+/*
+ * Returns how many adjacent migration entries, up to @max_nr, differ in the page
+ * only.
+ */
+static unsigned int migrate_ptes_alike(pte_t *ptep, pte_t first,
+				       unsigned int max_nr)
 {
-	unsigned int nr, max_nr = migrate_ptes_max(pvmw);
 	softleaf_t entry = softleaf_from_pte(first);
 	bool soft_dirty = pte_swp_soft_dirty(first);
 	bool uffd = pte_swp_uffd(first);
+	unsigned int nr;
 
 	for (nr = 1; nr < max_nr; nr++) {
 		pte_t expected;
@@ -326,26 +339,27 @@ static unsigned int migrate_ptes_alike(struct page_vma_mapped_walk *pvmw,
 			expected = pte_swp_mksoft_dirty(expected);
 		if (uffd)
 			expected = pte_swp_mkuffd(expected);
-		if (!pte_same(ptep_get(pvmw->pte + nr), expected))
+		if (!pte_same(ptep_get(ptep + nr), expected))
 			break;
 	}
 	return nr;
 }
 
-unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
-				struct folio *folio, struct page *page)
+/*
+ * Map pages in place of up to @max_nr adjacent migration entries, from @ptep on.
+ * Returns how many: the next entry is another one.
+ */
+static unsigned int migrate_map_alike(struct vm_area_struct *vma,
+				      struct page *page, unsigned long addr,
+				      pte_t *ptep, unsigned int max_nr)
 {
-	struct vm_area_struct *vma = pvmw->vma;
-	pte_t old_pte = ptep_get(pvmw->pte), pte;
-	unsigned long addr = pvmw->address;
+	struct folio *folio = page_folio(page);
+	pte_t old_pte = ptep_get(ptep), pte;
 	rmap_t rmap_flags = RMAP_NONE;
 	softleaf_t entry = softleaf_from_pte(old_pte);
 	unsigned int i, nr;
 
-	/* The entry of a device's memory is not a present one. */
-	if (!softleaf_is_migration(entry) || folio_is_device_private(folio))
-		return 0;
-	nr = migrate_ptes_alike(pvmw, old_pte);
+	nr = migrate_ptes_alike(ptep, old_pte, max_nr);
 	pte = migrate_pte_mapped(vma, folio, page, old_pte, entry);
 
 	folio_ref_add(folio, nr);
@@ -356,16 +370,30 @@ unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
 	} else {
 		folio_add_file_rmap_ptes(folio, page, nr, vma);
 	}
-	set_ptes(vma->vm_mm, addr, pvmw->pte, pte, nr);
+	set_ptes(vma->vm_mm, addr, ptep, pte, nr);
 	if (READ_ONCE(vma->vm_flags) & VM_LOCKED)
 		mlock_drain_local();
 	if (trace_remove_migration_pte_enabled())
 		for (i = 0; i < nr; i++)
 			trace_remove_migration_pte(addr + i * PAGE_SIZE,
-						   pte_val(ptep_get(pvmw->pte + i)),
+						   pte_val(ptep_get(ptep + i)),
 						   compound_order(page + i));
 	/* No TLB has these entries, because they were not present before. */
-	update_mmu_cache_range(NULL, vma, addr, pvmw->pte, nr);
+	update_mmu_cache_range(NULL, vma, addr, ptep, nr);
+	return nr;
+}
+
+unsigned int __migrate_map_ptes(struct page_vma_mapped_walk *pvmw,
+				struct folio *folio, struct page *page)
+{
+	unsigned int nr;
+
+	/* The entry of a device's memory is not a present one. */
+	if (!softleaf_is_migration(softleaf_from_pte(ptep_get(pvmw->pte))) ||
+	    folio_is_device_private(folio))
+		return 0;
+	nr = migrate_map_alike(pvmw->vma, page, pvmw->address, pvmw->pte,
+			       migrate_ptes_max(pvmw));
 	migrate_ptes_skip(pvmw, nr);
 	return nr;
 }

@@ -11,6 +11,8 @@
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
+#include <linux/rmap.h>
+#include <linux/userfaultfd_k.h>
 
 #include "pte.h"
 #include "run.h"
@@ -102,8 +104,21 @@ static inline unsigned int migrate_row_piece(const struct migrate_row *row,
 	return next - nth;
 }
 
-/* Returns true if an entry is a migration entry for @src. */
-static inline bool migrate_row_is_source(pte_t old, struct folio *src)
+/*
+ * Does the VMA allow runs of exclusive pages?  The answer stays true for entries
+ * whose page table lock the caller holds.
+ */
+static inline bool migrate_run_vma_fits(struct vm_area_struct *vma)
+{
+	const vm_flags_t not = VM_LOCKED | VM_HUGETLB | VM_PFNMAP | VM_SHARED;
+
+	/* Without VM_MAYWRITE, fork() leaves both entries exclusive. */
+	return (vma->vm_flags & (not | VM_MAYWRITE)) == VM_MAYWRITE &&
+		!userfaultfd_armed(vma) && !vma_is_temporary_stack(vma);
+}
+
+/* Returns true if an entry is a migration entry for the page @pfn. */
+static inline bool migrate_row_is_source(pte_t old, unsigned long pfn)
 {
 	softleaf_t entry;
 
@@ -113,7 +128,17 @@ static inline bool migrate_row_is_source(pte_t old, struct folio *src)
 	if (!softleaf_is_migration(entry))
 		return !migrate_rule(RUN_ENTRY, true);
 	return !migrate_rule(RUN_ENTRY,
-			     softleaf_to_pfn(entry) != folio_pfn(src));
+			     softleaf_to_pfn(entry) != pfn);
+}
+
+/* Returns true if @old may be mapped as the only entry for the page @pfn. */
+static inline bool migrate_run_may_map(pte_t old, unsigned long pfn)
+{
+	if (!migrate_row_is_source(old, pfn))
+		return false;
+	/* fork() has shared the page. */
+	return !migrate_rule(RUN_SHARED,
+			     softleaf_is_migration_read(softleaf_from_pte(old)));
 }
 
 /* The first entry that a row maps.  Most of the others differ in the page only. */

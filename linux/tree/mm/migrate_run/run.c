@@ -77,19 +77,6 @@
 #include "row.h"
 #include "run.h"
 
-/*
- * Does the VMA allow runs?  The answer stays true for entries whose page table
- * lock the caller holds.
- */
-static bool migrate_run_vma_fits(struct vm_area_struct *vma)
-{
-	const vm_flags_t not = VM_LOCKED | VM_HUGETLB | VM_PFNMAP | VM_SHARED;
-
-	/* Without VM_MAYWRITE, fork() leaves both entries exclusive. */
-	return (vma->vm_flags & (not | VM_MAYWRITE)) == VM_MAYWRITE &&
-		!userfaultfd_armed(vma) && !vma_is_temporary_stack(vma);
-}
-
 /* Returns true if this may be the page's only entry.  Read its flags once. */
 static bool migrate_row_fits(struct folio *folio, pte_t pte)
 {
@@ -219,16 +206,6 @@ static int migrate_run_unmap_row(struct migrate_run *run, unsigned int nth,
 	return nr;
 }
 
-/* Returns true if @old may be mapped as the only entry for @src. */
-static bool migrate_run_may_map(pte_t old, struct folio *src)
-{
-	if (!migrate_row_is_source(old, src))
-		return false;
-	/* fork() has shared the page. */
-	return !migrate_rule(RUN_SHARED,
-			     softleaf_is_migration_read(softleaf_from_pte(old)));
-}
-
 /* Map a row of folios in @vma, from the nth on.  Returns how many it mapped. */
 static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 			       struct vm_area_struct *vma)
@@ -258,7 +235,7 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 		pte_t *ptep = migrate_row_pte(&row, i), pte = ptep_get(ptep);
 
 		addr = migrate_row_addr(&row, i);
-		if (!migrate_run_may_map(pte, src[i]))
+		if (!migrate_run_may_map(pte, folio_pfn(src[i])))
 			break;
 		pte = migrate_row_mapped(&first, i, vma, dst[i], src[i], pte);
 		migrate_run_add_rmap(dst[i], vma, addr);

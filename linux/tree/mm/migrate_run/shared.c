@@ -193,7 +193,7 @@ static bool migrate_shared_map_row(struct migrate_run *run, unsigned int nth,
 		pte_t *ptep = migrate_row_pte(row, i), pte = ptep_get(ptep);
 		unsigned long addr = migrate_row_addr(row, i);
 
-		if (!migrate_row_is_source(pte, src[i]))
+		if (!migrate_row_is_source(pte, folio_pfn(src[i])))
 			continue;
 		if (migrate_shared_add_rmap(dst[i], pte))
 			run->picked[nr_first++] = dst[i];
