@@ -53,8 +53,6 @@ def command_line(
     root, given, results = disks
     argv = [accel.find_qemu(), *accel.cpu_args(chosen), "-machine", "q35"]
     argv += topology.load(TOPOLOGY).qemu_args()
-    # Linux warns about CPUs of one socket that are on two nodes.
-    argv += ["-smp", "sockets=2"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     argv += ["-serial", f"file:{console}"]
     argv += disk_args(0, root, "root", boot=True)

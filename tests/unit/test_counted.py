@@ -78,7 +78,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     argv = counted.qemu_args(machine, tmp_path / "initrd")
     assert argv[argv.index("-icount") + 1] == "shift=0,sleep=off"
-    assert argv[argv.index("-smp") + 1] == "8"
+    assert argv[argv.index("-smp") + 1] == "8,sockets=2,cores=4,threads=1"
     assert argv[-1].endswith("nolapic_timer quiet -- --engine off")
 
 

@@ -97,6 +97,21 @@ def test_memory_that_comes_later() -> None:
     assert "dist,src=2,dst=1,val=24" in words
 
 
+@pytest.mark.parametrize(
+    ("name", "processors"),
+    [
+        ("cost", "1,sockets=1,cores=1,threads=1"),
+        ("tiered", "2,sockets=1,cores=2,threads=1"),
+        ("two-node", "2,sockets=2,cores=1,threads=1"),
+        ("eight-cpus", "8,sockets=2,cores=4,threads=1"),
+        ("sub-numa", "4,sockets=2,cores=2,threads=1"),
+    ],
+)
+def test_nodes_have_packages(name: str, processors: str) -> None:
+    words = topology.load(name).qemu_args()
+    assert words[words.index("-smp") + 1] == processors
+
+
 def test_a_hidden_node_has_distances_and_an_initiator() -> None:
     words = topology.load("gpu").qemu_args()
     assert "dist,src=0,dst=2,val=80" in words

@@ -54,6 +54,7 @@ rcu: RCU CPU stall warnings timeout set to 120 (rcu_cpu_stall_timeout).
 mtcopy: using at most 2 threads
 Memory failure: 0x1234: recovery action for dirty LRU page: Recovered
 debugfs: Directory 'x' with parent 'y' is there
+[    0.300000] WARNING: CPU: 1 PID: 0 at arch/x86/kernel/smpboot.c:350 topology_sane.isra.0+0x62/0x70
 """.splitlines()
 
 

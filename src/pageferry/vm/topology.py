@@ -34,7 +34,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fake_nodes: bool = False
     # Channels of the machine's DMA controller; 0: dmasim simulates one.
     dma_channels: int = 0
-    # Processor packages; QEMU's default is one. Each has the same number of CPUs.
+    # Processor packages; the default is one for each node with CPUs. Each has the same
+    # number of CPUs.
     sockets: int | None = None
     # From the node of each row to each node, as `numactl -H` shows them.
     distances: list[list[int]] | None = None
@@ -86,17 +87,26 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return QEMU's arguments for CPUs, memory and nodes."""
         if self.fake_nodes:
             return self._one_memory_args(preallocate=preallocate)
-        smp = str(self.cpus)
-        if self.sockets is not None:
-            cores = self.cpus // self.sockets
-            smp += f",sockets={self.sockets},cores={cores},threads=1"
-        argv = ["-smp", smp, *numa.memory_args(self.numbers)]
+        argv = ["-smp", self._smp(), *numa.memory_args(self.numbers)]
         if self.iommu:
             argv += ["-device", "intel-iommu", "-device", "pci-testdev"]
         argv += numa.node_args(self.numbers, preallocate=preallocate)
         if self.distances is not None:
             argv += numa.distance_args(self.numbers, self.distances)
         return argv
+
+    def _smp(self) -> str:
+        """Return QEMU's processors.
+
+        CPUs of one package share a cache, and Linux warns if they are on different
+        nodes. So each node has a package of its own, unless `sockets` says otherwise.
+        """
+        nodes = sum(node.cpus is not None for node in self.node) or 1
+        if self.cpus % nodes:
+            nodes = self.cpus
+        sockets = self.sockets or nodes
+        cores = self.cpus // sockets
+        return f"{self.cpus},sockets={sockets},cores={cores},threads=1"
 
     def _one_memory_args(self, *, preallocate: bool) -> list[str]:
         backend = f"memory-backend-ram,id=ram0,size={self.memory_bytes}"
