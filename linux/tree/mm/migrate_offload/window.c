@@ -473,11 +473,15 @@ void __migrate_windows_admit(struct migrate_windows *w, struct folio *folio)
 unsigned int __migrate_windows_room(struct migrate_windows *w,
 				    struct folio *folio)
 {
+	unsigned long pages;
+
 	__migrate_windows_admit(w, folio);
 	if (!w->part)
 		return 0;
-	return min(w->plan.folios - w->fill_folios,
-		   MIGRATE_PART_MAX_PAIRS - w->part->nr_all);
+	pages = ((unsigned long)w->plan.folios << w->order) - w->fill_pages;
+	return min3(w->plan.folios - w->fill_folios,
+		    MIGRATE_PART_MAX_PAIRS - w->part->nr_all,
+		    (unsigned int)DIV_ROUND_UP(pages, folio_nr_pages(folio)));
 }
 
 /*

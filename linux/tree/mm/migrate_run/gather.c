@@ -52,7 +52,9 @@ static bool migrate_run_add(struct migrate_run *run, struct folio *folio,
 	if (READ_ONCE(folio->mapping) != mapping || !folio_trylock(folio))
 		return false;
 	/* A locked folio keeps its mapping and most of its flags. */
-	if (folio->mapping == mapping && migrate_run_kind(folio) == run->kind) {
+	if (folio->mapping == mapping && migrate_run_kind(folio) == run->kind &&
+	    (run->kind != MIGRATE_RUN_LARGE || !run->nr ||
+	     folio_order(folio) == folio_order(run->src[0]))) {
 		run->src[run->nr++] = folio;
 		return true;
 	}
@@ -71,6 +73,9 @@ static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 	run->nr = 0;
 	if (run->kind == MIGRATE_RUN_NONE)
 		return;
+	if (run->kind == MIGRATE_RUN_LARGE)
+		max_nr = min_t(unsigned int, max_nr,
+			       MIGRATE_RUN_PAGES >> folio_order(first));
 	while (run->nr < max_nr && !list_entry_is_head(folio, from, lru) &&
 	       migrate_run_add(run, folio, mapping))
 		folio = list_next_entry(folio, lru);
@@ -145,7 +150,8 @@ static void migrate_run_alloc(struct migrate_run *run,
 			      new_folio_t get_new_folio,
 			      free_folio_t put_new_folio, unsigned long private)
 {
-	const bool bulk = migrate_run_is_bulk(get_new_folio, private);
+	const bool bulk = run->kind != MIGRATE_RUN_LARGE &&
+		migrate_run_is_bulk(get_new_folio, private);
 	unsigned int i, nr, nr_locked;
 
 	nr = bulk ? migrate_run_alloc_bulk(run, private) : 0;

@@ -5,8 +5,8 @@
  * For each address, do_pages_move() takes the mmap_lock, looks up the VMA,
  * walks the page table and takes the lock of an LRU list.  After one page, the
  * next pages are mostly like it.  This file handles many pages at a time, up to
- * the first that is not a small page for the same node.  do_pages_move()
- * handles that page, so results and their order stay the same.
+ * the first whose folio has another size, or is for another node.
+ * do_pages_move() handles that page, so results and their order stay the same.
  */
 
 #include <linux/compat.h>
@@ -32,6 +32,8 @@
 struct migrate_lookup {
 	struct mm_struct *mm;
 	int node;			/* the target */
+	unsigned int order;		/* of the folios */
+	unsigned long flags;		/* PG_lru and PG_head of the folios */
 	bool all;			/* take pages of several processes */
 	bool drained;			/* no LRU cache has a page */
 	struct vm_area_struct *vma;	/* of the last address */
@@ -84,10 +86,18 @@ static bool migrate_lookup_find_table(struct migrate_lookup *look,
 	return true;
 }
 
+/* Returns true if a large folio may not move by @look. */
+static bool migrate_lookup_excludes(const struct migrate_lookup *look,
+				    struct folio *folio)
+{
+	return folio_order(folio) != look->order ||
+		(!look->all && folio_maybe_mapped_shared(folio));
+}
+
 /*
- * Returns the folio at an address if it is small and may move.  The folio stays
- * mapped until the caller unlocks @look.  Returns NULL if do_pages_move() has
- * to handle the address.
+ * Returns the folio at an address if it may move.  The folio stays mapped until
+ * the caller unlocks @look.  Returns NULL if do_pages_move() has to handle the
+ * address.
  */
 static struct folio *migrate_lookup(struct migrate_lookup *look,
 				    unsigned long addr)
@@ -114,12 +124,16 @@ static struct folio *migrate_lookup(struct migrate_lookup *look,
 	folio = page_folio(page);
 	/* Neither the zero page nor memory of a device is on an LRU list. */
 	flags = READ_ONCE(*const_folio_flags(folio, 0));
-	if ((flags & (BIT(PG_lru) | BIT(PG_head))) != BIT(PG_lru) ||
+	if ((flags & (BIT(PG_lru) | BIT(PG_head))) != look->flags ||
 	    folio_nid(folio) == look->node)
 		return NULL;
+	if (unlikely(look->order)) {
+		if (migrate_lookup_excludes(look, folio))
+			return NULL;
 	/* Like folio_maybe_mapped_shared(): the number of mappings less one. */
-	if (!look->all && atomic_read(&folio->_mapcount) > 0)
+	} else if (!look->all && atomic_read(&folio->_mapcount) > 0) {
 		return NULL;
+	}
 	/* A cache may have the page: see migrate_may_be_cached(). */
 	refs = folio_ref_count(folio);
 	if (refs > 1 && !look->drained && refs > folio_mapcount(folio) &&
@@ -196,6 +210,8 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 	struct migrate_lookup look = {
 		.mm = mm,
 		.node = node,
+		.order = folio_order(list_last_entry(pagelist, struct folio,
+						     lru)),
 		.all = all,
 		.drained = drained,
 	};
@@ -206,6 +222,7 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 
 	if (in_compat_syscall())
 		return 0;
+	look.flags = BIT(PG_lru) | (look.order ? BIT(PG_head) : 0);
 	do {
 		nr = min_t(unsigned long, nr_pages - done, MIGRATE_RUN_MAX);
 		nr = migrate_read_user(pages + done * sizeof(*addrs),
@@ -213,13 +230,13 @@ unsigned long migrate_isolate_run(struct mm_struct *mm,
 		if (!nr)
 			break;
 		nr_found = migrate_lookup_all(&look, addrs, nr, folios);
-		nr = migrate_lru_isolate(folios, nr_found);
+		nr = migrate_lru_isolate(folios, nr_found, 1 << look.order);
 		/*
 		 * Update the counter now: too_many_isolated() makes tasks wait
 		 * by it.
 		 */
 		if (nr)
-			migrate_isolated_mod(folios, nr, 1);
+			migrate_isolated_mod(folios, nr, 1 << look.order);
 		for (i = 0; i < nr; i++)
 			list_add_tail(&folios[i]->lru, pagelist);
 		for (i = nr; i < nr_found; i++)

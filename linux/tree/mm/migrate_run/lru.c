@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Take small folios from LRU lists, or add them, many at a time.  Consecutive
- * folios of one list share one lock and one update of its size.
+ * Take folios from LRU lists, or add them, many at a time.  Consecutive folios
+ * of one list share one lock and one update of its size.
  */
 
 #include <linux/leafops.h>
@@ -96,13 +96,16 @@ static __always_inline void migrate_lru_lock(struct migrate_lru *list,
 
 /**
  * migrate_lru_isolate - folio_isolate_lru() for many
- * @folios: Small folios, each with a reference, which the isolation takes over.
+ * @folios: Folios of one size, each with a reference, which the isolation takes
+ *	over.
  * @nr: The number of folios.
+ * @nr_pages: The pages of each folio.
  *
  * Return: how many from the first one on were isolated: all, or those before
  * the first that is not on a list.  The others do not change.
  */
-unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
+unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr,
+				 int nr_pages)
 {
 	struct migrate_lru list = {};
 	unsigned int i;
@@ -117,7 +120,7 @@ unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr)
 			continue;
 		if (!folio_test_unevictable(folio))
 			list_del(&folio->lru);
-		list.nr--;
+		list.nr -= nr_pages;
 	}
 	migrate_lru_unlock(&list);
 	return i;
@@ -135,13 +138,14 @@ static bool migrate_lru_in_fault(void)
 
 /**
  * migrate_lru_add - folio_add_lru() for many
- * @folios: Small folios, each with a reference that the caller keeps.
+ * @folios: Folios of one size, each with a reference that the caller keeps.
  * @nr: The number of folios.
+ * @nr_pages: The pages of each folio.
  *
  * On return the folios are on the lists.  Mlocked folios, and folios of a page
  * fault, may be in a batch of the CPU instead.
  */
-void migrate_lru_add(struct folio **folios, unsigned int nr)
+void migrate_lru_add(struct folio **folios, unsigned int nr, int nr_pages)
 {
 	const unsigned long locked = BIT(PG_unevictable) | BIT(PG_mlocked);
 	const bool in_fault = migrate_lru_in_fault();
@@ -159,7 +163,7 @@ void migrate_lru_add(struct folio **folios, unsigned int nr)
 		migrate_lru_lock(&list, folio);
 		if (!lru_gen_add_folio(list.lruvec, folio, false)) {
 			list_add(&folio->lru, &list.lruvec->lists[list.lru]);
-			list.nr++;
+			list.nr += nr_pages;
 		}
 		trace_mm_lru_insertion(folio);
 		folio_set_lru(folio);
@@ -177,9 +181,9 @@ static void migrate_isolated_add(struct folio *folio, int nr)
 
 /**
  * migrate_isolated_mod - change the counters of isolated folios
- * @folios: Small folios that are isolated.
+ * @folios: Folios that are isolated.
  * @nr: The number of folios.
- * @delta: 1 or -1, for each folio.
+ * @delta: For each folio: its pages, or their negative number.
  */
 void migrate_isolated_mod(struct folio **folios, unsigned int nr, int delta)
 {

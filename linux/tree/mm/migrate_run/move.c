@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Move the content and the state of a small folio to its destination.
+ * Move the content and the state of a folio to its destination.
  *
  * migrate_folio() moves all kinds of folios.  It asks for each flag, and for
  * swap cache, buffers and KSM.  A folio of a run has none of these, see
@@ -59,6 +59,8 @@ static void migrate_run_move_state(struct folio *dst, struct folio *src,
 
 	if (!anon)
 		moved |= BIT(PG_mappedtodisk);
+	if (flags & BIT(PG_head))
+		mod_mthp_stat(folio_order(dst), MTHP_STAT_NR_ANON, 1);
 
 	/* As in folio_mark_uptodate(): the content comes first. */
 	smp_wmb();

@@ -317,6 +317,38 @@ int __migrate_unmap_ptes(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 	return run.nr;
 }
 
+/**
+ * migrate_unmap_whole - unmap a large folio that has one entry for each page
+ * @vma: The VMA of the entries.
+ * @folio: The folio, which is anonymous and locked.
+ * @addr: The address of the first entry.
+ * @ptep: The first entry.  The page table has one for each page of the folio.
+ * @cleared: Collects the cleared entries.  The caller flushes them.
+ *
+ * The caller holds the lock of the page table, and a reference to the folio.
+ *
+ * Return: how many entries became migration entries.  If a page is not mapped
+ * here, poisoned or pinned, they are fewer than the pages of the folio.
+ */
+unsigned int migrate_unmap_whole(struct vm_area_struct *vma,
+				 struct folio *folio, unsigned long addr,
+				 pte_t *ptep, struct migrate_cleared *cleared)
+{
+	struct migrate_ptes run;
+	pte_t pte = ptep_get(ptep);
+
+	/* The VMA of another process may have another page here. */
+	if (!pte_present(pte) || pte_pfn(pte) != folio_pfn(folio))
+		return 0;
+	migrate_ptes_begin(&run, vma, folio, addr, ptep, folio_nr_pages(folio));
+	migrate_ptes_replace_all(&run);
+	if (run.nr)
+		migrate_ptes_unmapped(&run, TTU_BATCH_FLUSH);
+	cleared->flush |= run.cleared.flush;
+	cleared->dirty |= run.cleared.dirty;
+	return run.nr;
+}
+
 /*
  * Returns how many adjacent migration entries, up to @max_nr, differ in the page
  * only.
@@ -345,13 +377,21 @@ static unsigned int migrate_ptes_alike(pte_t *ptep, pte_t first,
 	return nr;
 }
 
-/*
- * Map pages in place of up to @max_nr adjacent migration entries, from @ptep on.
- * Returns how many: the next entry is another one.
+/**
+ * migrate_map_alike - map pages in place of adjacent migration entries
+ * @vma: The VMA of the entries.
+ * @page: The page to map first.
+ * @addr: The address of the first entry.
+ * @ptep: The first entry, a migration entry.
+ * @max_nr: The most entries to map.
+ *
+ * The caller holds the lock of the page table.
+ *
+ * Return: the number of mapped entries.  The next entry is another one.
  */
-static unsigned int migrate_map_alike(struct vm_area_struct *vma,
-				      struct page *page, unsigned long addr,
-				      pte_t *ptep, unsigned int max_nr)
+unsigned int migrate_map_alike(struct vm_area_struct *vma, struct page *page,
+			       unsigned long addr, pte_t *ptep,
+			       unsigned int max_nr)
 {
 	struct folio *folio = page_folio(page);
 	pte_t old_pte = ptep_get(ptep), pte;

@@ -155,6 +155,14 @@ static inline void migrate_cleared_add(struct migrate_cleared *cleared,
 	cleared->dirty |= pte_dirty(pte);
 }
 
+/* mm/migrate_run/ptes.c, for runs of large folios */
+unsigned int migrate_unmap_whole(struct vm_area_struct *vma,
+				 struct folio *folio, unsigned long addr,
+				 pte_t *ptep, struct migrate_cleared *cleared);
+unsigned int migrate_map_alike(struct vm_area_struct *vma, struct page *page,
+			       unsigned long addr, pte_t *ptep,
+			       unsigned int max_nr);
+
 /* mm/rmap.c */
 bool migrate_flush_ptes(struct vm_area_struct *vma, unsigned long addr,
 			unsigned int nr, bool dirty, enum ttu_flags flags,

@@ -179,4 +179,10 @@ void migrate_row_replace(struct migrate_run *run, const struct migrate_row *row,
 			 struct vm_area_struct *vma, const pte_t *old,
 			 bool exclusive);
 
+/* large.c */
+int migrate_large_unmap_row(struct migrate_run *run, unsigned int nth,
+			    struct vm_area_struct *vma);
+int migrate_large_map_row(struct migrate_run *run, unsigned int nth,
+			  struct vm_area_struct *vma);
+
 #endif /* _MM_MIGRATE_RUN_ROW_H */

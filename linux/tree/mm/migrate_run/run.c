@@ -249,6 +249,17 @@ static int migrate_run_map_row(struct migrate_run *run, unsigned int nth,
 	return i;
 }
 
+static int migrate_run_row_of(struct migrate_run *run, unsigned int nth,
+			      bool map, struct vm_area_struct *vma)
+{
+	if (map)
+		return run->order ? migrate_large_map_row(run, nth, vma) :
+				    migrate_run_map_row(run, nth, vma);
+	return run->kind == MIGRATE_RUN_LARGE ?
+		migrate_large_unmap_row(run, nth, vma) :
+		migrate_run_unmap_row(run, nth, vma);
+}
+
 /*
  * Unmap or map a row, from the nth folio on.  Try the VMA of the previous row
  * first.  The caller holds the lock of the anon_vma.  Returns like
@@ -263,8 +274,7 @@ static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 	int nr;
 
 	if (last) {
-		nr = map ? migrate_run_map_row(run, nth, last) :
-			   migrate_run_unmap_row(run, nth, last);
+		nr = migrate_run_row_of(run, nth, map, last);
 		if (nr)
 			return nr;
 	}
@@ -273,12 +283,19 @@ static int migrate_run_row(struct migrate_run *run, unsigned int nth, bool map,
 			continue;
 		*vma = avc->vma;
 		cond_resched();
-		nr = map ? migrate_run_map_row(run, nth, *vma) :
-			   migrate_run_unmap_row(run, nth, *vma);
+		nr = migrate_run_row_of(run, nth, map, *vma);
 		if (nr)
 			return nr;
 	}
 	return 0;
+}
+
+/* Map what is unmapped of a large folio: the ordinary path follows. */
+static void migrate_run_restore(struct migrate_run *run, struct folio *src)
+{
+	remove_migration_ptes(src, src, 0);
+	migrate_queue_if_partial(src);
+	put_anon_vma(run->anon_vma);
 }
 
 /* Returns how many folios of the run from the first one on it unmapped. */
@@ -289,6 +306,7 @@ static unsigned int migrate_exclusive_unmap(struct migrate_run *run)
 	int nr;
 
 	run->was = MIGRATE_WAS_MAPPED;
+	run->partial = false;
 	/* A mapped folio keeps its anon_vma while the folio is locked. */
 	run->anon_vma = folio_lock_anon_vma_read(run->src[0], NULL);
 	if (!run->anon_vma)
@@ -296,10 +314,13 @@ static unsigned int migrate_exclusive_unmap(struct migrate_run *run)
 	do {
 		nr = migrate_run_row(run, nr_unmapped, false, &vma);
 		nr_unmapped += max(nr, 0);
-	} while (nr > 0 && nr_unmapped < run->nr);
-	atomic_add(nr_unmapped, &run->anon_vma->refcount);
+	} while (nr > 0 && !run->partial && nr_unmapped < run->nr);
+	atomic_add(nr_unmapped + run->partial, &run->anon_vma->refcount);
 	anon_vma_unlock_read(run->anon_vma);
-	migrate_mapped_mod(run->src, nr_unmapped, -1);
+	if (run->kind == MIGRATE_RUN_EXCLUSIVE)
+		migrate_mapped_mod(run->src, nr_unmapped, -1);
+	if (run->partial)
+		migrate_run_restore(run, run->src[nr_unmapped]);
 	return nr_unmapped;
 }
 
@@ -337,7 +358,7 @@ unsigned int migrate_run_unmap(struct migrate_run *run, struct list_head *from,
 	}
 
 	run->anon_vma = NULL;
-	if (run->kind == MIGRATE_RUN_EXCLUSIVE)
+	if (run->kind <= MIGRATE_RUN_LARGE)
 		nr_unmapped = migrate_exclusive_unmap(run);
 	else
 		nr_unmapped = migrate_shared_unmap(run);
@@ -384,7 +405,7 @@ static void migrate_run_done(struct migrate_run *run)
 		folio_unlock(src);
 	}
 	if (run->reason != MR_DEMOTION)
-		migrate_isolated_mod(run->src, run->nr, -1);
+		migrate_isolated_mod(run->src, run->nr, -(1 << run->order));
 	/* In batches of release_pages(), this would take 60 instructions more. */
 	for (i = 0; i < run->nr; i++)
 		folio_put(run->src[i]);
@@ -406,11 +427,15 @@ static void migrate_exclusive_map(struct migrate_run *run)
 		}
 	}
 	anon_vma_unlock_read(run->anon_vma);
-	for_each_clear_bitrange(i, end, left, run->nr)
-		migrate_mapped_mod(run->dst + i, end - i, 1);
+	/* The other functions have counted the pages of large folios. */
+	if (!run->order)
+		for_each_clear_bitrange(i, end, left, run->nr)
+			migrate_mapped_mod(run->dst + i, end - i, 1);
 	for_each_set_bit(i, left, run->nr)
-		if (migrate_rule(RUN_REST, true))
+		if (migrate_rule(RUN_REST, true)) {
 			remove_migration_ptes(run->src[i], run->dst[i], 0);
+			migrate_queue_if_partial(run->dst[i]);
+		}
 }
 
 /**
@@ -423,7 +448,7 @@ static void migrate_exclusive_map(struct migrate_run *run)
 void migrate_run_map(struct migrate_run *run)
 {
 	/* migrate_folio_move() explains why this comes before the mapping. */
-	migrate_lru_add(run->dst, run->nr);
+	migrate_lru_add(run->dst, run->nr, 1 << run->order);
 	if (run->was & MIGRATE_WAS_SHARED)
 		migrate_shared_map(run);
 	else

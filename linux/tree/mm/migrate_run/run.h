@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Small folios of one mapping: migration unmaps and maps them in runs.  See
- * mm/migrate_run/run.c and shared.c.
+ * Folios of one mapping: migration unmaps and maps them in runs.  See
+ * mm/migrate_run/run.c, large.c and shared.c.
  */
 #ifndef _MM_MIGRATE_RUN_RUN_H
 #define _MM_MIGRATE_RUN_RUN_H
@@ -11,6 +11,7 @@
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "../internal.h"
@@ -43,6 +44,9 @@ enum migrate_content {
  */
 #define MIGRATE_RUN_MAX 32U
 
+/* The most pages of a run of large folios, and of one of its folios. */
+#define MIGRATE_RUN_PAGES (SZ_512K >> PAGE_SHIFT)
+
 /*
  * Flush so many entries of a list one by one, and all others together, after the
  * last one is cleared.  x86 has the same limit for a range of addresses: see
@@ -54,6 +58,7 @@ enum migrate_content {
 enum migrate_run_kind {
 	MIGRATE_RUN_NONE,
 	MIGRATE_RUN_EXCLUSIVE,	/* anonymous, mapped once, exclusive */
+	MIGRATE_RUN_LARGE,	/* the same, large and of one size */
 	MIGRATE_RUN_SHARED,	/* anonymous, with any number of mappings */
 	MIGRATE_RUN_FILE,	/* page cache, perhaps mapped */
 };
@@ -74,6 +79,8 @@ struct migrate_run {
 	enum migrate_content content;	/* of the folio that is moved now */
 	enum migrate_reason reason;
 	enum migrate_run_kind kind;	/* of the folios that are unmapped now */
+	bool partial;			/* so is a part of the next folio */
+	unsigned int order;		/* of the folios that are mapped now */
 	unsigned int was;		/* MIGRATE_WAS_* of all folios */
 	unsigned int nr;
 	struct anon_vma *anon_vma;	/* NULL: the folios are page cache */
@@ -103,18 +110,22 @@ static inline void migrate_run_init(struct migrate_run *run,
 	run->nr = 0;
 }
 
+#ifdef CONFIG_MIGRATE_BATCH_PTES
+/* mm/migrate_run/large.c */
+enum migrate_run_kind migrate_large_kind(struct folio *folio, bool exclusive);
+#endif
+
 /*
- * Returns the kind of run that may have the folio: none for large folios, KSM,
- * or a folio with other references than those of the isolation, the mappings
- * and the page cache.  Callers ask without any lock, and again with the lock of
- * the folio.
+ * Returns the kind of run that may have the folio: none for KSM, or a folio with
+ * other references than those of the isolation, the mappings and the page cache.
+ * Callers ask without any lock, and again with the lock of the folio.
  */
 static inline enum migrate_run_kind migrate_run_kind(struct folio *folio)
 {
 #ifdef CONFIG_MIGRATE_BATCH_PTES
 	/* PG_swapcache is PG_checked for some file systems. */
 	unsigned long not = BIT(PG_swapcache) | BIT(PG_writeback) |
-		BIT(PG_mlocked) | BIT(PG_unevictable) | BIT(PG_head);
+		BIT(PG_mlocked) | BIT(PG_unevictable);
 	unsigned long flags = READ_ONCE(*const_folio_flags(folio, 0));
 	unsigned long mapping = (unsigned long)READ_ONCE(folio->mapping);
 	/* The functions that unmap check these again, with all locks held. */
@@ -125,8 +136,11 @@ static inline enum migrate_run_kind migrate_run_kind(struct folio *folio)
 	if (hints)
 		not |= BIT(PG_hwpoison);
 #endif
-	if (flags & not)
-		return MIGRATE_RUN_NONE;
+	if (unlikely(flags & (not | BIT(PG_head))))
+		return !(flags & not) &&
+		       (mapping & FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON ?
+			migrate_large_kind(folio, flags & BIT(PG_anon_exclusive)) :
+			MIGRATE_RUN_NONE;
 	if ((mapping & FOLIO_MAPPING_FLAGS) == FOLIO_MAPPING_ANON) {
 		if (!hints || (flags & BIT(PG_anon_exclusive) && refs == 2))
 			return MIGRATE_RUN_EXCLUSIVE;
@@ -209,8 +223,9 @@ static inline unsigned long migrate_lru_memcg_data(const struct folio *folio)
 }
 
 /* mm/migrate_run/lru.c */
-unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr);
-void migrate_lru_add(struct folio **folios, unsigned int nr);
+unsigned int migrate_lru_isolate(struct folio **folios, unsigned int nr,
+				 int nr_pages);
+void migrate_lru_add(struct folio **folios, unsigned int nr, int nr_pages);
 void migrate_isolated_mod(struct folio **folios, unsigned int nr, int delta);
 void migrate_mapped_mod(struct folio **folios, unsigned int nr, int delta);
 #else
@@ -248,12 +263,13 @@ migrate_isolate_run(struct mm_struct *mm, const void __user *pages,
 #endif /* CONFIG_MIGRATE_BATCH_PTES */
 
 /*
- * Returns true if migrate_isolate_run() is worth a try.  After a large folio,
- * the next folio is probably large, too.
+ * Returns true if migrate_isolate_run() is worth a try.  After a huge page, the
+ * next address probably has no page table, too.
  */
 static inline bool migrate_isolate_more(const struct list_head *pagelist)
 {
-	return !folio_test_large(list_last_entry(pagelist, struct folio, lru));
+	return folio_order(list_last_entry(pagelist, struct folio, lru)) <
+		PMD_ORDER;
 }
 
 /*
@@ -279,7 +295,7 @@ static inline bool migrate_run_has(const struct migrate_run *run,
 	return run->nr && run->src[run->nr - 1] == src;
 }
 
-/* After this many moved folios, check whether a task waits for one. */
+/* After this many moved pages, check whether a task waits for one. */
 #define MIGRATE_RUN_LOOK 8
 
 /*
@@ -288,9 +304,16 @@ static inline bool migrate_run_has(const struct migrate_run *run,
  */
 static inline bool migrate_run_is_due_to_map(const struct migrate_run *run)
 {
-	if (run->nr % MIGRATE_RUN_LOOK)
+	bool full = run->nr == MIGRATE_RUN_MAX;
+	unsigned int nr_pages = run->nr;
+
+	if (unlikely(run->order)) {
+		nr_pages <<= run->order;
+		full |= nr_pages >= MIGRATE_RUN_PAGES;
+	}
+	if (nr_pages % MIGRATE_RUN_LOOK)
 		return false;
-	return run->nr == MIGRATE_RUN_MAX || migrate_run_has_waiters(run);
+	return full || migrate_run_has_waiters(run);
 }
 
 /**
@@ -305,10 +328,14 @@ static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
 				    struct folio *dst,
 				    struct anon_vma *anon_vma, unsigned int was)
 {
-	if (run->nr && run->dst[0]->mapping != dst->mapping)
+	const unsigned int order = folio_order(dst);
+
+	if (run->nr && (run->dst[0]->mapping != dst->mapping ||
+			run->order != order))
 		migrate_run_map(run);
 	if (!run->nr) {
 		run->anon_vma = anon_vma;
+		run->order = order;
 		run->was = 0;
 	}
 	run->was |= was;

@@ -257,6 +257,15 @@ static void mo_test_awaited(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
 	run->anon_vma = (void *)run;
 	KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
+
+	/* Folios of 64K: no other folio is copied while a thread waits. */
+	run->order = 4;
+	for (run->nr = 1; run->nr < MIGRATE_RUN_PAGES >> 4; run->nr++)
+		KUNIT_EXPECT_FALSE(test, migrate_run_is_due_to_map(run));
+	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
+	__set_bit(PG_waiters, folio_flags(&folios[0], 0));
+	run->nr = 1;
+	KUNIT_EXPECT_TRUE(test, migrate_run_is_due_to_map(run));
 }
 
 static unsigned int mo_nr_allocated, mo_nr_given_up;
@@ -367,6 +376,37 @@ static void mo_test_kinds(struct kunit *test)
 	mo_expect_kind(test, folio, 0, 2, MIGRATE_RUN_NONE);
 }
 
+/* Only folios of four pages to 512 KiB, which nobody else uses, go in runs. */
+static void mo_test_large_kinds(struct kunit *test)
+{
+	static const struct { unsigned int order; bool runs; } sizes[] = {
+		{ 1, false }, { 2, true }, { ilog2(MIGRATE_RUN_PAGES), true },
+		{ ilog2(MIGRATE_RUN_PAGES) + 1, false },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct folio *folio = folio_alloc(GFP_KERNEL, sizes[i].order);
+		enum migrate_run_kind kind = sizes[i].runs ?
+			MIGRATE_RUN_LARGE : MIGRATE_RUN_NONE;
+		int nr_pages = 1 << sizes[i].order;
+
+		KUNIT_ASSERT_NOT_NULL(test, folio);
+		folio_set_large_rmappable(folio);
+		folio->mapping = (void *)FOLIO_MAPPING_ANON;
+		folio_set_count(folio, nr_pages + 1);
+		KUNIT_EXPECT_EQ(test, migrate_run_kind(folio), MIGRATE_RUN_NONE);
+		__set_bit(PG_anon_exclusive, folio_flags(folio, 0));
+		KUNIT_EXPECT_EQ(test, migrate_run_kind(folio), kind);
+		folio_set_count(folio, nr_pages + 2);
+		KUNIT_EXPECT_EQ(test, migrate_run_kind(folio), MIGRATE_RUN_NONE);
+		folio_set_count(folio, 1);
+		__clear_bit(PG_anon_exclusive, folio_flags(folio, 0));
+		folio->mapping = NULL;
+		folio_put(folio);
+	}
+}
+
 static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_row_pieces),
 	KUNIT_CASE(mo_test_row_cut),
@@ -374,6 +414,7 @@ static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_awaited),
 	KUNIT_CASE(mo_test_probe),
 	KUNIT_CASE(mo_test_kinds),
+	KUNIT_CASE(mo_test_large_kinds),
 	KUNIT_CASE(mo_test_row_order),
 	KUNIT_CASE(mo_test_row_span),
 	KUNIT_CASE(mo_test_row_bounds),

@@ -99,6 +99,13 @@ static int notify_run(void)
 	return move_watched(&area, WORD);
 }
 
+/* Large folios, which migrate in runs, too. */
+static int notify_large(void)
+{
+	mo_run_use_large();
+	return notify_run();
+}
+
 /* The device has a TLB, and hears when CPUs flush their TLBs. */
 static int tlb_run(void)
 {
@@ -313,6 +320,8 @@ static int notify_ended(void)
 static const struct mo_hazard hazards[] = {
 	{ .name = "run", .rule = "run_notify", .run = notify_run },
 	{ .name = "run_pairs", .rule = "run_notify_end", .run = notify_run },
+	{ .name = "large", .rule = "run_notify", .run = notify_large },
+	{ .name = "large_pairs", .rule = "run_notify_end", .run = notify_large },
 	{ .name = "tlb_run", .rule = "run_flush", .run = tlb_run },
 	{ .name = "tlb_ptes", .rule = "ptes_flush", .run = tlb_ptes },
 	{ .name = "ptes", .run = notify_ptes },

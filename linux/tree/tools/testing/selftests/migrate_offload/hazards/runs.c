@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Checks of migration in runs, which unmaps small pages together, without a
- * walk of the reverse mapping for each page.  The program also checks large
- * folios, whose entries the kernel unmaps in one step.
+ * walk of the reverse mapping for each page.  The kernel also has runs of large
+ * folios, and unmaps the entries of each folio in one step.
  *
  * Cases are as in hazards.c: with all rules the content must be right, and with
  * its own rule off the damage must show.  The damage also proves that the pages
@@ -65,7 +65,7 @@ static int run_foreign(void)
  * Two processes have one entry each for every page.  Migration must not stop at
  * the first.
  */
-static int run_shared(void)
+int mo_run_shared(void)
 {
 	struct mo_area area;
 	struct mo_kin kin;
@@ -215,7 +215,7 @@ static int run_bits(void)
 
 static const struct mo_hazard hazards[] = {
 	{ .name = "foreign", .rule = "run_page", .run = run_foreign },
-	{ .name = "shared", .run = run_shared, .hints = true },
+	{ .name = "shared", .run = mo_run_shared, .hints = true },
 	{ .name = "not_exclusive", .rule = "run_exclusive",
 	  .run = run_not_exclusive, .hints = true },
 	{ .name = "pinned", .rule = "run_pin", .run = run_pinned, .hints = true },
@@ -261,10 +261,26 @@ static const struct mo_hazard hazards[] = {
 	  .run = mo_cache_poisoned, .hints = true },
 	{ .name = "cache_truncated", .run = mo_cache_truncated },
 	{ .name = "cache_bits", .run = mo_cache_bits },
-	{ .name = "large_pinned", .rule = "ptes_pin", .run = mo_large_pinned },
+	{ .name = "large_pinned", .rule = "ptes_pin", .run = mo_large_pinned,
+	  .hints = true },
 	{ .name = "large_poisoned", .rule = "ptes_poison",
-	  .run = mo_large_poisoned },
+	  .run = mo_large_poisoned, .hints = true },
 	{ .name = "large_stale", .rule = "ptes_flush", .run = mo_large_stale_tlb },
+	{ .name = "large_stale_own", .rule = "ptes_flush",
+	  .run = mo_large_stale_own_tlb },
+	{ .name = "large_rewritten", .rule = "run_entry",
+	  .run = mo_large_rewritten },
+	{ .name = "large_forked", .rule = "run_shared", .run = mo_large_forked },
+	{ .name = "large_left_over", .rule = "run_rest",
+	  .run = mo_large_forked },
+	{ .name = "large_shared", .run = mo_large_shared, .hints = true },
+	{ .name = "large_moved", .run = mo_large_moved },
+	{ .name = "large_unmapped", .run = mo_large_unmapped },
+	{ .name = "large_ended", .run = mo_large_ended },
+	{ .name = "large_foreign", .run = mo_large_foreign, .hints = true },
+	{ .name = "large_partial", .run = mo_large_partial, .hints = true },
+	{ .name = "large_queued", .run = mo_large_queued, .hints = true },
+	{ .name = "large_mixed", .run = mo_large_mixed },
 };
 
 int main(int argc, char **argv)

@@ -243,12 +243,6 @@ static void map_small(struct mo_area *area)
 	mo_run_map(area, RUN_PAGES);
 }
 
-/* Large folios that PTEs map. */
-static void map_large(struct mo_area *area)
-{
-	mo_map_anon(area, RUN_PAGES * SZ_4K, 16 * SZ_4K);
-}
-
 int mo_run_stale_tlb(void)
 {
 	return mo_run_stale_tlb_of(map_small);
@@ -257,11 +251,6 @@ int mo_run_stale_tlb(void)
 int mo_run_stale_tlb_of_file(void)
 {
 	return mo_run_stale_tlb_of(mo_run_map_file);
-}
-
-int mo_large_stale_tlb(void)
-{
-	return mo_run_stale_tlb_of(map_large);
 }
 
 /*

@@ -174,6 +174,19 @@ static const char *map_large(struct mo_area *area, int flags, const char *file)
 	return NULL;
 }
 
+void mo_refill(struct mo_area *area, size_t at, size_t bytes, size_t folio_bytes)
+{
+	struct thp_settings saved;
+
+	thp_allow(&saved, folio_bytes);
+	if (madvise(area->mem + at, bytes, MADV_DONTNEED) ||
+	    madvise(area->mem + at, bytes, MADV_HUGEPAGE))
+		mo_die("madvise: %m");
+	memcpy(area->mem + at, (char *)area->shadow + at, bytes);
+	thp_restore(&saved);
+	madvise(area->mem + at, bytes, MADV_NOHUGEPAGE);
+}
+
 static const char *map_anon(struct mo_area *area)
 {
 	return map_large(area, MAP_PRIVATE | MAP_ANONYMOUS, "enabled");

@@ -71,6 +71,9 @@ long long mo_huge_pages(int node, size_t page_bytes, const char *which);
 void mo_bind(void *mem, size_t bytes);
 /* Copy the shadow to the memory. */
 void mo_fill(struct mo_area *area);
+/* The same for new folios of another size, in a part of anonymous memory. */
+void mo_refill(struct mo_area *area, size_t at, size_t bytes,
+	       size_t folio_bytes);
 /* Mount a file system at a new directory. */
 bool mo_mount(struct mo_area *area, const char *what, const char *type,
 	      const char *options);

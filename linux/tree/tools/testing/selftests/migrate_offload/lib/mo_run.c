@@ -69,9 +69,17 @@ const char *mo_run_cannot(void)
 	return strcmp(on, "true\n") ? "batch_ptes is off" : NULL;
 }
 
-/* Take the pages out of the batches of CPUs, and check that they are small. */
+static bool use_large;
+
+void mo_run_use_large(void)
+{
+	use_large = true;
+}
+
+/* Take the pages out of the batches of CPUs, and check their size. */
 static void settle(const struct mo_area *area)
 {
+	bool large = area->folio_bytes > SZ_4K;
 	void *first = area->mem;
 	size_t i;
 
@@ -83,8 +91,8 @@ static void settle(const struct mo_area *area)
 	for (i = 0; i < area->bytes / SZ_4K; i++) {
 		const void *page = area->mem + i * SZ_4K;
 
-		if (mo_page_flag(page, KPF_COMPOUND_HEAD) ||
-		    mo_page_flag(page, KPF_COMPOUND_TAIL) ||
+		if ((mo_page_flag(page, KPF_COMPOUND_HEAD) ||
+		     mo_page_flag(page, KPF_COMPOUND_TAIL)) != large ||
 		    !(mo_pagemap(page) & pm_present) ||
 		    !(mo_pagemap(page) & pm_exclusive))
 			mo_die("page %zu is not one for a run", i);
@@ -93,7 +101,7 @@ static void settle(const struct mo_area *area)
 
 void mo_run_map(struct mo_area *area, size_t nr_pages)
 {
-	mo_map_anon(area, nr_pages * SZ_4K, SZ_4K);
+	mo_map_anon(area, nr_pages * SZ_4K, use_large ? RUN_FOLIO_BYTES : SZ_4K);
 	area->scattered = true;
 	settle(area);
 }

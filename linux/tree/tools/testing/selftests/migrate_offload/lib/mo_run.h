@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Declarations for the cases of small pages that migrate in runs. */
+/* Declarations for the cases of folios that migrate in runs. */
 #ifndef MO_RUN_H
 #define MO_RUN_H
 
@@ -10,6 +10,8 @@
 #include "mo_area.h"
 
 #define RUN_PAGES 64
+/* Of a large folio. */
+#define RUN_FOLIO_BYTES (16 * SZ_4K)
 
 /* A child that maps the same memory and answers questions. */
 struct mo_kin {
@@ -40,7 +42,9 @@ void mo_run_own_some(struct mo_area *area, size_t turn);
 
 /* Returns NULL if pages migrate in runs here, else the reason. */
 const char *mo_run_cannot(void);
-/* Map adjacent small pages that no other process maps. */
+/* From now on, mo_run_map() maps large folios, by single entries. */
+void mo_run_use_large(void);
+/* Map adjacent small pages, or large folios, that no other process maps. */
 void mo_run_map(struct mo_area *area, size_t nr_pages);
 /*
  * The same for RUN_PAGES in a private mapping of a file.  Linux 7.3 counts the
@@ -112,7 +116,6 @@ int mo_run_cut(void);
 int mo_run_moved(void);
 int mo_run_unmapped(void);
 int mo_run_ended(void);
-int mo_large_stale_tlb(void);
 
 /* runs_shared.c */
 int mo_shared_foreign(void);
@@ -142,5 +145,20 @@ int mo_run_in_turn(void);
 /* runs_large.c */
 int mo_large_pinned(void);
 int mo_large_poisoned(void);
+int mo_large_stale_tlb(void);
+int mo_large_stale_own_tlb(void);
+int mo_large_rewritten(void);
+int mo_large_forked(void);
+int mo_large_shared(void);
+int mo_large_moved(void);
+int mo_large_unmapped(void);
+int mo_large_ended(void);
+int mo_large_foreign(void);
+int mo_large_partial(void);
+int mo_large_queued(void);
+int mo_large_mixed(void);
+
+/* runs.c */
+int mo_run_shared(void);
 
 #endif /* MO_RUN_H */
