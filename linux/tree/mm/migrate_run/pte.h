@@ -42,6 +42,24 @@ static inline pte_t migrate_pte_of_entry(softleaf_t entry, pte_t old)
 	return pte;
 }
 
+/*
+ * Returns the entry for the next page, if @pte has a migration entry.  The page
+ * is in the lowest bits of a swap entry, and architectures shift these bits or
+ * negate them.  So the entries of neighbours have the same distance everywhere.
+ */
+static inline pte_t migrate_pte_next(pte_t pte, unsigned long step)
+{
+	return __pte(pte_val(pte) + step);
+}
+
+/* Returns that distance. */
+static inline unsigned long migrate_pte_step(softleaf_t entry)
+{
+	softleaf_t next = { entry.val + 1 };
+
+	return pte_val(softleaf_to_pte(next)) - pte_val(softleaf_to_pte(entry));
+}
+
 /* Returns the entry that maps @page in place of @old_pte, which has @entry. */
 static inline pte_t migrate_pte_mapped(struct vm_area_struct *vma,
 				       struct folio *folio, struct page *page,

@@ -219,13 +219,13 @@ static void migrate_ptes_write(struct migrate_ptes *run,
 	struct mm_struct *mm = run->vma->vm_mm;
 	softleaf_t entry = migrate_pte_entry(run->pfn + run->nr + nth, old,
 					     chunk->exclusive & BIT(nth));
+	unsigned long step = migrate_pte_step(entry);
+	pte_t pte = migrate_pte_of_entry(entry, old);
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
-		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i,
-			   migrate_pte_of_entry(entry, old));
-		/* The page is in the lowest bits: see swp_entry(). */
-		entry.val++;
+		set_pte_at(mm, addr + i * PAGE_SIZE, ptep + i, pte);
+		pte = migrate_pte_next(pte, step);
 	}
 	migrate_cleared_add(&run->cleared, mm, old);
 }
@@ -237,7 +237,8 @@ static void migrate_ptes_write(struct migrate_ptes *run,
 static bool migrate_ptes_replace(struct migrate_ptes *run)
 {
 	unsigned long addr = run->addr + (unsigned long)run->nr * PAGE_SIZE;
-	struct migrate_ptes_chunk chunk;
+	/* CONFIG_INIT_STACK_ALL_ZERO would clear it for each chunk. */
+	struct migrate_ptes_chunk chunk __uninitialized;
 	unsigned int i;
 
 	migrate_ptes_clear(run, &chunk);
@@ -356,22 +357,12 @@ unsigned int migrate_unmap_whole(struct vm_area_struct *vma,
 static unsigned int migrate_ptes_alike(pte_t *ptep, pte_t first,
 				       unsigned int max_nr)
 {
-	softleaf_t entry = softleaf_from_pte(first);
-	bool soft_dirty = pte_swp_soft_dirty(first);
-	bool uffd = pte_swp_uffd(first);
+	unsigned long step = migrate_pte_step(softleaf_from_pte(first));
 	unsigned int nr;
 
 	for (nr = 1; nr < max_nr; nr++) {
-		pte_t expected;
-
-		/* The page is in the lowest bits: see swp_entry(). */
-		entry.val++;
-		expected = softleaf_to_pte(entry);
-		if (soft_dirty)
-			expected = pte_swp_mksoft_dirty(expected);
-		if (uffd)
-			expected = pte_swp_mkuffd(expected);
-		if (!pte_same(ptep_get(ptep + nr), expected))
+		first = migrate_pte_next(first, step);
+		if (!pte_same(ptep_get(ptep + nr), first))
 			break;
 	}
 	return nr;

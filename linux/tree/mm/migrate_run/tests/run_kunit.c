@@ -407,6 +407,35 @@ static void mo_test_large_kinds(struct kunit *test)
 	}
 }
 
+/* Entries of neighbours have the same distance, whatever their bits are. */
+static void mo_test_steps(struct kunit *test)
+{
+	static const unsigned long pfns[] = {
+		1, 0xff, 0xffff, 0x7fffff, 0xffffffff, BIT(PFN_SECTION_SHIFT) - 1,
+	};
+	unsigned int i, bits;
+
+	for (i = 0; i < ARRAY_SIZE(pfns); i++) {
+		for (bits = 0; bits < 8; bits++) {
+			pte_t old = pfn_pte(pfns[i], PAGE_NONE), pte, next;
+			softleaf_t entry;
+
+			if (bits & 1)
+				old = pte_mksoft_dirty(old);
+			entry = migrate_pte_entry(pfns[i], old, bits & 2);
+			if (bits & 4)
+				entry = make_migration_entry_dirty(entry);
+			pte = migrate_pte_of_entry(entry, old);
+			next = migrate_pte_next(pte, migrate_pte_step(entry));
+			entry.val++;
+			pte = migrate_pte_of_entry(entry, old);
+			KUNIT_EXPECT_TRUE(test, pte_same(next, pte));
+			entry = softleaf_from_pte(next);
+			KUNIT_EXPECT_EQ(test, pfns[i] + 1, softleaf_to_pfn(entry));
+		}
+	}
+}
+
 static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_row_pieces),
 	KUNIT_CASE(mo_test_row_cut),
@@ -415,6 +444,7 @@ static struct kunit_case migrate_run_test_cases[] = {
 	KUNIT_CASE(mo_test_probe),
 	KUNIT_CASE(mo_test_kinds),
 	KUNIT_CASE(mo_test_large_kinds),
+	KUNIT_CASE(mo_test_steps),
 	KUNIT_CASE(mo_test_row_order),
 	KUNIT_CASE(mo_test_row_span),
 	KUNIT_CASE(mo_test_row_bounds),
