@@ -208,6 +208,26 @@ def test_check_of_what_runs_spare(pages: str, count: int, refused: bool) -> None
     assert bool(regressions(rows)) is refused
 
 
+@pytest.mark.parametrize(
+    ("kib", "count", "refused"),
+    [
+        (16, 10_370, False),
+        (16, 10_371, True),
+        (64, 11_896, True),
+        (1024, 99_000, False),
+    ],
+)
+def test_check_of_large_folios(kib: int, count: int, refused: bool) -> None:
+    size = kib * KIB
+    rows = make_rows(
+        [
+            sample("off", count, folio_bytes=size),
+            sample("cpu", count, folio_bytes=size, copy_instructions=7_000),
+        ]
+    )
+    assert bool(regressions(rows)) is refused
+
+
 def test_kinds_of_pages_are_told_apart() -> None:
     rows = make_rows(
         [sample("off", 5_000, pages="random"), sample("off", 4_000, pages="runs")]

@@ -347,7 +347,23 @@ def test_pages_that_cannot_move_in_runs_cost_no_more(
     # The order does not matter, as the copy is the same.
     copy = once["cpu", 4096].copy_instructions
     assert copy is not None
-    for pages in sorted({*BESIDES} - {"runs"}):
+    for pages in sorted({*BESIDES} & {*PAGES} - {"runs"}):
         counted = rows["off", pages].instructions_per_folio
         assert counted is not None
         assert counted - copy <= BESIDES[pages]
+
+
+def test_large_folios_migrate_in_runs(
+    kernel_vm: BuiltKernel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    argv = ("bench", "cost", "--engines", "off,cpu", "--layouts", "1")
+    result, _ = bench(capsys, tmp_path / "result.json", *argv, "--sizes", "16K,64K")
+    rows = {(row.engine, row.folio_bytes): row for row in result.rows}
+    for size in (16, 64):
+        row = rows["off", size * 1024]
+        assert row.verified
+        assert row.split_folios == 0
+        assert row.instructions_per_folio is not None
+        assert row.copy_instructions is not None
+        taken = row.instructions_per_folio - row.copy_instructions
+        assert taken <= BESIDES[f"{size}K"]
