@@ -69,10 +69,7 @@ static void migrate_run_lock(struct migrate_run *run, struct list_head *from,
 	const struct address_space *mapping = READ_ONCE(first->mapping);
 	struct folio *folio = first;
 
-	run->kind = migrate_run_kind(first);
 	run->nr = 0;
-	if (run->kind == MIGRATE_RUN_NONE)
-		return;
 	if (run->kind == MIGRATE_RUN_LARGE)
 		max_nr = min_t(unsigned int, max_nr,
 			       MIGRATE_RUN_PAGES >> folio_order(first));

@@ -329,7 +329,7 @@ static unsigned int migrate_exclusive_unmap(struct migrate_run *run)
  * @run: Returns the unmapped folios in @src and @dst.  They are locked.  Each
  *	has a reference to @anon_vma, if @run has one.
  * @from: The list of folios to migrate, which does not change.
- * @first: The first folio of the run, which has a kind.
+ * @first: The first folio of the run.  migrate_run_is_due() has noted its kind.
  * @max_nr: The most folios to unmap.
  * @get_new_folio: Allocates destinations, as for migrate_pages().
  * @put_new_folio: Frees unused destinations, as for migrate_pages().

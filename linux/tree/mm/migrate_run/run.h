@@ -159,11 +159,19 @@ static inline enum migrate_run_kind migrate_run_kind(struct folio *folio)
 #endif
 }
 
-/* Returns true if a run should be tried: not soon after a failed run. */
-static inline bool migrate_run_is_due(struct migrate_run *run)
+/*
+ * Returns true if a run should be tried, from @first on: not soon after a failed
+ * run.
+ */
+static inline bool migrate_run_is_due(struct migrate_run *run,
+				      struct folio *first)
 {
-	if (likely(!run->nr_spared))
-		return run->on;
+	if (likely(!run->nr_spared)) {
+		if (!run->on)
+			return false;
+		run->kind = migrate_run_kind(first);
+		return run->kind != MIGRATE_RUN_NONE;
+	}
 	run->nr_spared--;
 	return false;
 }

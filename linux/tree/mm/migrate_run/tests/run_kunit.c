@@ -289,6 +289,8 @@ static unsigned int mo_gather(struct migrate_run *run, struct list_head *from)
 
 	mo_nr_allocated = 0;
 	mo_nr_given_up = 0;
+	/* As migrate_run_is_due() finds it. */
+	run->kind = MIGRATE_RUN_EXCLUSIVE;
 	migrate_run_gather(run, from, list_first_entry(from, struct folio, lru),
 			   UINT_MAX, mo_alloc_folio, mo_put_folio, 0);
 	nr = run->nr;
