@@ -150,10 +150,11 @@ def test_files_of_both_versions_are_read_and_shown(path: Path) -> None:
 
 
 def test_version_1_is_read_strictly_too() -> None:
-    path = next((ROOT / "docs" / "results").glob("cost-*.json"))
+    path = ROOT / "docs" / "results" / "compaction-dma.json"
     document = json.loads(path.read_bytes())
-    document["rows"][0]["later_instructions_per_folio"] = "many"
-    with pytest.raises(PageferryError, match=r"cost\.later_instructions"):
+    assert document["schema_version"] == 1
+    document["rows"][0]["allocated_pages"] = "many"
+    with pytest.raises(PageferryError, match=r"compaction\.allocated_pages"):
         decode(json.dumps(document))
     damaged: list[object] = [None, {}, [1], [{"bench": ["cost"]}]]
     for rows in damaged:

@@ -265,7 +265,7 @@ def test_off_costs_nothing(
     """Within 0.5% of stock at 4K and 0.1% at 2M, over five memory layouts.
 
     These limits hold with everything turned off. Without an engine, 4K pages move in
-    runs, with at most 1,240 instructions besides the copy. mtcopy costs next to nothing
+    runs, with at most 1,255 instructions besides the copy. mtcopy costs next to nothing
     where it finds no idle CPU: here with one CPU, and with other work on all CPUs.
     """
     argv = ("bench", "cost", "--engines", "stock,unbatched,off", "--layouts", "5")
