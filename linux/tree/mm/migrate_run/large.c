@@ -47,7 +47,7 @@ struct migrate_large_row {
 /* Returns true if the folio is on the queue of folios to split. */
 static bool migrate_large_is_queued(struct folio *folio)
 {
-	/* Without the lock of the queue: see "The queue" above. */
+	/* A hint while it is mapped.  After that, nothing queues the folio. */
 	return !data_race(list_empty(&folio->_deferred_list));
 }
 

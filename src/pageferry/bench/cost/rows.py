@@ -64,7 +64,7 @@ DECLINED_SHARE = 1 / 0.97
 # BESIDES_COPY bounds the instructions of other pages, and of large folios, without the
 # copy: 2% more than was measured. A change that raises a bound says why. Runs of shared
 # pages and of page cache take 30 to 45 of all pages in runs, and spare 2,700 to 16,000 of
-# their own. Runs of large folios take 16 of all pages, and spare 2,600 to 2,900 of a folio.
+# their own. Runs of large folios take 16 of all pages, and spare 2,600 to 3,300 of a folio.
 # CONFIG_BUG takes 6 in runs, and 22 on stock.
 UNALIKE_SHARE = 1.02
 BESIDES_COPY = {

@@ -10,7 +10,7 @@
 #include "mo_area.h"
 
 #define RUN_PAGES 64
-/* Of a large folio. */
+/* mo_run_use_large() chooses folios of this size. */
 #define RUN_FOLIO_BYTES (16 * SZ_4K)
 
 /* A child that maps the same memory and answers questions. */
