@@ -26,20 +26,21 @@
 #include "hooks.h"
 #include "payers.h"
 
-/* Returns the index of a cgroup, or MIGRATE_MAX_PAYERS if there is no room. */
-static unsigned int migrate_payer_find(struct migrate_payers *payers,
-				       struct mem_cgroup *memcg)
+/* Returns the entry of a cgroup, or NULL if there is no room. */
+static struct migrate_payer *migrate_payer_find(struct migrate_payers *payers,
+						struct mem_cgroup *memcg)
 {
-	unsigned int i;
+	struct migrate_payer *payer = payers->of;
 
-	for (i = 0; i < payers->nr; i++)
-		if (payers->of[i].memcg == memcg)
-			return i;
+	for (; payer < payers->of + payers->nr; payer++)
+		if (payer->memcg == memcg)
+			return payer;
 	if (payers->nr == MIGRATE_MAX_PAYERS)
-		return MIGRATE_MAX_PAYERS;
+		return NULL;
 	css_get(&memcg->css);
-	payers->of[i] = (struct migrate_payer) { .memcg = memcg };
-	return payers->nr++;
+	*payer = (struct migrate_payer) { .memcg = memcg };
+	payers->nr++;
+	return payer;
 }
 
 /* Count a folio of a cgroup that has no entry. */
@@ -55,36 +56,25 @@ static void migrate_payer_count(struct mem_cgroup *memcg, struct folio *folio,
 }
 
 /*
- * Count a folio that is copied, or that the CPU will copy.  When a cgroup is
+ * Count a folio of another cgroup than the folio before.  When a cgroup is
  * removed, its folios get the cgroup's parent, also folios that are locked or
  * isolated.  So take a reference.
  */
-void migrate_payers_add(struct migrate_payers *payers, struct folio *folio,
-			bool by_engine)
+void migrate_payers_add_other(struct migrate_payers *payers,
+			      struct folio *folio, bool by_engine)
 {
 	unsigned long data = READ_ONCE(folio->memcg_data);
-	unsigned int pages = folio_nr_pages(folio);
-	struct mem_cgroup *memcg;
+	struct mem_cgroup *memcg = get_mem_cgroup_from_folio(folio);
 
-	/* Most folios of a list have the same cgroup as the one before. */
-	if (!payers->nr || payers->last == MIGRATE_MAX_PAYERS ||
-	    payers->last_data != data) {
-		memcg = get_mem_cgroup_from_folio(folio);
-		/* Without cgroups, all folios are in the root cgroup. */
-		if (!memcg)
-			memcg = root_mem_cgroup;
-		payers->last = migrate_payer_find(payers, memcg);
-		payers->last_data = data;
-		if (payers->last == MIGRATE_MAX_PAYERS)
-			migrate_payer_count(memcg, folio, by_engine);
-		mem_cgroup_put(memcg);
-	}
-	payers->pages += pages;
-	payers->engine_pages += by_engine ? pages : 0;
-	if (payers->last == MIGRATE_MAX_PAYERS)
-		return;
-	payers->of[payers->last].pages += pages;
-	payers->of[payers->last].engine_pages += by_engine ? pages : 0;
+	/* Without cgroups, all folios are in the root cgroup. */
+	if (!memcg)
+		memcg = root_mem_cgroup;
+	payers->last = migrate_payer_find(payers, memcg);
+	payers->last_data = data;
+	if (!payers->last)
+		migrate_payer_count(memcg, folio, by_engine);
+	migrate_payer_add(payers->last ?: &payers->rest, folio, by_engine);
+	mem_cgroup_put(memcg);
 }
 
 /* Count folios that the CPU will copy: those of hugetlb, or all others. */
@@ -99,23 +89,27 @@ void migrate_payers_add_list(struct migrate_payers *payers,
 }
 
 /* Returns a cgroup's share of @ns, by pages of the engine if there are any. */
-static u64 migrate_payers_share(const struct migrate_payers *payers,
-				unsigned int engine_pages, unsigned int pages,
-				u64 ns)
+static u64 migrate_payer_share(const struct migrate_payer *payer,
+			       const struct migrate_payer *all, u64 ns)
 {
-	if (payers->engine_pages)
-		return mul_u64_u64_div_u64(ns, engine_pages,
-					   payers->engine_pages);
-	return payers->pages ? mul_u64_u64_div_u64(ns, pages, payers->pages) : 0;
+	if (all->engine_pages)
+		return mul_u64_u64_div_u64(ns, payer->engine_pages,
+					   all->engine_pages);
+	return all->pages ? mul_u64_u64_div_u64(ns, payer->pages, all->pages) : 0;
 }
 
 /* Count all in memory.stat, and clear @payers for the next list. */
 void migrate_payers_settle(struct migrate_payers *payers)
 {
 	u64 engine_ns = payers->engine_ns, helper_ns = payers->helper_ns;
+	struct migrate_payer all = payers->rest;
 	u64 nr[NR_MIGRATE_MEMCG_ITEMS];
 	unsigned int i;
 
+	for (i = 0; i < payers->nr; i++) {
+		all.pages += payers->of[i].pages;
+		all.engine_pages += payers->of[i].engine_pages;
+	}
 	for (i = 0; i < payers->nr; i++) {
 		const struct migrate_payer *payer = &payers->of[i];
 
@@ -123,11 +117,9 @@ void migrate_payers_settle(struct migrate_payers *payers)
 		nr[MIGRATE_MEMCG_ENGINE_BYTES] =
 			(u64)payer->engine_pages << PAGE_SHIFT;
 		nr[MIGRATE_MEMCG_ENGINE_NS] =
-			migrate_payers_share(payers, payer->engine_pages,
-					     payer->pages, payers->engine_ns);
+			migrate_payer_share(payer, &all, payers->engine_ns);
 		nr[MIGRATE_MEMCG_HELPER_NS] =
-			migrate_payers_share(payers, payer->engine_pages,
-					     payer->pages, payers->helper_ns);
+			migrate_payer_share(payer, &all, payers->helper_ns);
 		engine_ns -= nr[MIGRATE_MEMCG_ENGINE_NS];
 		helper_ns -= nr[MIGRATE_MEMCG_HELPER_NS];
 		mem_cgroup_count_migration(payer->memcg, nr);
