@@ -117,7 +117,8 @@ static void migrate_choice_pick(struct migrate_choice *choice,
 	attempt->by_cpu = migrate_choice_pays(choice) == attempt->on_credit;
 }
 
-static void migrate_cost_add(struct migrate_cost *cost, unsigned int ns,
+/* Returns true if the sums were halved. */
+static bool migrate_cost_add(struct migrate_cost *cost, unsigned int ns,
 			     unsigned int pages)
 {
 	unsigned int half;
@@ -127,6 +128,20 @@ static void migrate_cost_add(struct migrate_cost *cost, unsigned int ns,
 	half = ns > MIGRATE_CHOICE_MEAN_NS;
 	WRITE_ONCE(cost->ns, ns >> half);
 	WRITE_ONCE(cost->pages, pages >> half);
+	return half;
+}
+
+/*
+ * Forget half of the slower side, too, but know enough of it.  Its tries are
+ * few.  If all lists become faster, as after load, the sums of its slow tries
+ * would keep this side out for a long time.
+ */
+static void migrate_cost_age(struct migrate_cost *cost)
+{
+	unsigned int half = READ_ONCE(cost->ns) >= 2 * MIGRATE_CHOICE_KNOWN_NS;
+
+	WRITE_ONCE(cost->ns, READ_ONCE(cost->ns) >> half);
+	WRITE_ONCE(cost->pages, READ_ONCE(cost->pages) >> half);
 }
 
 /* A try of the slower side uses up credit, and the faster side earns it. */
@@ -145,8 +160,11 @@ static void migrate_choice_note(struct migrate_choice *choice,
 				const struct migrate_attempt *attempt, u64 ns,
 				unsigned int pages)
 {
+	struct migrate_cost *mine, *other;
 	u64 noted_ns = min(ns, MIGRATE_CHOICE_MOST_NS);
 
+	mine = attempt->by_cpu ? &choice->cpu : &choice->engine;
+	other = attempt->by_cpu ? &choice->engine : &choice->cpu;
 	ns = min(ns, (u64)S64_MAX / 2);
 	/*
 	 * Count only the pages of @noted_ns, or all slow sides would look
@@ -154,8 +172,8 @@ static void migrate_choice_note(struct migrate_choice *choice,
 	 */
 	if (noted_ns < ns && pages)
 		pages = max(mul_u64_u64_div_u64(pages, noted_ns, ns), 1ULL);
-	migrate_cost_add(attempt->by_cpu ? &choice->cpu : &choice->engine,
-			 noted_ns, pages);
+	if (migrate_cost_add(mine, noted_ns, pages))
+		migrate_cost_age(other);
 	migrate_choice_credit(choice, attempt->on_credit, ns);
 }
 

@@ -112,6 +112,23 @@ static void mo_test_changes(struct kunit *test)
 	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 50000), 5);
 }
 
+/*
+ * Load made both sides slower, and the CPU more so.  After the load, the CPU is
+ * faster.  Its few tries show that after seconds of work, not minutes.
+ */
+static void mo_test_load_ends(struct kunit *test)
+{
+	struct mo_trade trade = { .engine_ns = 14000, .cpu_ns = 16000 };
+	struct migrate_choice choice = {};
+
+	KUNIT_EXPECT_GE(test, mo_lists(&choice, &trade, 20000), 97);
+	trade.engine_ns = 3000;
+	trade.cpu_ns = 1000;
+	mo_lists(&choice, &trade, 5000);
+	KUNIT_EXPECT_LE(test, trade.total_ns, 8ULL * NSEC_PER_SEC);
+	KUNIT_EXPECT_LE(test, mo_lists(&choice, &trade, 20000), 2);
+}
+
 /* The choice copes with times of hours, and with lists that moved no page. */
 static void mo_test_choice_extremes(struct kunit *test)
 {
@@ -214,6 +231,7 @@ static struct kunit_case migrate_choice_test_cases[] = {
 	KUNIT_CASE(mo_test_loser_is_left_out),
 	KUNIT_CASE(mo_test_winner_is_used),
 	KUNIT_CASE(mo_test_changes),
+	KUNIT_CASE(mo_test_load_ends),
 	KUNIT_CASE(mo_test_choice_extremes),
 	KUNIT_CASE(mo_test_kinds),
 	KUNIT_CASE(mo_test_list_kinds),
