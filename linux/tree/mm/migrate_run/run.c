@@ -149,7 +149,7 @@ static void migrate_run_add_rmap(struct folio *folio, struct vm_area_struct *vma
 	VM_WARN_ON_FOLIO(folio_mapped(folio), folio);
 	VM_WARN_ON_FOLIO(folio_anon_vma(folio)->root != vma->anon_vma->root,
 			 folio);
-	VM_WARN_ON_FOLIO(folio->index != linear_page_index(vma, addr), folio);
+	VM_WARN_ON_FOLIO(vma_anon_address(vma, folio->index, 1) != addr, folio);
 	folio_get(folio);
 	atomic_set(&folio->_mapcount, 0);
 	SetPageAnonExclusive(&folio->page);
