@@ -73,6 +73,7 @@
 
 #include "../internal.h"
 #include "../migrate_offload/internal.h"
+#include "../page_alloc.h"
 #include "pte.h"
 #include "row.h"
 #include "run.h"
@@ -389,6 +390,31 @@ bool migrate_run_has_waiters(const struct migrate_run *run)
 	return flags & BIT(PG_waiters);
 }
 
+/*
+ * Drop the references to the sources, and free those without another one, as
+ * __folio_put() does.  The sources are on no LRU list, and their destinations
+ * have their charges.
+ */
+static noinline_for_stack void
+migrate_run_free(const struct migrate_run *run)
+{
+	struct folio_batch freed;
+	unsigned int i;
+
+	folio_batch_init(&freed);
+	for (i = 0; i < run->nr; i++) {
+		struct folio *src = run->src[i];
+
+		if (!folio_put_testzero(src))
+			continue;
+		folio_unqueue_deferred_split(src);
+		if (!folio_batch_add(&freed, src))
+			free_unref_folios(&freed);
+	}
+	if (folio_batch_count(&freed))
+		free_unref_folios(&freed);
+}
+
 /* Release the folios of a run that has been mapped. */
 static void migrate_run_done(struct migrate_run *run)
 {
@@ -406,9 +432,7 @@ static void migrate_run_done(struct migrate_run *run)
 	}
 	if (run->reason != MR_DEMOTION)
 		migrate_isolated_mod(run->src, run->nr, -(1 << run->order));
-	/* In batches of release_pages(), this would take 60 instructions more. */
-	for (i = 0; i < run->nr; i++)
-		folio_put(run->src[i]);
+	migrate_run_free(run);
 }
 
 static void migrate_exclusive_map(struct migrate_run *run)

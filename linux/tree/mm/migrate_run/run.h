@@ -93,13 +93,17 @@ struct migrate_run {
 
 /*
  * Prepare for a list.  Only MIGRATE_ASYNC has runs: the other modes may wait
- * for locks or memory while a run is unmapped.
+ * for locks or memory while a run is unmapped.  A run of one small folio, as
+ * promotion has it, spares nothing.
  */
 static inline void migrate_run_init(struct migrate_run *run,
+				    const struct list_head *from,
 				    enum migrate_mode mode, int reason)
 {
 	run->on = migrate_batch_ptes_on() && mode == MIGRATE_ASYNC &&
-		reason != MR_MEMORY_FAILURE;
+		reason != MR_MEMORY_FAILURE &&
+		(!list_is_singular(from) ||
+		 folio_test_large(list_first_entry(from, struct folio, lru)));
 	run->windows = NULL;
 	run->src = NULL;
 	run->max_nr = 1;
@@ -356,6 +360,9 @@ static inline void migrate_run_take(struct migrate_run *run, struct folio *src,
 /* Called after the last run.  One allocation holds both arrays. */
 static inline void migrate_run_exit(struct migrate_run *run)
 {
+	/* A page fault has no run, and calls no function for that. */
+	if (!run->src)
+		return;
 	kfree(run->src);
 }
 

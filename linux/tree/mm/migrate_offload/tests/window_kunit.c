@@ -142,7 +142,7 @@ static void mo_test_move_now(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, w->stats);
 	w->ret_folios = &ret_folios;
 	w->nr_pass = 1;
-	migrate_run_init(&run, MIGRATE_ASYNC, w->session.reason);
+	migrate_run_init(&run, &ret_folios, MIGRATE_ASYNC, w->session.reason);
 	w->run = &run;
 	migrate_session_clock(&w->session);
 	migrate_windows_unmapping(w);

@@ -320,7 +320,7 @@ static void mo_test_probe(struct kunit *test)
 		list_add_tail(&folios[i].lru, &from);
 	}
 
-	migrate_run_init(run, MIGRATE_ASYNC, MR_SYSCALL);
+	migrate_run_init(run, &from, MIGRATE_ASYNC, MR_SYSCALL);
 	KUNIT_EXPECT_EQ(test, mo_gather(run, &from), 1);
 	KUNIT_EXPECT_EQ(test, mo_nr_allocated, 1);
 	KUNIT_EXPECT_EQ(test, mo_nr_given_up, 1);
