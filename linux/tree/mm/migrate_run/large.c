@@ -17,7 +17,8 @@
  *
  * - The queue of folios to split.  A folio on the queue takes the ordinary path,
  *   which queues the destination, too.  Unmapping a part of a folio queues it.
- *   So nothing queues a folio while all its entries are migration entries.
+ *   Once all entries are replaced, only a scan of the queue that already has the
+ *   folio may put it there.  So moving the folio looks again.
  *
  * - Mapping.  A folio may be mapped in parts, because its pages differ in their
  *   bits, or are no longer mapped.  remove_migration_ptes() maps what is left.  A
@@ -47,7 +48,7 @@ struct migrate_large_row {
 /* Returns true if the folio is on the queue of folios to split. */
 static bool migrate_large_is_queued(struct folio *folio)
 {
-	/* A hint while it is mapped.  After that, nothing queues the folio. */
+	/* A hint: a scan may have the folio, see migrate_run_is_queued(). */
 	return !data_race(list_empty(&folio->_deferred_list));
 }
 

@@ -9,6 +9,7 @@
 
 #include <linux/bitops.h>
 #include <linux/leafops.h>
+#include <linux/list.h>
 #include <linux/memcontrol.h>
 #include <linux/memory-tiers.h>
 #include <linux/mm.h>
@@ -83,6 +84,19 @@ static void migrate_run_move_state(struct folio *dst, struct folio *src,
 	mem_cgroup_migrate(src, dst);
 }
 
+/*
+ * Returns true if a large folio is on the queue of folios to split.  The scan of
+ * the queue takes a folio off it, with a reference, and may put it back later.
+ * It was perhaps off the queue when the run began.  Nobody but the isolation has
+ * a reference now, so the scan has put it back already, or never will.
+ */
+static bool migrate_run_is_queued(struct folio *src)
+{
+	/* Paired with the folio_put() of deferred_split_scan(). */
+	smp_rmb();
+	return !list_empty(&src->_deferred_list);
+}
+
 /**
  * migrate_run_move - move a folio of a run to its destination
  * @dst: The destination, locked.
@@ -99,6 +113,8 @@ int migrate_run_move(struct folio *dst, struct folio *src, bool copy)
 
 	/* The reference of the isolation. */
 	if (anon && folio_ref_count(src) != 1)
+		return -EAGAIN;
+	if (folio_test_large(src) && migrate_run_is_queued(src))
 		return -EAGAIN;
 	if (!anon && migrate_file_in_use(src))
 		return -EAGAIN;

@@ -14,9 +14,10 @@
 			BIT(PG_head) | BIT(PG_waiters) | BIT(PG_reserved) |	\
 			BIT(PG_private) | BIT(PG_mlocked) | BIT(PG_swapbacked))
 
-static struct folio *mo_folio(struct kunit *test, bool charge)
+static struct folio *mo_folio_of(struct kunit *test, unsigned int order,
+				 bool charge)
 {
-	struct folio *folio = folio_alloc(GFP_KERNEL, 0);
+	struct folio *folio = folio_alloc(GFP_KERNEL, order);
 
 	KUNIT_ASSERT_NOT_NULL(test, folio);
 	/* As the core has it. */
@@ -24,6 +25,11 @@ static struct folio *mo_folio(struct kunit *test, bool charge)
 	if (charge)
 		KUNIT_ASSERT_EQ(test, mem_cgroup_charge(folio, NULL, GFP_KERNEL), 0);
 	return folio;
+}
+
+static struct folio *mo_folio(struct kunit *test, bool charge)
+{
+	return mo_folio_of(test, 0, charge);
 }
 
 static unsigned long mo_flags(const struct folio *folio)
@@ -84,7 +90,29 @@ static void mo_test_file_flags(struct kunit *test)
 	mo_try_flags(test, false);
 }
 
+/* A large folio that the scan of the queue has put back does not move. */
+static void mo_test_queued(struct kunit *test)
+{
+	struct folio *src = mo_folio_of(test, 2, true);
+	struct folio *dst = mo_folio_of(test, 2, false);
+	LIST_HEAD(queue);
+
+	src->mapping = (void *)FOLIO_MAPPING_ANON;
+	list_add(&src->_deferred_list, &queue);
+	KUNIT_EXPECT_EQ(test, migrate_run_move(dst, src, false), -EAGAIN);
+	list_del_init(&src->_deferred_list);
+	KUNIT_EXPECT_EQ(test, migrate_run_move(dst, src, false), 0);
+	KUNIT_EXPECT_PTR_EQ(test, dst->mapping, src->mapping);
+	/* Only the destination counts as anonymous memory. */
+	src->mapping = NULL;
+	folio_unlock(src);
+	folio_unlock(dst);
+	folio_put(src);
+	folio_put(dst);
+}
+
 static struct kunit_case migrate_move_test_cases[] = {
+	KUNIT_CASE(mo_test_queued),
 	KUNIT_CASE(mo_test_flags),
 	KUNIT_CASE(mo_test_file_flags),
 	{}
