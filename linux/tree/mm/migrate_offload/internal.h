@@ -212,8 +212,9 @@ struct migrate_windows {
 	struct migrate_pages_stats *stats;
 	struct migrate_run *run;
 
-	/* Indices of moved pairs that the run has not mapped yet. */
+	/* Indices and sizes of moved pairs that the run has not mapped yet. */
 	unsigned short moved[MIGRATE_RUN_MAX];
+	unsigned int moved_bytes[MIGRATE_RUN_MAX];
 	unsigned int nr_moved;
 
 	int nr_failed;

@@ -63,7 +63,8 @@ static void migrate_part_land(struct migrate_windows *w,
 			nr = 0;
 		}
 		since_ns = pair->unmapped_ns;
-		migrate_pair_reachable(w, part, pair, PAGE_SIZE, 0);
+		/* The source may be free by now. */
+		migrate_pair_reachable(w, part, pair, w->moved_bytes[i], 0);
 	}
 	migrate_part_note_unmapped(w, part, since_ns, nr);
 	w->nr_moved = 0;
@@ -87,6 +88,7 @@ static void migrate_part_move(struct migrate_windows *w,
 	rc = migrate_windows_move_folio(w, pair->src, pair->dst, pair->content);
 	if (migrate_run_has(w->run, pair->src)) {
 		part->nr_retry -= pair->tried;
+		w->moved_bytes[w->nr_moved] = bytes;
 		w->moved[w->nr_moved++] = pair - part->copy.pairs;
 		if (w->nr_moved == MIGRATE_RUN_MAX)
 			migrate_part_land(w, part);
