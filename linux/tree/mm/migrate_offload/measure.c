@@ -36,7 +36,9 @@ static u64 migrate_measure_copy_ns(struct folio *dst, struct folio *src)
 static u64 migrate_measure_order_ns(unsigned int order, int src_nid,
 				    int dst_nid)
 {
-	gfp_t gfp = GFP_KERNEL | __GFP_THISNODE | __GFP_NOWARN | __GFP_NORETRY;
+	/* A node of CXL memory often has ZONE_MOVABLE alone. */
+	gfp_t gfp = GFP_HIGHUSER_MOVABLE | __GFP_THISNODE | __GFP_NOWARN |
+		__GFP_NORETRY;
 	struct folio *src[MIGRATE_NR_TIMED], *dst[MIGRATE_NR_TIMED];
 	u64 ns = 0;
 	int i;
