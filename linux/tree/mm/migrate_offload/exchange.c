@@ -86,7 +86,8 @@ struct exchange_place {
  * alone.  A folio of a file, of KSM or of the swap cache is also in an index
  * that leads to its place.  A folio that may be freed instead of swapped is not
  * worth an exchange, and is on another LRU list.  The kernel counts mlocked
- * folios while they are on their list.
+ * folios while they are on their list.  As in migrate_pages_batch(), a huge page
+ * needs migration entries for huge pages.
  */
 static bool exchange_can(struct folio *folio)
 {
@@ -100,6 +101,7 @@ static bool exchange_can(struct folio *folio)
 		((unsigned long)folio->mapping & FOLIO_MAPPING_FLAGS) ==
 		FOLIO_MAPPING_ANON &&
 		!folio_test_hugetlb(folio) && !folio_is_zone_device(folio) &&
+		(thp_migration_supported() || !folio_test_pmd_mappable(folio)) &&
 		!migrate_offload_has_tags(folio);
 }
 
