@@ -23,6 +23,7 @@ _STEPS = {
     "damon scheme": "./damon_scheme",
     "damon limits": "./damon_limits",
     "damon paddr": "./damon_paddr",
+    "damon exchange": "./damon_exchange",
 }
 _NAMES = {step: selftests.names(command) for step, command in _STEPS.items()}
 _DEBUG = selftests.names(debug_kernel.STEPS["damon"])
@@ -55,6 +56,11 @@ def test_schemes_get_on(quick_run: guests.Steps, name: str) -> None:
 
 def test_physical_regions_may_begin_inside_a_folio(quick_run: guests.Steps) -> None:
     quick_run.ran_all("damon paddr", _NAMES["damon paddr"])
+
+
+def test_hot_and_cold_memory_change_places(quick_run: guests.Steps) -> None:
+    """Without a free page, and only if a scheme offers cold memory."""
+    quick_run.ran_all("damon exchange", _NAMES["damon exchange"])
 
 
 @pytest.mark.parametrize("name", _DEBUG, ids=lambda name: name.split(".")[1])

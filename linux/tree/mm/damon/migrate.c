@@ -28,6 +28,7 @@
 
 #include "../internal.h"
 #include "dests.h"
+#include "exchange.h"
 #include "filters.h"
 #include "migrate.h"
 #include "quota.h"
@@ -78,6 +79,7 @@ bool damos_migration_begin(struct damos_migration *m, const struct damos *s)
 		.target_nid = s->target_nid,
 		.target_weight = 1,
 		.dests = s->migrate_dests,
+		.cold = s->action == DAMOS_MIGRATE_COLD,
 	};
 	if (!m->dests.nr_dests) {
 		m->dests.node_id_arr = &m->target_nid;
@@ -178,17 +180,26 @@ static void damos_migration_flush_list(struct damos_migration *m,
 		.nid = nid,
 		.reason = MR_DAMON,
 	};
-	unsigned int nr_succeeded;
+	/* A scheme with weights spreads all memory, be it hot or cold. */
+	bool one_target = m->dests.node_id_arr == &m->target_nid;
+	unsigned int nr_succeeded, order;
 	int rc;
 
+	if (one_target && !m->cold)
+		m->nr_moved += damos_exchange(folios, nid);
 	while (!list_empty(folios)) {
 		nr_succeeded = 0;
 		rc = migrate_pages(folios, alloc_migration_target, NULL,
 				   (unsigned long)&mtc, MIGRATE_ASYNC,
 				   MR_DAMON, &nr_succeeded);
 		m->nr_moved += nr_succeeded;
-		damos_migration_put_back(folios, rc == -ENOMEM ?
-					 damos_migration_max_order(folios) : 0);
+		order = 0;
+		if (rc == -ENOMEM) {
+			order = damos_migration_max_order(folios);
+			if (one_target && m->cold)
+				damos_exchange_note(folios, order, nid);
+		}
+		damos_migration_put_back(folios, order);
 	}
 }
 

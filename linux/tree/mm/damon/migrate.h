@@ -22,6 +22,7 @@ struct mm_struct;
  * @nr_pages: the number of pages in all lists.
  * @nr_moved: the number of pages that moved.
  * @missed: a folio was not on the LRU.
+ * @cold: the action is migrate_cold.
  * @again: do not walk the region again: this was the second walk, or a filter
  *	forbids one.
  */
@@ -34,6 +35,7 @@ struct damos_migration {
 	unsigned long nr_pages;
 	unsigned long nr_moved;
 	bool missed;
+	bool cold;
 	bool again;
 };
 

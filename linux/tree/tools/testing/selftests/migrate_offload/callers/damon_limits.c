@@ -17,6 +17,7 @@
 #include "../../kselftest_harness.h"
 #include "mo_area.h"
 #include "mo_damon.h"
+#include "mo_full.h"
 #include "mo_util.h"
 
 /* Emulated machines and debug kernels are slow. */
@@ -26,12 +27,7 @@
 #define WAIT_TRIES 300
 #define WAIT_US 100000
 
-/* Free memory of the second node, without a block for a huge page. */
-#define ROOM_BYTES (96 * SZ_1M)
 #define BEHIND_BYTES (32 * SZ_1M)
-#define HUGE_ORDER 9
-#define MPOL_BIND 2
-#define PATH_UNEVICTABLE "/proc/sys/vm/compact_unevictable_allowed"
 
 /* Moving this takes long enough that a stop or an exit comes in the middle. */
 #define MUCH_BYTES (256 * SZ_1M)
@@ -122,6 +118,7 @@ FIXTURE_SETUP(limits)
 FIXTURE_TEARDOWN(limits)
 {
 	mo_damon_remove();
+	mo_full_end();
 	if (self->child)
 		end_child(self->child);
 	if (self->area.mem)
@@ -151,61 +148,6 @@ static bool arrives(const struct mo_area *area, unsigned long nr)
 	EXPECT_TRUE(mo_content_ok(&self->area));			\
 } while (0)
 
-static char *map_there(size_t bytes, int advice)
-{
-	unsigned long mask[4] = {};
-	char *mem = mmap(NULL, bytes + SZ_2M, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (mem == MAP_FAILED)
-		mo_die("cannot map memory: %m");
-	mem = (char *)(((uintptr_t)mem + SZ_2M - 1) & ~(SZ_2M - 1));
-	mask[mo_nodes[1] / 64] = 1UL << (mo_nodes[1] % 64);
-	if (syscall(SYS_mbind, mem, bytes, MPOL_BIND, mask, 8 * sizeof(mask), 0))
-		mo_die("cannot bind memory: %m");
-	if (madvise(mem, bytes, advice))
-		mo_die("madvise: %m");
-	return mem;
-}
-
-/*
- * Free memory on the second node, but no block for a huge page: one page of
- * each block stays locked.  Memory taken here is freed when this process exits.
- * Returns NULL, or the reason.
- */
-static const char *leave_no_huge_block(void)
-{
-	size_t i, first = 0, nr = ROOM_BYTES / SZ_4K, much = 4096 * SZ_1M;
-	char *room = map_there(ROOM_BYTES, MADV_NOHUGEPAGE);
-	__u64 *pfns = malloc(nr * sizeof(*pfns));
-	char *rest;
-
-	if (!pfns)
-		mo_die("no memory");
-	memset(room, 1, ROOM_BYTES);
-	mo_pfns(room, nr, pfns);
-	for (i = 1; i <= nr; i++) {
-		if (i < nr && pfns[i] >> HUGE_ORDER == pfns[first] >> HUGE_ORDER)
-			continue;
-		if (mlock(room + first * SZ_4K, SZ_4K))
-			mo_die("mlock: %m");
-		if (i - first > 1 &&
-		    madvise(room + (first + 1) * SZ_4K,
-			    (i - first - 1) * SZ_4K, MADV_DONTNEED))
-			mo_die("madvise: %m");
-		first = i;
-	}
-	free(pfns);
-	/* Take all other huge pages of the node. */
-	rest = map_there(much, MADV_HUGEPAGE);
-	for (i = 0; i < much; i += SZ_2M) {
-		rest[i] = 1;
-		if (!mo_page_flag(rest + i, KPF_COMPOUND_HEAD))
-			return NULL;
-	}
-	return "the machine has too much memory";
-}
-
 /* Map one huge page on the first node, and small pages behind the huge page. */
 static void map_both(struct mo_area *area)
 {
@@ -234,16 +176,12 @@ TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 {
 	const char *why_not;
 	struct mo_area both, behind;
-	char was[16];
 
 	map_both(&both);
 	if (!mo_page_flag(both.mem, KPF_COMPOUND_HEAD))
 		SKIP(return, "no huge page");
-	mo_read(PATH_UNEVICTABLE, was, sizeof(was));
-	mo_write(PATH_UNEVICTABLE, "0");
-	why_not = leave_no_huge_block();
-	if (why_not) {
-		mo_write(PATH_UNEVICTABLE, was);
+	why_not = mo_full(mo_nodes[1]);
+	if (why_not)
 		SKIP(return, "%s", why_not);
 	}
 	behind = both;
@@ -260,7 +198,6 @@ TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 	EXPECT_EQ(nr_there(&both) - nr_there(&behind), 0);
 	EXPECT_TRUE(mo_page_flag(both.mem, KPF_COMPOUND_HEAD));
 	EXPECT_TRUE(mo_content_ok(&both));
-	mo_write(PATH_UNEVICTABLE, was);
 }
 
 /* A commit must not drop other targets when one target has exited. */

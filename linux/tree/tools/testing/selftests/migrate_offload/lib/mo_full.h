@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Nodes without a free block for a huge page. */
+#ifndef MO_FULL_H
+#define MO_FULL_H
+
+/*
+ * Leave small pages of a node free, but no block for a huge page: one page of
+ * each block stays locked.  The kernel frees the memory that this takes when
+ * the process exits.  Returns NULL, or the reason.
+ */
+const char *mo_full(int node);
+/* Let the kernel compact memory around locked pages again. */
+void mo_full_end(void);
+
+#endif /* MO_FULL_H */
