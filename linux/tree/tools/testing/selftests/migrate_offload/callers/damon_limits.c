@@ -183,7 +183,6 @@ TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 	why_not = mo_full(mo_nodes[1]);
 	if (why_not)
 		SKIP(return, "%s", why_not);
-	}
 	behind = both;
 	behind.mem += SZ_2M;
 	behind.bytes -= SZ_2M;
@@ -226,6 +225,16 @@ TEST_F_TIMEOUT(limits, commits_without_a_target, TIMEOUT)
 	EXPECT_EQ(mo_damon_command("on"), -EINVAL);
 }
 
+/* Wait until the scheme has tried as much as its quota allows. */
+static void use_up(long long bytes)
+{
+	struct mo_damon_stats stats;
+
+	do
+		mo_damon_stats(&stats);
+	while (stats.sz_tried < bytes);
+}
+
 /*
  * A target exits after the quota ran out in it.  The scheme must go on with the
  * other targets.
@@ -238,13 +247,7 @@ TEST_F_TIMEOUT(limits, forgets_a_target, TIMEOUT)
 	mo_damon_set_number("quotas/bytes", BYTES + BYTES / 2);
 	mo_damon_set_number("quotas/reset_interval_ms", HOUR_MS);
 	START();
-	while (mo_damon_is_on()) {
-		struct mo_damon_stats stats;
-
-		mo_damon_stats(&stats);
-		if (stats.sz_tried >= (long long)(BYTES + BYTES / 2))
-			break;
-	}
+	use_up(BYTES + BYTES / 2);
 	EXPECT_EQ(nr_there(&self->area), NR_PAGES);
 	mo_damon_set_targets(1, pids, &self->area);
 	mo_damon_set_dests(2, mo_nodes, all_here);
@@ -264,6 +267,46 @@ TEST_F_TIMEOUT(limits, begins_a_quota_with_nothing, TIMEOUT)
 	mo_damon_set_number("quotas/reset_interval_ms", HOUR_MS);
 	COMMIT();
 	EXPECT_THERE(0);
+}
+
+/*
+ * The first half is in its place, and uses the quota up.  With failures charged
+ * in part, most of the quota is left for the other half.
+ */
+TEST_F_TIMEOUT(limits, charges_failures_in_part, TIMEOUT)
+{
+	struct mo_area half = self->area;
+
+	half.bytes /= 2;
+	ASSERT_EQ(mo_move(&half, mo_nodes[1]), 0);
+	mo_damon_set_number("quotas/bytes", half.bytes + half.bytes / 64);
+	mo_damon_set_number("quotas/reset_interval_ms", HOUR_MS);
+	START();
+	use_up(half.bytes + half.bytes / 64);
+	EXPECT_LE(nr_there(&self->area), NR_PAGES / 2 + NR_PAGES / 128);
+	ASSERT_EQ(mo_damon_command("off"), 0);
+	mo_damon_set_number("quotas/fail_charge_num", 1);
+	mo_damon_set_number("quotas/fail_charge_denom", 64);
+	START();
+	EXPECT_THERE(NR_PAGES);
+}
+
+/*
+ * The memory that is there already counts for more than one quota.  The next
+ * turn goes on behind what used up the last one, so the rest moves, too.
+ */
+TEST_F_TIMEOUT(limits, goes_on_behind_what_counted, TIMEOUT)
+{
+	struct mo_area most = self->area;
+
+	most.bytes -= 8 * SZ_4K;
+	ASSERT_EQ(mo_move(&most, mo_nodes[1]), 0);
+	mo_damon_set_number("quotas/bytes", 2 * SZ_4K);
+	mo_damon_set_number("quotas/reset_interval_ms", 20);
+	mo_damon_set_number("quotas/fail_charge_num", 1);
+	mo_damon_set_number("quotas/fail_charge_denom", 64);
+	START();
+	EXPECT_THERE(NR_PAGES);
 }
 
 /* Wait until a region has begun to move, but is far from its end. */
