@@ -197,7 +197,6 @@ def _plain() -> guests.Steps:
             "dcbm": DCBM,
             "posted": _POSTED.format(module=_posted_driver(kernel)),
             "streams": "./dcbm_streams.sh",
-            "dmasim": "./dmasim.sh",
         },
         words=_MODULE_SUITES,
     )

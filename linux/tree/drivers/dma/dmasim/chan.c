@@ -232,10 +232,13 @@ static void dmasim_issue_pending(struct dma_chan *chan)
 	unsigned long flags;
 
 	spin_lock_irqsave(&c->lock, flags);
-	if (c->gone)
+	if (c->gone) {
+		/* With prep_waits, submitted descriptors are active at once. */
+		dmasim_abort(c, &c->active);
 		dmasim_abort(c, &c->submitted);
-	else if (!list_empty(&c->submitted))
+	} else if (!list_empty(&c->submitted)) {
 		dmasim_start_all(c);
+	}
 	spin_unlock_irqrestore(&c->lock, flags);
 }
 

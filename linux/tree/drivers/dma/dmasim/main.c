@@ -181,6 +181,7 @@ int dmasim_leave(struct dmasim_chan *c)
 	if (!d->unregistered && !c->left) {
 		c->left = true;
 		dma_async_device_channel_unregister(&d->dma, &c->chan);
+		/* As in idxd, without dma_list_mutex, which is not exported. */
 		list_del(&c->chan.device_node);
 		dmasim_chan_vanish(c);
 		ret = c->chan.client_count ? -EBUSY : 0;

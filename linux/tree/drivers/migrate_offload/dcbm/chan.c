@@ -63,13 +63,30 @@ static size_t dcbm_dma_chan_max_piece(struct dma_chan *dma)
 #define DCBM_HAD_BITS 256
 
 /*
- * dmaengine calls this under its lock.  Its list also has providers that are
- * gone, and whose channels have freed devices.  If a provider is about to free
- * a channel, the channel's device no longer points to the channel.
+ * Returns true if the channel has a device.  The caller has the lock of
+ * dmaengine, whose list also has channels that come or go.  Registration lists a
+ * channel before it has a device, and counts it at the end.  Unregistration
+ * counts it no more before its device is freed, and takes it off the list later.
+ * So all listed channels have devices if there are no more than are counted.  If
+ * a provider is about to free a channel, its device no longer points to it.
+ */
+bool dcbm_is_registered(const struct dma_chan *dma)
+{
+	struct dma_device *provider = dma->device;
+
+	return provider->chancnt &&
+		list_count_nodes(&provider->channels) <= provider->chancnt &&
+		dma->dev->chan;
+}
+
+/*
+ * dmaengine calls this under its lock.  dcbm has given the channels of a driver
+ * back when the driver is being unbound, and must not take them again.
  */
 static bool dcbm_chan_filter(struct dma_chan *dma, void *had)
 {
-	return dma->device->chancnt && dma->dev->chan &&
+	return dcbm_is_registered(dma) &&
+		READ_ONCE(dma->device->dev->links.status) != DL_DEV_UNBINDING &&
 		dcbm_may_take(dma->device->dev) &&
 		!test_bit(dma->device->dev_id % DCBM_HAD_BITS, had) &&
 		dcbm_dma_chan_max_piece(dma);

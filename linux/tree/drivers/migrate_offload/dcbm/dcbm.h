@@ -256,6 +256,7 @@ int dcbm_resize(unsigned int nr);
 void dcbm_stuck_fn(struct work_struct *work);
 void dcbm_wait_for_stuck(void);
 void dcbm_device_leaves(struct device *dev);
+bool dcbm_is_registered(const struct dma_chan *dma);
 
 /* watch.c: notices when channels go away */
 int dcbm_watch(const dma_cap_mask_t *mask);

@@ -192,8 +192,11 @@ void dcbm_chan_forget(struct dcbm_chan *chan)
 
 	spin_lock_irq(&chan->lock);
 	for (i = 0; i < DCBM_SLOTS; i++)
-		if (chan->slots[i].state == DCBM_SLOT_HELD)
+		if (chan->slots[i].state == DCBM_SLOT_HELD) {
+			/* Only this context ends it: two may call this at once. */
+			WRITE_ONCE(chan->slots[i].state, DCBM_SLOT_KEPT);
 			list_add(&chan->slots[i].node, &over);
+		}
 	list_splice_init(&chan->kept, &over);
 	chan->nr_held = 0;
 	spin_unlock_irq(&chan->lock);
@@ -241,6 +244,11 @@ unsigned int dcbm_chan_leak(struct dcbm_chan *chan)
 	list_for_each_entry(slot, &chan->kept, node) {
 		dcbm_job_put(slot->job);
 		nr++;
+	}
+	/* No code uses these slots any more. */
+	if (chan->pinned) {
+		chan->pinned = false;
+		module_put(THIS_MODULE);
 	}
 	return nr;
 }

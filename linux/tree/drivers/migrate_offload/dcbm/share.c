@@ -160,8 +160,11 @@ static void dcbm_share_copy_chunk(struct dcbm_job *job, size_t bytes)
 	dcbm_enter(job->stream);
 	result = job->batch->pairs[pos.pair].result;
 	dcbm_account(job, &job->pairs[pos.pair], bytes);
-	if (result == -EHWPOISON)
+	if (result == -EHWPOISON) {
 		dcbm_pair_fail(job, pos.pair, result);
+		/* A channel may have failed before: the core must not read this. */
+		job->pairs[pos.pair].error = result;
+	}
 	atomic64_add(bytes, &dcbm_cpu_share_bytes);
 	dcbm_pair_check(job, pos.pair);
 }

@@ -45,13 +45,10 @@ static struct class_interface dcbm_class = {
 	.remove_dev = dcbm_device_leaves,
 };
 
-/*
- * Only a channel tells which class it has.  Take none of them.  Those of a
- * provider that is gone have no device: see dcbm_chan_filter().
- */
+/* Only a channel tells which class it has.  Take none of them. */
 static bool dcbm_find_class(struct dma_chan *dma, void *class)
 {
-	if (dma->device->chancnt && dma->dev->chan)
+	if (dcbm_is_registered(dma))
 		*(const struct class **)class = dma->dev->device.class;
 	return false;
 }
