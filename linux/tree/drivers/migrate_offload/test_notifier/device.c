@@ -22,6 +22,8 @@ u32 notifier_rest_us = 100;
 
 /* A TLB's entry must not be stale in so many checks, at least 0.5 ms apart. */
 #define NOTIFIER_STALE_TRIES	1000
+/* Nor an entry that follows ranges, in so many checks in a row. */
+#define NOTIFIER_LOOKS		3
 
 static unsigned int notifier_gup_flags(const struct notifier_watch *w)
 {
@@ -153,19 +155,24 @@ static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 }
 
 /*
- * With ranges, an entry is dropped before the page table changes.  A TLB is
- * flushed soon after the change, so only an entry that stays wrong is a
+ * With ranges, an entry is dropped before the page table changes.  But munmap(2)
+ * takes the VMA away before it announces the range.  If a bit of the entry
+ * changes meanwhile, get_user_pages_fast() goes by the VMA, and finds nothing.
+ * The next look finds the entry.
+ *
+ * A TLB is flushed soon after the change, so only an entry that stays wrong is a
  * failure.  After the first failure, the checks no longer wait.
  */
 static void notifier_check(struct notifier_watch *w, unsigned long nth)
 {
-	unsigned int tries = w->as_tlb && !w->stale ? NOTIFIER_STALE_TRIES : 1;
+	unsigned int tries = w->as_tlb && !w->stale ? NOTIFIER_STALE_TRIES :
+						      NOTIFIER_LOOKS;
 	struct page *found;
 
 	for (; tries; tries--) {
 		if (notifier_agrees(w, nth, &found))
 			return;
-		if (w->as_tlb)
+		if (w->as_tlb && !w->stale)
 			usleep_range(500, 1000);
 	}
 	w->stale = true;
