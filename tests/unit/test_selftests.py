@@ -29,6 +29,18 @@ def test_each_test_of_a_source_is_found_and_a_guest_runs_it(name: str) -> None:
     assert any(run.search(path.read_text()) for path in PYTHON)
 
 
+def test_each_rule_has_a_test_that_breaks_it() -> None:
+    core = selftests.SUITE.parents[3] / "mm/migrate_offload/break_rules.c"
+    rules = set(re.findall(r'= "(\w+)",$', core.read_text(), re.MULTILINE))
+    broken = {
+        rule
+        for text in PROGRAMS.values()
+        for rule in re.findall(r'\.rule = "(\w+)"', text)
+    }
+    # latency.c breaks the one, and the other only saves time.
+    assert rules == broken | {"resched", "run_hints"}
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [

@@ -129,8 +129,9 @@ static void mo_test_partition(struct kunit *test)
 }
 
 /*
- * The core must not trust the copies of pairs 2 and 7.  The engine forgets the
- * former, and reports a failure for the latter.
+ * The core must not trust the copies of pairs 2, 3 and 7.  The engine forgets the
+ * first, memory of the second has failed meanwhile, and the engine reports a
+ * failure for the last.
  */
 static void mo_test_judge(struct kunit *test)
 {
@@ -141,11 +142,13 @@ static void mo_test_judge(struct kunit *test)
 	for (i = 0; i < MO_NR_PAIRS; i++)
 		if (i != 2)
 			pair[i].result = i == 7 ? -EIO : 0;
+	SetPageHWPoison(folio_page(pair[3].src, 0));
 	for (i = 0; i < MO_NR_PAIRS; i++)
 		KUNIT_EXPECT_EQ(test,
 				migrate_pair_judge(&pair[i], VERDICT_ENGINE),
-				i == 2 || i == 7 ? VERDICT_FAILED :
-						   VERDICT_ENGINE);
+				i == 2 || i == 3 || i == 7 ? VERDICT_FAILED :
+							     VERDICT_ENGINE);
+	ClearPageHWPoison(folio_page(pair[3].src, 0));
 	/*
 	 * If the engine declined the batch, the results of pairs do not count.
 	 */

@@ -102,7 +102,7 @@ static int notify_run(void)
 /* Large folios, which migrate in runs, too. */
 static int notify_large(void)
 {
-	mo_run_use_large();
+	mo_run_use_large(RUN_FOLIO_BYTES);
 	return notify_run();
 }
 

@@ -266,6 +266,7 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "large_poisoned", .rule = "ptes_poison",
 	  .run = mo_large_poisoned, .hints = true },
 	{ .name = "large_stale", .rule = "ptes_flush", .run = mo_large_stale_tlb },
+	{ .name = "lone_stale", .rule = "ptes_flush", .run = mo_lone_stale_tlb },
 	{ .name = "large_stale_own", .rule = "ptes_flush",
 	  .run = mo_large_stale_own_tlb },
 	{ .name = "large_rewritten", .rule = "run_entry",

@@ -99,8 +99,15 @@ int mo_large_poisoned(void)
 /* These cases are those of small pages. */
 static int with_large(int (*run)(void))
 {
-	mo_run_use_large();
+	mo_run_use_large(RUN_FOLIO_BYTES);
 	return run();
+}
+
+/* A folio of this size is unmapped in one step, but not in a run. */
+int mo_lone_stale_tlb(void)
+{
+	mo_run_use_large(SZ_1M);
+	return mo_run_stale_tlb();
 }
 
 int mo_large_stale_tlb(void)

@@ -69,11 +69,11 @@ const char *mo_run_cannot(void)
 	return strcmp(on, "true\n") ? "batch_ptes is off" : NULL;
 }
 
-static bool use_large;
+static size_t folio_bytes = SZ_4K;
 
-void mo_run_use_large(void)
+void mo_run_use_large(size_t bytes)
 {
-	use_large = true;
+	folio_bytes = bytes;
 }
 
 /* Take the pages out of the batches of CPUs, and check their size. */
@@ -101,7 +101,9 @@ static void settle(const struct mo_area *area)
 
 void mo_run_map(struct mo_area *area, size_t nr_pages)
 {
-	mo_map_anon(area, nr_pages * SZ_4K, use_large ? RUN_FOLIO_BYTES : SZ_4K);
+	size_t bytes = nr_pages * SZ_4K;
+
+	mo_map_anon(area, bytes < folio_bytes ? folio_bytes : bytes, folio_bytes);
 	area->scattered = true;
 	settle(area);
 }

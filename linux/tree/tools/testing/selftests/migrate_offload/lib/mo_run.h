@@ -10,7 +10,7 @@
 #include "mo_area.h"
 
 #define RUN_PAGES 64
-/* mo_run_use_large() chooses folios of this size. */
+/* Folios of this size migrate in runs. */
 #define RUN_FOLIO_BYTES (16 * SZ_4K)
 
 /* A child that maps the same memory and answers questions. */
@@ -42,9 +42,12 @@ void mo_run_own_some(struct mo_area *area, size_t turn);
 
 /* Returns NULL if pages migrate in runs here, else the reason. */
 const char *mo_run_cannot(void);
-/* From now on, mo_run_map() maps large folios, by single entries. */
-void mo_run_use_large(void);
-/* Map adjacent small pages, or large folios, that no other process maps. */
+/* From now on, mo_run_map() maps folios of this size, by single entries. */
+void mo_run_use_large(size_t bytes);
+/*
+ * Map adjacent small pages, or large folios, that no other process maps: at
+ * least one folio.
+ */
 void mo_run_map(struct mo_area *area, size_t nr_pages);
 /*
  * The same for RUN_PAGES in a private mapping of a file.  Linux 7.3 counts the
@@ -145,6 +148,7 @@ int mo_run_in_turn(void);
 /* runs_large.c */
 int mo_large_pinned(void);
 int mo_large_poisoned(void);
+int mo_lone_stale_tlb(void);
 int mo_large_stale_tlb(void);
 int mo_large_stale_own_tlb(void);
 int mo_large_rewritten(void);

@@ -396,6 +396,24 @@ TEST_F_TIMEOUT(policy, refuses_nonsense, TIMEOUT)
 	EXPECT_EQ(mo_try_write(PATH_DEBUG "max_batch_pages", "262145"), -EINVAL);
 }
 
+TEST_F_TIMEOUT(policy, a_refused_setting_stays, TIMEOUT)
+{
+	char before[16], after[16];
+
+	mo_write(PATH_OFFLOAD "max_unmapped_us", "500");
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "max_unmapped_us", "many"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "max_unmapped_us", "-1"), -EINVAL);
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "max_unmapped_us", "4294967296"),
+		  -ERANGE);
+	EXPECT_EQ(mo_read_number(PATH_OFFLOAD "max_unmapped_us"), 500);
+	mo_write(PATH_OFFLOAD "max_unmapped_us", "default");
+
+	mo_read(PATH_OFFLOAD "batch_ptes", before, sizeof(before));
+	EXPECT_EQ(mo_try_write(PATH_OFFLOAD "batch_ptes", "perhaps"), -EINVAL);
+	mo_read(PATH_OFFLOAD "batch_ptes", after, sizeof(after));
+	EXPECT_STREQ(before, after);
+}
+
 TEST_F_TIMEOUT(policy, off_is_off, TIMEOUT)
 {
 	long long batches = mo_counter("batches");
