@@ -15,6 +15,13 @@ from pathlib import Path
 from pageferry.errors import unsupported
 
 _KILL_AFTER_S = 5.0
+# The signals that end a command.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ends_with_us(argv: Sequence[str]) -> list[str]:
+    """Return a command that gets SIGKILL if the thread that started it ends."""
+    return [find_tool("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *argv]
 
 
 def find_tool(name: str, package: str, path: str | None = None) -> str:
@@ -44,13 +51,18 @@ def capture(
     )
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads its own group, and the rest of the group."""
+def kill_group(
+    process: subprocess.Popen[bytes], patience_s: float = _KILL_AFTER_S
+) -> None:
+    """End a process that leads its own group, and the rest of the group.
+
+    patience_s: the time between SIGTERM and SIGKILL.
+    """
     try:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_KILL_AFTER_S)
+            process.wait(patience_s)
     finally:
         # This runs after a second Ctrl-C, too. A member of the group may ignore
         # SIGTERM and outlive the leader.
@@ -69,6 +81,7 @@ def group(
     stdout: int | None = subprocess.PIPE,
     stderr: int | None = subprocess.STDOUT,
     pass_fds: Sequence[int] = (),
+    patience_s: float = _KILL_AFTER_S,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program in a process group that does not outlive the block."""
     process = subprocess.Popen(
@@ -87,11 +100,21 @@ def group(
     try:
         yield process
     finally:
-        kill_group(process)
+        kill_group(process, patience_s)
         for stream in (process.stdout, process.stderr, process.stdin):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Deliver no signal until the end of the block, so that it does all of its work."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def interrupt_on_signals() -> None:

@@ -104,7 +104,9 @@ def _booted(boot: Machine, scratch: Path) -> Iterator[tuple[Popen[bytes], Path]]
     console = scratch / f"{boot.name}.log"
     with (
         console.open("wb") as stream,
-        proc.group(qemu_args(boot, initrd), stdout=stream.fileno()) as process,
+        proc.group(
+            proc.ends_with_us(qemu_args(boot, initrd)), stdout=stream.fileno()
+        ) as process,
     ):
         yield process, console
 

@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from pageferry import output
+from pageferry import output, proc
 from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Undo:
@@ -54,8 +51,7 @@ class Undo:
     def back(self) -> None:
         """Take back all changes. A step that fails does not stop the others."""
         # A second Ctrl-C must not leave half of the settings.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
+        with proc.signals_held():
             while self._steps:
                 what, action = self._steps.pop()
                 try:
@@ -63,8 +59,6 @@ class Undo:
                 except PageferryError as error:
                     with contextlib.suppress(OSError):
                         output.warn(f"could not take back {what}: {error.line()}")
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def __enter__(self) -> Self:
         return self

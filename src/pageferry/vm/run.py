@@ -264,7 +264,7 @@ class _Run:
             if self.machine.sees_host:
                 env |= virtme.environment({n: p.write for n, p in ports.items()})
             with proc.group(
-                argv,
+                proc.ends_with_us(argv),
                 env=env,
                 stderr=subprocess.PIPE,
                 pass_fds=[port.write for port in ports.values()],
