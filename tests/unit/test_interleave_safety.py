@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -161,13 +163,37 @@ def test_a_kdamond_in_the_slot_of_a_killed_start_may_be_anothers(
     assert damon.running() == ["0"]
 
 
+def test_only_root_sees_kdamonds(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`doctor`, `top` and `interleave status` work for other users, too."""
+    control = Control(damon, FakeMover())
+    session = control.start(Request(PID, EVEN, by="kernel")).session
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    def fail(path: Path) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert control.admin.others() is None
+    assert not control.is_running(session)
+    # Another error does not say that no kdamond runs.
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(PageferryError, match="cannot read"):
+        control.admin.kdamonds()
+    monkeypatch.undo()
+    assert control.is_running(session)
+
+
 def test_a_busy_kernel_does_not_hide_a_running_kdamond(
     damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel refuses reads while it handles the request of another program."""
     control = Control(damon, FakeMover())
     session = control.start(Request(PID, EVEN, by="kernel")).session
-    read, busy = damon.read, ["state", "pid"]
+    read, busy = damon.read_if_there, ["state", "pid"]
 
     def read_busy(name: str) -> str:
         if name.startswith(TOP) and name.rpartition("/")[2] in busy:
@@ -175,7 +201,7 @@ def test_a_busy_kernel_does_not_hide_a_running_kdamond(
             raise PageferryError("cannot read", reason="Device or resource busy")
         return read(name)
 
-    monkeypatch.setattr(damon, "read", read_busy)
+    monkeypatch.setattr(damon, "read_if_there", read_busy)
     assert control.is_running(session) and not busy
     assert control.admin.others() is None
     monkeypatch.setattr("pageferry.damon.admin._BUSY_WAIT_S", 0.0)

@@ -112,7 +112,7 @@ def test_status_shows_the_limit_and_times(
     assert main(["status"]) == 0
     said = capsys.readouterr().out
     assert "750 us at most" in said
-    assert "folios out of reach" in said
+    assert "unmapped folios" in said
     assert "1,350" in said
     # Timed without an engine: nothing was offered to anybody.
     assert "damon" not in said

@@ -133,13 +133,13 @@ def test_the_lock_of_damon_is_taken_once(
     fake.stock(tmp_path)
     watcher = Watcher(Files(tmp_path))
     reads: list[str] = []
-    read = Files.read
+    read = Files.read_if_there
 
     def counted(files: Files, name: str) -> str:
         reads.append(name)
         return read(files, name)
 
-    monkeypatch.setattr(Files, "read", counted)
+    monkeypatch.setattr(Files, "read_if_there", counted)
     for _ in range(8):
         for pid in (9, 10):
             fake.say(tmp_path, *[fake.migrated(f"kdamond-{pid}", "damon", 5)] * 10)

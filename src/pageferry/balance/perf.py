@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pageferry.errors import ExitCode, from_os_error
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.nodes import nodes_of_cpus
-from pageferry.units import KIB, MIB, format_nodes, parse_nodes
+from pageferry.units import KIB, MIB, format_nodes, parse_cpus
 
 _DEVICES = "/sys/bus/event_source/devices"
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
@@ -52,7 +52,7 @@ def obstacle(files: Files, wanted: Iterable[int] = ()) -> str | None:
     seen = {
         nodes.get(cpu, 0)
         for device, _ in found
-        for cpu in parse_nodes(files.read_or(f"{_DEVICES}/{device}/cpumask", "0"))
+        for cpu in parse_cpus(files.read_or(f"{_DEVICES}/{device}/cpumask", "0"))
     }
     hidden = sorted(set(wanted) - seen)
     if hidden:
@@ -97,7 +97,7 @@ class Counters:
         scale = float(self.files.read_or(f"{top}/events/{event}.scale", "1")) * unit
         kind = int(self.files.read(f"{top}/type"))
         attr = _ATTR.pack(kind, _ATTR.size, config, 0, 0, 0, 0, 0, 0, 0)
-        for cpu in parse_nodes(self.files.read_or(f"{top}/cpumask", "0")):
+        for cpu in parse_cpus(self.files.read_or(f"{top}/cpumask", "0")):
             handle = libc.syscall(
                 ctypes.c_long(_SYSCALL[platform.machine()]),
                 ctypes.c_char_p(attr),

@@ -131,8 +131,8 @@ def resctrl_obstacle(files: Files) -> str | None:
     features = files.read_or(f"{_RESCTRL}/info/L3_MON/mon_features", "").split()
     if not files.exists(f"{_RESCTRL}/info"):
         return "not mounted: mount -t resctrl resctrl /sys/fs/resctrl"
-    if "mbm_total_bytes" not in features:
-        return "this CPU does not count memory bandwidth"
+    if not {"mbm_total_bytes", "mbm_local_bytes"} <= set(features):
+        return "this CPU does not count local and total memory bandwidth"
     if not _nodes_of_caches(files):
         return "the kernel does not number L3 caches"
     nodes = [node.number for node in read_nodes(files) if node.total_bytes]

@@ -67,7 +67,14 @@ def _table(title: str, counters: dict[str, dict[str, int]]) -> str:
     }
     if not used:
         return f"no counts for any {title} yet"
-    header = [title, "offered", "by engine", "bytes", "by CPU", "of these, because"]
+    header = [
+        title,
+        "offered",
+        "by engine",
+        "bytes",
+        "by CPU",
+        "not by the engine, or late",
+    ]
     rows = []
     for name, row in used.items():
         why = [
@@ -94,7 +101,7 @@ def _figures(hist: Histogram) -> dict[str, int | None]:
     }
 
 
-_TITLES = {"unmapped_hist": "folios out of reach", "waited_hist": "threads waiting"}
+_TITLES = {"unmapped_hist": "unmapped folios", "waited_hist": "threads waiting"}
 
 
 def _times(

@@ -23,6 +23,7 @@ _MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")
 _COUNTERS = ("nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds")
 # The kernel returns EBUSY, to reads, too, while it handles another program's request.
 _BUSY = os.strerror(errno.EBUSY)
+_DENIED = (os.strerror(errno.EACCES), os.strerror(errno.EPERM))
 _BUSY_TRIES = 20
 _BUSY_WAIT_S = 0.1
 
@@ -52,7 +53,7 @@ class Admin:
     def kdamonds(self, *, wait: bool = True) -> list[Kdamond]:
         """Read the state of all kdamonds; without `wait`, a busy one looks stopped."""
         found = []
-        for slot in range(int(self.files.read_or(f"{TOP}/nr_kdamonds", "0") or 0)):
+        for slot in range(int(self._read("nr_kdamonds", "0", wait=wait))):
             state = self._read(f"{slot}/state", "off", wait=wait)
             thread = self._read(f"{slot}/pid", "-1", wait=wait)
             found.append(Kdamond(slot, state == "on", int(thread)))
@@ -71,7 +72,7 @@ class Admin:
 
     def _made_by_us(self) -> bool:
         """Say whether the directories are as many as the tool has made."""
-        return self.files.read_or(_MARK, "") == str(len(self.kdamonds()))
+        return self.files.read_if_there(_MARK) == str(len(self.kdamonds()))
 
     def others(self) -> str | None:
         """Name another running user of DAMON; None if there is none."""
@@ -213,8 +214,7 @@ class Admin:
         self, slot: int, scheme: int = 0, *, fresh: bool = True
     ) -> dict[str, int]:
         """Read the statistics of a scheme; `fresh`: first make the kernel update all."""
-        here = {kdamond.slot: kdamond for kdamond in self.kdamonds()}
-        if fresh and slot in here and here[slot].running:
+        if fresh and self._read(f"{slot}/state", "off", wait=True) == "on":
             self.write(f"{slot}/state", "update_schemes_stats")
         top = f"{TOP}/{slot}/contexts/0/schemes/{scheme}/stats"
         return {
@@ -228,14 +228,17 @@ class Admin:
             self.write(f"{slot}/{name}", value)
 
     def _read(self, name: str, default: str, *, wait: bool) -> str:
-        """Read one file that may be missing, and retry while the kernel is busy."""
+        """Read one file that may be missing, and retry while the kernel is busy.
+
+        Only root may read the files. To others the kdamonds look stopped.
+        """
         for left in reversed(range(_BUSY_TRIES)):
             try:
-                return self.files.read(f"{TOP}/{name}")
+                return self.files.read_if_there(f"{TOP}/{name}") or default
             except PageferryError as error:
-                if error.reason != _BUSY or not wait:
+                if not wait or error.reason in _DENIED:
                     return default
-                if not left:
+                if error.reason != _BUSY or not left:
                     raise
             time.sleep(_BUSY_WAIT_S)
         return default

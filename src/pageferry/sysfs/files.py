@@ -60,6 +60,15 @@ class Files:
         except OSError:
             return default
 
+    def read_if_there(self, name: str) -> str:
+        """Read a file; empty only if the file, or the process that it is about, is gone."""
+        try:
+            return self._text(name)
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+        except OSError as error:
+            raise _failed("cannot read", self.path(name), error) from error
+
     def link(self, name: str) -> str:
         """Return the last part of a link's target; empty if there is no link."""
         try:

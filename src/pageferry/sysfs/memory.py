@@ -8,6 +8,7 @@ import re
 from pageferry.sysfs.files import Files
 
 BALANCING = "/proc/sys/kernel/numa_balancing"
+EXCHANGE = "/sys/kernel/debug/migrate_exchange"
 DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
 # Pressure stall information (PSI) of the machine; a cgroup has its own file.
 PRESSURE = "/proc/pressure/memory"

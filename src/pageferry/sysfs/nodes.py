@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from pageferry.sysfs.files import Files
-from pageferry.units import parse_nodes
+from pageferry.units import parse_cpus, parse_nodes
 
 _NODES = "/sys/devices/system/node"
 _TIERS = "/sys/devices/virtual/memory_tiering"
@@ -52,7 +52,7 @@ def nodes_of_cpus(files: Files) -> dict[int, int]:
         cpu: node.number
         for node in read_nodes(files)
         if node.cpus
-        for cpu in parse_nodes(node.cpus)
+        for cpu in parse_cpus(node.cpus)
     }
 
 

@@ -16,7 +16,7 @@ OFF = "none"
 # The value of engine_of/REASON for a reason without an engine of its own.
 DEFAULT = "default"
 
-# Counters of folios whose copy is not that of an engine, by cause.
+# Counters of folios whose copy is not that of an engine, or came late, by cause.
 WHY = (
     "not_eligible_folios",
     "declined_folios",

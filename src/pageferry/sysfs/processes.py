@@ -174,8 +174,8 @@ def resident_bytes(files: Files, pids: Iterable[int]) -> int:
 
 
 def allowed_nodes(files: Files, pid: int | str) -> set[int] | None:
-    """Return the nodes of the process's cpuset; None if the kernel does not say."""
-    text = files.read_or(f"/proc/{pid}/status", "")
+    """Return the nodes of the process's cpuset; None if the kernel has no cpusets."""
+    text = files.read_if_there(f"/proc/{pid}/status")
     match = re.search(r"^Mems_allowed_list:\s*([\d,-]+)$", text, re.MULTILINE)
     return set(parse_nodes(match[1])) if match else None
 
