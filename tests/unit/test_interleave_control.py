@@ -61,8 +61,8 @@ def request(weights: str = "0=3,1=1", pid: int = PID, **options: object) -> Requ
     return Request(pid, parse_weights(weights), **options)  # type: ignore[arg-type]
 
 
-def tree(root: Path) -> dict[str, str]:
-    top = root / TOP.lstrip("/")
+def tree(root: Path, part: str = TOP) -> dict[str, str]:
+    top = root / part.lstrip("/")
     return {
         str(path.relative_to(top)): path.read_text().strip()
         for path in sorted(top.rglob("*"))
@@ -382,6 +382,38 @@ def test_a_dry_run_shows_every_write_and_does_none(
     done = control.start(request())
     assert report.plan(done, damon)["would_move_pages"] == 2
     assert mover.moves == []
+
+
+@pytest.mark.parametrize("by", ["kernel", "user"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("start", "--pid", "42", "--weights", "0=1,1=3"),
+        ("set", "--pid", "42", "--weights", "0=1,1=3"),
+        ("stop", "--pid", "42"),
+        ("stop", "--pid", "42", "--home", "0"),
+    ],
+)
+def test_a_dry_run_beside_a_session_changes_nothing(
+    damon: FakeDamon,
+    mover: FakeMover,
+    by: str,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if words[0] != "start":
+        Control(damon, mover).start(request(by=by))
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(damon.root))
+    monkeypatch.setattr(interleave, "MovePages", lambda files: mover)
+    before = [tree(damon.root, part) for part in ("/sys", "/run")]
+    moves = list(mover.moves)
+    from pageferry.cli import main
+
+    assert main(["interleave", *words, "--dry-run"]) == 0
+    assert capsys.readouterr().out
+    assert [tree(damon.root, part) for part in ("/sys", "/run")] == before
+    assert mover.moves == moves
 
 
 def test_what_dry_runs_show_is_what_is_done(damon: FakeDamon, mover: FakeMover) -> None:

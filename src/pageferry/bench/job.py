@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +28,12 @@ from pageferry.bench.target import (
     run_live,
     run_vm_lines,
 )
+from pageferry.interleave import lock
 from pageferry.kernel.build import BuildRequest, build_kernel, describe, plan_build
 from pageferry.report import published
 from pageferry.results import store
 from pageferry.results.schema import Kernel, Machine, Result, Row
+from pageferry.sysfs.files import Files
 from pageferry.units import format_size
 from pageferry.vm import topology
 from pageferry.vm.run import VmRequest
@@ -108,10 +111,17 @@ class Job:
                 return self._in_vm(plan, self.where, seen)
             argv = [str(build.build() / plan.program), *plan.arguments()]
             others = Disturbance()
-            lines = run_live(argv, self.bench.lines, seen)
+            with self._alone():
+                lines = run_live(argv, self.bench.lines, seen)
         here = environment_of(lines)
         machine = describe_machine(here, other_load=_say(others))
         return lines, describe_live(here), machine
+
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
+        """Keep others from changing settings of this machine that the program changes."""
+        if self.bench.native or os.geteuid() != 0:
+            return contextlib.nullcontext()
+        return lock.hold_settings(Files())
 
     def _in_vm(
         self, plan: Plan, where: str, seen: Seen

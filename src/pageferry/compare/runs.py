@@ -161,12 +161,14 @@ def _migrated(before: Snapshot, after: Snapshot) -> Found:
     if after.state is None:
         return found
     total: Counter[int] = Counter()
+    longest = 0
     for reason, kinds in after.times.items():
         if "waited_hist" in kinds:
             old = before.times.get(reason, {}).get("waited_hist")
             grown_times = sources.histogram_grown(old, kinds["waited_hist"])
             total.update(dict(grown_times.buckets))
-    waits = Histogram(tuple(sorted(total.items())))
+            longest = max(longest, grown_times.max_ns or 0)
+    waits = Histogram(tuple(sorted(total.items())), longest or None)
     found[WAITS] = waits.count
     found[WAIT_P99] = (waits.percentile(99) or 0) / 1e3
     found[WAIT_MAX] = (waits.longest or 0) / 1e3

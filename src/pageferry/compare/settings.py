@@ -36,8 +36,7 @@ def kept(
     with contextlib.ExitStack() as stack:
         # Other users cannot write these settings.
         if os.geteuid() == 0:
-            hint = "wait until that process has ended"
-            stack.enter_context(lock.hold(files, "compare", 0.0, hint))
+            stack.enter_context(lock.hold_settings(files))
         # Under lockdown the files of debugfs exist, but do not open.
         changes = {n: value for n, value in wanted.items() if files.read_or(n, "")}
         before = [(name, files.read(name).strip()) for name in changes]

@@ -517,12 +517,19 @@ class Control:
         """Make one pass, and store its result in the session."""
         if self.files.dry_run:
             return Pass(self.files, self.mover, session.wanted).look(pids)
+        rounds = session.rounds
         if keep_on:
             worker = processes.require(self.files, os.getpid())
-            session.worker = worker.pid
-            session.worker_start_time = worker.start_time
-        self.store.save(session)
-        rounds = session.rounds
+            with lock.hold_damon(self.files):
+                known = self.store.find(session.pid)
+                if known is None or known.rounds != rounds:
+                    # `stop` or another `set` came first.
+                    return Report()
+                session.worker = worker.pid
+                session.worker_start_time = worker.start_time
+                self.store.save(session)
+        else:
+            self.store.save(session)
 
         def still_wanted() -> bool:
             known = self.store.find(session.pid)

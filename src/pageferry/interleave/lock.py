@@ -25,6 +25,14 @@ def hold_damon(files: Files) -> AbstractContextManager[None]:
     return hold(files, "interleave", _DAMON_S, hint)
 
 
+def hold_settings(files: Files) -> AbstractContextManager[None]:
+    """Hold the lock of the commands that set the whole machine for a while.
+
+    A second one would take the settings of the first for those of the administrator.
+    """
+    return hold(files, "settings", 0.0, "wait until that process has ended")
+
+
 @contextlib.contextmanager
 def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[None]:
     """Hold a lock; an error names the process that holds it for longer than `wait_s`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pageferry.errors import ExitCode, PageferryError, unsupported
-from pageferry.sysfs import processes
+from pageferry.sysfs import memory, processes
 from pageferry.sysfs.files import Files
 
 _MPOL_MF_MOVE = 1 << 1
@@ -24,7 +24,6 @@ _SYSCALL = {"x86_64": 279, "aarch64": 239}
 UNTRIED = -errno.E2BIG
 # include/uapi/asm-generic/errno.h; Python has no name for it.
 EHWPOISON = 133
-_EXCHANGE = "/sys/kernel/debug/migrate_exchange"
 # Documentation/ABI/testing/debugfs-migrate_exchange: the errors of a pair that stays.
 _STAYS = frozenset(
     {
@@ -134,7 +133,7 @@ class ExchangeFile:
 
     def __init__(self, files: Files) -> None:
         """Make sure that the file is there, and that this user may write to it."""
-        self.path = files.path(_EXCHANGE)
+        self.path = files.path(memory.EXCHANGE)
         try:
             os.close(self._open())
         except FileNotFoundError as error:

@@ -73,9 +73,12 @@ def read(files: Files, pids: Iterable[int], nodes: Iterable[int]) -> Placement:
 
 
 def bound(files: Files, pid: int, nodes: Iterable[int]) -> list[Bound]:
-    """List the mappings of a process that may not have memory on all of these nodes."""
+    """List the mappings of a process that may not have memory on all of these nodes.
+
+    Raises an error if the kernel does not say: then each mapping may be one.
+    """
     wanted, found = set(nodes), []
-    for line in files.read_or(f"/proc/{pid}/numa_maps", "").splitlines():
+    for line in files.read_if_there(f"/proc/{pid}/numa_maps").splitlines():
         allowed = _bound_to(line)
         if allowed is not None and not wanted <= allowed:
             pages = sum(int(count) for _, count in _PAGES.findall(line))

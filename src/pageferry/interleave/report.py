@@ -96,7 +96,7 @@ def outcome(done: Outcome) -> dict[str, object]:
 def outcome_text(done: Outcome) -> str:
     """Format a result as text."""
     session = done.session
-    who = f"{session.pid} ({session.name})"
+    who = f"{session.pid} ({output.printable(session.name)})"
     if len(done.pids) > 1:
         who += f" and {len(done.pids) - 1} more"
     if done.report is None:
@@ -162,7 +162,9 @@ def status_text(found: Status) -> str:
         state = (
             "a worker moves memory" if found.running else "moved once, from user space"
         )
-    lines = [f"{session.pid} ({session.name}), weights {session.wanted}: {state}"]
+    lines = [
+        f"{session.pid} ({output.printable(session.name)}), weights {session.wanted}: {state}"
+    ]
     if found.alive:
         lines.append(_table(session, found.report))
     lines.append(f"moved        {format_size(found.moved_pages * PAGE)}")

@@ -17,6 +17,7 @@ from pageferry.errors import PageferryError, usage_error
 from pageferry.interleave.memory import Folios, Memory
 from pageferry.interleave.moving import UNTRIED, PageMover, Room, read_room
 from pageferry.interleave.weights import Weights
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
 from pageferry.units import MIB, parse_seconds, parse_size
@@ -144,12 +145,22 @@ class Pass:
     def _walk(
         self, pids: Iterable[int], act: Callable[[int, dict[int, list[_Folio]]], None]
     ) -> None:
+        ended, alive = None, 0
         for pid in pids:
-            with Memory(self.files, pid, self.targets) as memory:
-                for part in memory.folios():
-                    if not self.keep_on():
-                        return
-                    act(pid, self._misplaced(pid, part))
+            try:
+                with Memory(self.files, pid, self.targets) as memory:
+                    for part in memory.folios():
+                        if not self.keep_on():
+                            return
+                        act(pid, self._misplaced(pid, part))
+                alive += 1
+            except PageferryError as error:
+                # Children come and go.
+                if error.what != processes.ENDED:
+                    raise
+                ended = error
+        if ended is not None and not alive:
+            raise ended
 
     def _misplaced(self, pid: int, part: Folios) -> dict[int, list[_Folio]]:
         """Count some folios, and group the misplaced ones by their target node."""

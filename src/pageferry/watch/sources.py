@@ -140,4 +140,5 @@ def histogram_grown(before: Histogram | None, after: Histogram) -> Histogram:
     """Return the times of an interval."""
     old = dict(before.buckets) if before is not None else {}
     pairs = ((lower, count - old.get(lower, 0)) for lower, count in after.buckets)
-    return Histogram(tuple(pair for pair in pairs if pair[1] > 0))
+    # The kernel keeps the longest time since boot: here it bounds the open bucket.
+    return Histogram(tuple(pair for pair in pairs if pair[1] > 0), after.max_ns)

@@ -16,6 +16,7 @@ from pageferry.dma.check.report import UNKNOWN, Finding, Report, Trust
 from pageferry.dma.check.state import CPU_SHARE, TIMEOUT_MS, Check, KernelLog
 from pageferry.dma.devices import DCBM, MAX_CHANNELS
 from pageferry.errors import unsupported
+from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.modules import Modules
 from pageferry.sysfs.nodes import Node, read_nodes
@@ -92,6 +93,7 @@ def run(files: Files, *, with_disturb: bool) -> Report:
     source, target, total = plan(files)
     program = build.build() / "move_pages"
     with (
+        lock.hold_settings(files),
         contextlib.closing(KernelLog()) as log,
         Undo(files) as undo,
     ):

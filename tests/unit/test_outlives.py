@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What goes wrong beside a command, and what it leaves then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from helpers import fake_watch as fake
+from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
+from pageferry.cli import main
+from pageferry.errors import PageferryError
+from pageferry.interleave import lock
+from pageferry.interleave.control import Control, Request
+from pageferry.interleave.user_space import Pass
+from pageferry.interleave.weights import parse_weights
+from pageferry.sysfs.files import Files
+from pageferry.sysfs.histogram import OPEN_NS, Histogram
+from pageferry.vm import accel
+from pageferry.watch.sources import histogram_grown
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    files = Files(root=tmp_path)
+    for node in (0, 1):
+        add_node(files, node)
+    return files
+
+
+def test_children_that_ended_do_not_stop_a_pass(files: Files) -> None:
+    for pid in (42, 43, 44):
+        add_process(files, pid)
+        add_area(
+            files, pid, BASE + pid * (1 << 30), list(range(pid * 10, pid * 10 + 8))
+        )
+    files.path("/proc/43/pagemap").unlink()
+    files.path("/proc/43/stat").unlink()
+    work = Pass(files, FakeMover(), parse_weights("0=0,1=1"))
+    assert work.run([42, 43, 44]).moved_pages == 16
+    with pytest.raises(PageferryError, match="ended meanwhile"):
+        Pass(files, FakeMover(), parse_weights("0=0,1=1")).run([43])
+
+
+def test_a_worker_does_not_bring_a_stopped_session_back(files: Files) -> None:
+    add_process(files, 42)
+    add_process(files, os.getpid())
+    add_area(files, 42, BASE, list(range(100, 108)))
+    mover = FakeMover()
+    control = Control(files, mover)
+    control.start(Request(42, parse_weights("0=1,1=1"), by="user"))
+    session = control.store.require(42)
+    control.stop(42)
+    # The worker has read its session before the stop.
+    done = control._user_pass(session, [42], keep_on=True)
+    assert done.moved_pages == 0 and control.store.find(42) is None
+
+
+def test_one_command_at_a_time_sets_the_machine(files: Files) -> None:
+    first, second = lock.hold_settings(files), lock.hold_settings(files)
+    with first, pytest.raises(PageferryError, match="at work"), second:
+        pass
+
+
+def test_a_machine_does_not_outlive_its_command(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+    text = (
+        "import sys; from pageferry import proc\n"
+        "with proc.group(proc.ends_with_us([sys.executable, '-c', sys.argv[1]])) as p:\n"
+        "    p.wait()"
+    )
+    command = subprocess.Popen(
+        [sys.executable, "-c", text, child], env={**os.environ, "PYTHONPATH": SOURCE}
+    )
+    while not (pid.exists() and pid.read_text()):
+        assert command.poll() is None
+        time.sleep(0.01)
+    command.send_signal(signal.SIGKILL)
+    command.wait()
+    stat = Path(f"/proc/{pid.read_text()}/stat")
+    # A zombie waits for init.
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+
+
+def test_a_kernel_that_kvm_cannot_boot_says_nothing_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    for image in (bad, good):
+        image.write_text("kernel")
+    accel.remember(accel.TCG, bad)
+    assert accel.known(bad) == accel.TCG and accel.known(good) is None
+    accel.remember(accel.KVM, good)
+    assert accel.known(bad) == accel.known(good) == accel.KVM
+    # QEMU has said that this host cannot.
+    accel.remember(accel.TCG, None)
+    assert accel.known(bad) == accel.known(good) == accel.TCG
+
+
+def test_the_longest_time_of_an_interval_may_exceed_the_buckets() -> None:
+    after = Histogram(((OPEN_NS, 2),), 10 * OPEN_NS)
+    assert histogram_grown(Histogram(((OPEN_NS, 1),)), after).longest == 10 * OPEN_NS
+
+
+def test_a_textfile_outlasts_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.stock(tmp_path)
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(tmp_path))
+    turns = []
+
+    def write(path: str, _registry: object) -> None:
+        turns.append(path)
+        if len(turns) < 3:
+            raise OSError(28, "No space left on device")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prometheus_client.write_to_textfile", write)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    assert main(["exporter", "--textfile", str(tmp_path / "x.prom")]) == 130
+    assert len(turns) == 3
+    assert capsys.readouterr().err.count("No space left on device") == 1
+
+
+def test_an_open_quote_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vm", "run", "--append", 'a="b', "--", "true"]) == 2
+    assert "--append" in capsys.readouterr().err
