@@ -17,7 +17,7 @@ MERCI = [Program(name="merci")]
 def furnish(files: Files) -> None:
     """Add a fast and a slow node, and a program with 64 pages."""
     for node in (0, 1):
-        add_node(files, node)
+        add_node(files, node, mib=4096)
         put(files, f"/sys/devices/system/node/node{node}/memory{node}/state", "online")
     put(files, "/sys/devices/system/memory/block_size_bytes", "40000000")
     put(files, "/sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0")

@@ -14,6 +14,7 @@ from helpers.balance_machine import put
 from helpers.fake_damon import FakeDamon
 from helpers.fake_process import add_process
 from helpers.tier_machine import MERCI, Machine, furnish
+from pageferry.balance.config import Program
 from pageferry.cli import main
 from pageferry.damon.admin import TOP
 from pageferry.interleave import lock
@@ -121,3 +122,18 @@ def test_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["nothing"]["fast_share"] == 0.0
     assert rows["tier"]["fast_share"] > 0.98 and rows["tier"]["settled_s"] == 20
     assert rows["tier"]["ping_pong_bytes"] == 0
+
+
+def test_status_shows_a_service_without_programs(
+    damon: FakeDamon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_process(damon, os.getpid(), name="pageferry")
+    machine = Machine(damon, [Program(name="later")])
+    machine.steps(1)
+    assert damon.running() == []
+    assert main(["tier", "--status"]) == 0
+    assert f"process {os.getpid()}\n" in capsys.readouterr().out
+    # It was killed, and has left nothing.
+    damon.path(f"/proc/{os.getpid()}/stat").unlink()
+    assert main(["tier", "--status"]) == 1
+    assert "not running" in capsys.readouterr().err

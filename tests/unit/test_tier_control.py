@@ -30,18 +30,22 @@ def watches(*, up: bool = True) -> list[Watch]:
 
 
 def look(
-    control: Control, free_mib: int, done: dict[int, Done] | None = None, **more: float
+    control: Control,
+    free_mib: int,
+    done: dict[int, Done] | None = None,
+    slow_mib: int = 1000,
+    **more: float,
 ) -> Setting:
     """Look once, with 10% of the fast node as headroom."""
     work = {(0, at): each for at, each in (done or {}).items()}
     (found,) = control.look(
-        watches(), ({0: free_mib * MIB, 1: 0}, TOTAL), RATES, work, **more
+        watches(), ({0: free_mib * MIB, 1: slow_mib * MIB}, TOTAL), RATES, work, **more
     )
     return found
 
 
-def begun() -> Control:
-    control = Control(30.0)
+def begun(*, exchanges: bool = False) -> Control:
+    control = Control(30.0, exchanges=exchanges)
     control.begin()
     look(control, 200, CLEARED)
     return control
@@ -69,42 +73,39 @@ def test_a_watch_without_memory_does_not_hold_others_up() -> None:
     assert min(found[-1].rates) > 0
 
 
+def test_hot_memory_changes_places_with_cold_if_both_nodes_are_full() -> None:
+    assert look(begun(exchanges=True), 40, slow_mib=39).rates == (120 * MIB + 1,) * 2
+    # Without exchanges, a promotion finds no room.
+    assert look(begun(), 40, slow_mib=39).rates[UP] == 0
+    # Cold memory goes down where there is room.
+    assert look(begun(exchanges=True), 40, slow_mib=41).rates[UP] == 0
+
+
 def test_no_more_goes_down_than_is_missing() -> None:
     found = look(begun(), 60)
     # 40 MiB are missing, and the next look is in half a second.
     assert found.rates[DOWN] * LOOK_S == pytest.approx(40 * MIB, rel=1e-6)
     # Programs have room for 10 MiB more.
-    assert found.rates[UP] == GIB
+    assert found.rates[UP] * LOOK_S == pytest.approx(10 * MIB, rel=1e-6)
     assert look(begun(), 40).rates[UP] == 0
-    assert look(begun(), 100).rates == (0, GIB)
-    # A late look has less for each second.
-    late = look(begun(), 60, look_s=1.0)
-    assert late.rates[DOWN] == pytest.approx(40 * MIB, rel=1e-6)
+    assert look(begun(), 700).rates == (0, GIB)
+    # If looks are late, at most four times as much moves.
+    late = look(begun(), 60, look_s=2.0)
+    assert late.rates == found.rates
+    late = look(begun(), 60, look_s=4.0)
+    assert late.rates[DOWN] * 4.0 == pytest.approx(4 * 40 * MIB, rel=1e-6)
     # The rate of the configuration holds.
     control = begun()
     (slow,) = control.look(watches(), ({0: 0}, TOTAL), Rates(100, 7), {})
     assert slow.rates == (7, 0)
 
 
-def test_memory_in_its_place_raises_the_quota() -> None:
-    control = begun()
-    first = look(control, 60).rates[DOWN]
-    # Half of the quota moved memory.
-    half = {DOWN: Done(tried=20 * MIB, moved=10 * MIB)}
-    rates = [look(control, 60, half).rates[DOWN] for _ in range(20)]
-    assert rates == [pytest.approx(first * 2, rel=1e-3)] * 20
-    # None of it does. The quota grows step by step.
-    none = {DOWN: Done(tried=20 * MIB)}
-    rates = [look(control, 90, none).rates[DOWN] for _ in range(3)]
-    assert [rate / rates[0] for rate in rates] == pytest.approx([1, 2, 2], rel=1e-3)
-    # All of it does: at once, or too much would move.
-    all_of_it = {DOWN: Done(tried=20 * MIB, moved=20 * MIB)}
-    assert look(control, 60, all_of_it).rates[DOWN] == first
-    # Little work says nothing, and there is a limit.
-    assert look(control, 60, {DOWN: Done(tried=4096)}).rates[DOWN] == first
-    for _ in range(50):
-        last = look(control, 99, {DOWN: Done(tried=20 * MIB)}).rates[DOWN]
-    assert last * LOOK_S == pytest.approx(16 * MIB, rel=1e-3)
+def test_what_goes_up_makes_room_for_more() -> None:
+    went_up = {UP: Done(tried=8 * MIB, moved=8 * MIB)}
+    # There are 4 MiB more than the headroom.
+    found = look(begun(), 104, went_up)
+    assert found.rates[DOWN] * LOOK_S == pytest.approx(4 * MIB, rel=1e-6)
+    assert look(begun(), 108, went_up).rates[DOWN] == 0
 
 
 def test_memory_is_cold_sooner_while_some_is_missing() -> None:
@@ -136,11 +137,11 @@ def test_the_time_stays_within_its_limits(
 
 def test_a_small_change_is_not_worth_a_commit() -> None:
     now = Setting((1000, 0, 0), 30.0)
-    assert not Setting((1240, 0, 0), 30.0).differs(now)
-    assert not Setting((810, 0, 0), 30.0).differs(now)
+    assert not Setting((1990, 0, 0), 30.0).differs(now)
+    assert not Setting((510, 0, 0), 30.0).differs(now)
     for other in (
-        Setting((1250, 0, 0), 30.0),
-        Setting((790, 0, 0), 30.0),
+        Setting((2000, 0, 0), 30.0),
+        Setting((490, 0, 0), 30.0),
         Setting((1000, 1, 0), 30.0),
         Setting((0, 0, 0), 30.0),
         Setting((1000, 0, 0), 15.0),

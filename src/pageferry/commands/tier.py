@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Keep hot memory on fast nodes and cold memory on slow ones, by DAMON. Cold memory
 goes down before the fast tier is full, so that some of it is always free. Hot
-memory goes up into this room, at half the rate while programs wait for memory, or
+memory goes up into this room. The rate falls while programs wait for memory, and
 while pages come back soon after they went up. Each change is one line on stderr.
 Runs until you stop it."""
 
@@ -140,12 +140,12 @@ def _figures(state: State) -> dict[str, object]:
 
 def _status(files: Files, *, as_json: bool) -> int:
     state = read_state(files)
-    if state is None:
+    alive = state is not None and processes.is_alive(files, state.pid, state.start_time)
+    if state is None or not (alive or state.threads):
         raise PageferryError(
             "pageferry tier is not running",
             hint="pageferry tier --name PROGRAM, or pageferry tier --all",
         )
-    alive = processes.is_alive(files, state.pid, state.start_time)
     threads = {f"kdamond {slot}": thread for slot, thread in state.threads.items()}
     service = {"service": state.pid} if alive else {}
     costs = processes.CpuMeter(files, {**threads, **service}).shares(_SAMPLE_S)

@@ -3,7 +3,7 @@
 
 DAMON has goals for this, too. It then begins with a quota of one byte, which grows by
 the missing part of the goal. Near the goal that part is small, so the quota takes minutes
-to grow. And it does not know how much of a quota went to memory in its place.
+to grow.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ CLEAR_LOOKS = 20
 # Memory that is idle for a shorter time is never cold.
 SOONEST_COLD_S = 1.0
 _GROWTH = 2
-# By virtual address, some of a quota goes to memory that is in its place. A smaller part
-# that moves does not raise the quota further: the part may change within one look.
-_LEAST_USEFUL = 1 / 16
-# A scheme that tried less says nothing about that part.
-_ENOUGH_BYTES = 1 << 20
+# A node with a smaller part of its memory free is full.
+_FULL = 0.02
+# On a busy machine looks come late, but so do DAMON's turns. To divide by the whole delay
+# would count it twice. After one late look, at most this many times too much has moved.
+_MOST_EXCESS = 4
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,14 @@ class Setting:
     clearing: bool = False
 
     def differs(self, other: Setting) -> bool:
-        """Say whether a change is worth a commit, after which DAMON skips a turn."""
+        """Say whether a change is worth a commit, after which DAMON skips a turn.
+
+        The last bytes are few, so a rate that is a little too high does no harm.
+        """
         pairs = zip(self.rates, other.rates, strict=True)
         same = (self.cold_s, self.clearing) == (other.cold_s, other.clearing)
         return not same or any(
-            not (mine == its or 0.8 * its <= mine < 1.25 * its) for mine, its in pairs
+            not (mine == its or its / 2 < mine < 2 * its) for mine, its in pairs
         )
 
 
@@ -69,15 +72,20 @@ def next_cold_s(now_s: float, most_s: float, least: float, *, missing: bool) -> 
     return max(now_s / 8, SOONEST_COLD_S, min(least, 1.0) * most_s)
 
 
+def _is_full(node: int, free: Mapping[int, int], total: Mapping[int, int]) -> bool:
+    return free.get(node, 0) < _FULL * total.get(node, 0)
+
+
 class Control:
     """The settings of all kdamonds, from one look to the next."""
 
-    def __init__(self, cold_after_s: float) -> None:
+    def __init__(self, cold_after_s: float, *, exchanges: bool = False) -> None:
+        """exchanges: whether hot and cold memory change places if both nodes are full."""
         self._most_s = cold_after_s
+        self.exchanges = exchanges
         self.cold_s = cold_after_s
         # Whether memory moves, or may have to.
         self.busy = False
-        self._useful: dict[tuple[int, int], float] = {}
         self._looks_to_clear = 0
 
     def begin(self) -> None:
@@ -87,7 +95,6 @@ class Control:
         So nothing moves before all marks are cleared.
         """
         self.cold_s = self._most_s
-        self._useful = {}
         self._looks_to_clear = CLEAR_LOOKS
 
     def look(
@@ -105,7 +112,17 @@ class Control:
         node: the free bytes and all bytes of each node.
         done: by the numbers of watch and scheme.
         """
-        left = [[move.goal.left(*node) for move in watch.moves] for watch in watches]
+        # As much will go up until the next look as went up since the last one.
+        soon = {
+            move.target: done.get((number, at), Done()).moved
+            for number, watch in enumerate(watches)
+            for at, move in enumerate(watch.moves)
+            if move.hot
+        }
+        left = [
+            [move.goal.left(*node, soon.get(move.goal.node, 0)) for move in watch.moves]
+            for watch in watches
+        ]
         missing = any(
             bytes_ > 0
             for watch, each in zip(watches, left, strict=True)
@@ -124,38 +141,36 @@ class Control:
             self._looks_to_clear = 0
         moved = any(each.moved for each in done.values())
         self.busy = missing or moved or bool(self._looks_to_clear)
+        stuck = {
+            move.goal.node: bytes_
+            for watch, each in zip(watches, left, strict=True)
+            for move, bytes_ in zip(watch.moves, each, strict=True)
+            if not move.hot and bytes_ > 0 and _is_full(move.target, *node)
+        }
+        horizon_s = max(LOOK_S, look_s / _MOST_EXCESS)
         return [
-            self._set(number, watch, left[number], watches, rates, done, look_s)
-            for number, watch in enumerate(watches)
+            self._set(watch, each, stuck, watches, rates, horizon_s)
+            for watch, each in zip(watches, left, strict=True)
         ]
 
     def _set(
         self,
-        number: int,
         watch: Watch,
         left: Sequence[float],
+        stuck: Mapping[int, float],
         watches: Sequence[Watch],
         rates: Rates,
-        done: Mapping[tuple[int, int], Done],
-        look_s: float,
+        horizon_s: float,
     ) -> Setting:
+        """stuck: the bytes that should leave a node, and find no room."""
         if self._looks_to_clear:
             return Setting((0,) * len(watch.moves), self.cold_s, clearing=True)
         found = []
-        for at, (move, bytes_) in enumerate(zip(watch.moves, left, strict=True)):
-            rate = rates.of(move, watches)
-            if not move.hot:
-                useful = self._learn((number, at), done.get((number, at), Done()))
-                rate = min(rate, int(bytes_ / look_s / useful) + 1)
+        for move, bytes_ in zip(watch.moves, left, strict=True):
+            if self.exchanges and move.hot and bytes_ <= 0:
+                # The kernel knows as much cold memory to exchange. Hot memory beyond that
+                # would take the last free pages.
+                bytes_ = stuck.get(move.target, 0.0)
+            rate = min(rates.of(move, watches), int(bytes_ / horizon_s) + 1)
             found.append(rate if bytes_ > 0 else 0)
         return Setting(tuple(found), self.cold_s)
-
-    def _learn(self, key: tuple[int, int], done: Done) -> float:
-        """Return the part of a quota that moves memory; the rest is in its place."""
-        before = self._useful.get(key, 1.0)
-        if done.tried < _ENOUGH_BYTES:
-            return before
-        now = min(done.moved / done.tried, 1.0)
-        # A larger part counts at once, or too much memory would move.
-        self._useful[key] = max(now, before / 4, _LEAST_USEFUL)
-        return self._useful[key]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from pageferry import proc
 from pageferry.balance.metrics import write as write_atomically
 from pageferry.damon.admin import Admin
 from pageferry.damon.scheme import Write
@@ -84,8 +85,7 @@ class Kdamonds:
         if found is None:
             self.features = Features(target_nid=True) if self.files.dry_run else None
         else:
-            dests, nid = (name in found for name in Features.FILES)
-            self.features = Features(dests, nid)
+            self.features = Features(*(name in found for name in Features.FILES))
         return self.features
 
     def start(
@@ -118,9 +118,8 @@ class Kdamonds:
                     slot = self.admin.free_slot() if here else number
                     # If we are killed now, the next service knows whose kdamond it is.
                     self.state.threads[slot] = None
-                    self.state.pid, self.state.start_time = self._us
                     self.save()
-                    todo = writes.start_writes(watch, setting)
+                    todo = writes.start_writes(watch, setting, self.features)
                     self.state.threads[slot] = self.admin.start(slot, todo)
                     self._watches[slot] = watch
                     self._settings[slot] = setting
@@ -134,11 +133,21 @@ class Kdamonds:
         with lock.hold_damon(self.files):
             self._stop()
 
+    def close(self) -> None:
+        """Stop all kdamonds, and remove the file of the service."""
+        self.stop()
+        if not self.files.dry_run:
+            self.files.path(STATE).unlink(missing_ok=True)
+
     def _stop(self) -> None:
-        """Stop each kdamond, even if an error keeps another one running."""
+        """Stop each kdamond, even if an error or a signal comes meanwhile."""
         if self.files.dry_run:
             # Another service may own them.
             return
+        with proc.signals_held():
+            self._stop_each()
+
+    def _stop_each(self) -> None:
         failed: PageferryError | None = None
         try:
             self.count()
@@ -205,15 +214,13 @@ class Kdamonds:
         return found
 
     def save(self) -> None:
-        """Store the state, or remove it after the last kdamond."""
+        """Store the state: the kdamonds are this process's now."""
         if self.files.dry_run:
             return
-        path = self.files.path(STATE)
+        self.state.pid, self.state.start_time = self._us
+        text = msgspec.json.encode(self.state).decode() + "\n"
         try:
-            if self.state.threads:
-                write_atomically(path, msgspec.json.encode(self.state).decode() + "\n")
-            else:
-                path.unlink(missing_ok=True)
+            write_atomically(self.files.path(STATE), text)
         except OSError as error:
             raise from_os_error(
                 error, "cannot store the state", ExitCode.FAILED
@@ -232,5 +239,5 @@ def stop_all(files: Files) -> int:
         raise PageferryError(
             "pageferry tier has left nothing to stop", hint="pageferry tier --status"
         )
-    known.stop()
+    known.close()
     return count

@@ -114,6 +114,11 @@ def kernel_promotes(files: Files) -> bool:
     return text.isdecimal() and bool(int(text) & _TIERING)
 
 
+def can_exchange(files: Files) -> bool:
+    """Say whether DAMON exchanges hot and cold memory of two nodes that are full."""
+    return files.exists(memory.EXCHANGE)
+
+
 def waited_s(files: Files) -> float:
     """Return how long programs have waited for memory since boot.
 
@@ -153,7 +158,7 @@ def ranges_from(files: Files, pid: int, starts: set[int]) -> list[Range]:
     """Return the addresses of the mappings that begin at these."""
     if not starts:
         return []
-    text = files.read_or(f"/proc/{pid}/maps", "")
+    text = files.read_if_there(f"/proc/{pid}/maps")
     areas = re.finditer(r"^([0-9a-f]+)-([0-9a-f]+) ", text, re.M)
     found = ((int(match[1], 16), int(match[2], 16)) for match in areas)
     return [(start, end) for start, end in found if start in starts]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from pageferry.errors import PageferryError
 from pageferry.interleave import placement
 from pageferry.interleave.gaps import before_heap
 from pageferry.sysfs.files import Files
@@ -28,6 +29,8 @@ class Kept:
 
     # Why all of its memory must stay, if so.
     why: str | None = None
+    # Whether the kernel said so; if not, the next look asks again.
+    sure: bool = True
     ranges: list[Range] = field(default_factory=list)
 
 
@@ -47,14 +50,15 @@ class Owners:
     def look(self, now_s: float, members: Sequence[Process]) -> None:
         """Look at new processes, and rarely at the others, for the cost of a look."""
         due = now_s >= self._next_look_s
-        before = {} if due else self._known
+        known = self._known
+        before = {} if due else {who: k for who, k in known.items() if k.sure}
         begin_s = self.stopwatch()
         # The kernel reuses PIDs, so the start time counts, too.
         alive = [(each.pid, each.start_time) for each in members]
         self._known = {
             who: before[who] if who in before else self._ask(who[0]) for who in alive
         }
-        if self.virtual and (due or any(who not in before for who in alive)):
+        if self.virtual and (due or any(who not in known for who in alive)):
             maps = [self.files.read_or(f"/proc/{pid}/maps", "") for pid, _ in alive]
             gap = before_heap(maps)
             self._gap = [] if gap is None else [(gap.start, gap.end)]
@@ -85,6 +89,13 @@ class Owners:
         return None
 
     def _ask(self, pid: int) -> Kept:
+        """Ask the kernel. Memory stays if it does not answer."""
+        try:
+            return self._read(pid)
+        except PageferryError as error:
+            return Kept(error.line(), sure=False)
+
+    def _read(self, pid: int) -> Kept:
         why = machine.owner_keeps(self.files, pid, self.nodes)
         if self.virtual and not why:
             why = machine.other_nodes(self.files, pid, self.nodes)
@@ -97,4 +108,4 @@ class Owners:
                 nodes = format_nodes(each.nodes)
                 return Kept(f"process {pid} is bound to node {nodes} (numactl)")
         starts = {each.start for each in bound}
-        return Kept(None, machine.ranges_from(self.files, pid, starts))
+        return Kept(ranges=machine.ranges_from(self.files, pid, starts))

@@ -25,11 +25,13 @@ class Goal:
     # Whether the scheme uses free memory up, or makes it.
     fills: bool
 
-    def left(self, free: Mapping[int, int], total: Mapping[int, int]) -> float:
-        """Return how many bytes are left to do."""
+    def left(
+        self, free: Mapping[int, int], total: Mapping[int, int], soon: float = 0.0
+    ) -> float:
+        """Return how many bytes are left to do, if as many bytes as `soon` go up."""
         # A node may go offline between the plan and a look.
         more = free.get(self.node, 0) - self.free * total.get(self.node, 0)
-        return max(more if self.fills else -more, 0.0)
+        return max(more if self.fills else soon - more, 0.0)
 
 
 @dataclass(frozen=True)

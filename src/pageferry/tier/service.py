@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from pageferry import proc
 from pageferry.backoff import Backoff
 from pageferry.balance import programs
 from pageferry.errors import PageferryError, unsupported, usage_error
@@ -51,7 +51,9 @@ class Service:
         with lock.hold_damon(files):
             features = self.kdamonds.find_features()
         self._require_features(features)
-        self.control = Control(parse_seconds(config.cold_after))
+        self.control = Control(
+            parse_seconds(config.cold_after), exchanges=machine.can_exchange(files)
+        )
         self.owners = Owners(files, self.tiers, virtual=bool(config.process))
         self.steering = Steering(config.stall)
         tier_of = {node: at for at, node in enumerate(self.tiers)}
@@ -61,6 +63,8 @@ class Service:
         self._looked_s: float | None = None
         self._step_s = 0.0
         self._tries = Backoff()
+        # The processes that are left out now, with the reasons.
+        self._left_out: set[str] = set()
         # Lines may name processes, of which there are ever more.
         self._said: deque[str] = deque(maxlen=64)
 
@@ -68,7 +72,8 @@ class Service:
         """Run until a signal, or for `end_s` seconds."""
         begin_s = next_s = time.monotonic()
         try:
-            while (now_s := time.monotonic()) < begin_s + (end_s or math.inf):
+            while end_s is None or time.monotonic() - begin_s < end_s:
+                now_s = time.monotonic()
                 if now_s >= next_s:
                     # A step takes long on a busy machine, and no look is within it.
                     self.look(now_s, ahead_s=self._step_s)
@@ -81,7 +86,9 @@ class Service:
                 wake_s = min(now_s + pause_s, next_s)
                 time.sleep(max(wake_s - time.monotonic(), 0.0))
         finally:
-            self.stop()
+            # A second Ctrl-C must not leave a kdamond without a goal.
+            with proc.signals_held():
+                self.stop()
 
     def step(self, now_s: float) -> None:
         """Look at processes and nodes, and set kdamonds and the rate."""
@@ -90,8 +97,9 @@ class Service:
             self._arrange(now_s, members)
         except PageferryError as error:
             self._fail(now_s, error)
-        self._steer(now_s, [each.pid for each in members])
         self.look(now_s)
+        # The first sample takes long, and the next look comes soon.
+        self._steer(now_s, [each.pid for each in members])
         try:
             self.kdamonds.save()
         except PageferryError as error:
@@ -105,6 +113,9 @@ class Service:
         if self.files.dry_run or not self.kdamonds.watches:
             return
         try:
+            if not self.kdamonds.is_running():
+                # Another program may use DAMON now.
+                return
             done = self.kdamonds.count()
             found = self._settings(self.kdamonds.watches, done, look_s)
             self.kdamonds.set(found)
@@ -139,7 +150,7 @@ class Service:
 
     def stop(self) -> None:
         """Stop all kdamonds; memory stays where it is."""
-        self.kdamonds.stop()
+        self.kdamonds.close()
         state = self.kdamonds.state
         self.say(
             f"stopped: {format_size(state.promoted_bytes)} went up, "
@@ -211,8 +222,10 @@ class Service:
         wanted = self._plan()
         now = self.kdamonds.watches
         if wanted == now:
-            if now_s > self._tries.again_s + _PROVEN_S:
+            if self._tries.failures and now_s > self._tries.again_s + _PROVEN_S:
                 self._tries.succeed()
+                # The next failure is another one.
+                self._said.clear()
             return
         if (
             not lost
@@ -242,7 +255,9 @@ class Service:
             return plan.physical(self.tiers, ranges, headroom, up=up)
         pids, keep, left_out = self.owners.divide()
         for why in left_out:
-            self._say_new(f"left out: {why}")
+            if why not in self._left_out:
+                self.say(f"left out: {why}")
+        self._left_out = set(left_out)
         if not pids:
             self._say_new("none of the processes is running")
             return []
@@ -258,15 +273,17 @@ class Service:
             stall = 0.0
         else:
             stall = (waited_s - before) / (now_s - before_s)
+        part = self.steering.part
         self.steering.step(now_s, seen, stall)
         state = self.kdamonds.state
         state.rate_part = self.steering.part
         state.sampled_pages = self.sampler.count
         state.sampled_promotions += seen.promoted
         state.sampled_ping_pong += seen.ping_pong
-        if self.steering.why:
+        if self.steering.part != part:
+            why = f"{self.steering.why}: " if self.steering.why else ""
             rate = format_rate(self.rates.up)
-            self.say(f"{self.steering.why}: the rate of promotion is now {rate}")
+            self.say(f"{why}the rate of promotion is now {rate}")
 
     def _explain(self, wanted: Sequence[Watch]) -> None:
         if not wanted:
@@ -280,6 +297,8 @@ class Service:
         )
         if memory.demotes(self.files):
             text += "; reclaim demotes if a node is short of memory all the same"
+        if self.control.exchanges:
+            text += "; if all tiers are full, hot and cold memory change places"
         self._say_new(text)
 
     def _say_new(self, text: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PING_PONG_S = 60.0
-# The rate halves if more than this part of the promoted pages comes back.
+# The rate halves if more pages come back than this part of those that go up.
 MOST_PING_PONG = 0.1
 # Fewer pages say nothing about a part of them.
 _ENOUGH_PAGES = 10
@@ -65,7 +65,8 @@ class Steering:
         # Memory that came back was not cold. It has to be idle for this part of
         # cold_after at least, however much memory is missing.
         self.wary = 0.0
-        # Since the last cut, for the last minute: older moves were at another rate.
+        # Since the last cut, for the last minute. Pages that went up before the cut count
+        # when they come back: memory that does not fit shows only later.
         self._recent: list[tuple[float, Seen]] = []
 
     def step(self, now_s: float, seen: Seen, stall: float) -> float:
@@ -96,7 +97,9 @@ class Steering:
             total.add(each)
         if total.promoted < _ENOUGH_PAGES:
             return ""
-        part = total.ping_pong / total.promoted
+        if total.ping_pong <= MOST_PING_PONG * total.promoted:
+            return ""
         return (
-            f"{part:.0%} of promoted pages came back" if part > MOST_PING_PONG else ""
+            f"{total.ping_pong} sampled pages came back soon, while "
+            f"{total.promoted} went up"
         )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pageferry.damon.scheme import ANY_COUNT, ANY_SIZE, Write, target_writes
 from pageferry.sysfs.pagebits import PAGE
-from pageferry.tier.control import Setting
+from pageferry.tier.control import LOOK_S, Setting
 from pageferry.tier.plan import Move, Range, Watch
 
 # Each aggregation has 20 samples.
@@ -24,8 +24,11 @@ _HOT_AGE = 1
 # DAMON waits for so long after each change before it applies schemes again. If it waited
 # for an aggregation, changes could follow each other without a turn between them.
 APPLY_US = AGGREGATE_US // 2
-# DAMON looks at a quota in each turn. As the interval is shorter, each look begins one.
-_RESET_MS = APPLY_US // 2000
+# A quota is for the time between two looks, however many turns DAMON has in it: on a busy
+# machine there are few. DAMON reads a quota when an interval begins.
+_RESET_MS = round(0.9 * LOOK_S * 1000)
+# Memory in its place uses up this part of its size, so that a turn ends.
+_IN_PLACE = 64
 _SCHEMES = "contexts/0/schemes"
 
 
@@ -38,11 +41,15 @@ class Features:
     dests: bool = False
     # Migration at all.
     target_nid: bool = False
+    # Quotas that memory in its place uses up in part only.
+    fail_charge: bool = False
     # Files of a scheme that show these abilities.
-    FILES: ClassVar = ("dests/nr_dests", "target_nid")
+    FILES: ClassVar = ("dests/nr_dests", "target_nid", "quotas/fail_charge_num")
 
 
-def start_writes(watch: Watch, setting: Setting) -> list[Write]:
+def start_writes(
+    watch: Watch, setting: Setting, features: Features | None = None
+) -> list[Write]:
     """List the writes below kdamonds/N that configure a kdamond without starting it.
 
     Each move has a second scheme, which has filters for all pages. It makes each page old
@@ -62,6 +69,10 @@ def start_writes(watch: Watch, setting: Setting) -> list[Write]:
     ]
     for at, move in enumerate(2 * watch.moves):
         writes += _scheme(at, move, watch)
+        if features is not None and features.fail_charge:
+            top = f"{_SCHEMES}/{at}/quotas"
+            writes.append((f"{top}/fail_charge_num", "1"))
+            writes.append((f"{top}/fail_charge_denom", str(_IN_PLACE)))
     return [*writes, *setting_writes(watch, setting)]
 
 
@@ -80,14 +91,14 @@ def setting_writes(watch: Watch, setting: Setting) -> list[Write]:
 
 
 def _quota(rate: int) -> int:
-    """Return the bytes of a turn. One byte is too little for a page.
+    """Return the bytes of an interval. One byte is too little for a page.
 
     DAMON goes on after the memory for which a quota was used up. Of a quota with a part of
     a page, that part would stay, and each turn would begin with the same memory.
     """
     if not rate:
         return 1
-    return max(rate * APPLY_US // 1_000_000 // PAGE, 1) * PAGE
+    return max(int(rate * LOOK_S) // PAGE, 1) * PAGE
 
 
 def keep_writes(watch: Watch) -> list[Write]:
