@@ -66,6 +66,9 @@ def test_resctrl_adds_up_its_groups(files: Files) -> None:
     features = "/sys/fs/resctrl/info/L3_MON/mon_features"
     put(files, features, "llc_occupancy")
     assert "does not count" in (sources.resctrl_obstacle(files) or "")
+    # All traffic would count as remote.
+    put(files, features, "llc_occupancy\nmbm_total_bytes")
+    assert "local and total" in (sources.resctrl_obstacle(files) or "")
     put(files, features, "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes")
     put(files, "/sys/devices/system/cpu/cpu0/cache/index3/id", "0")
     assert sources.resctrl_obstacle(files) is None
@@ -261,7 +264,9 @@ def test_perf_is_refused_if_it_cannot_see_a_node(files: Files) -> None:
     top = "/sys/bus/event_source/devices/uncore_imc_0"
     put(files, f"{top}/events/cas_count_read", "event=0x04")
     put(files, f"{top}/events/cas_count_read.unit", "MiB")
-    put(files, f"{top}/cpumask", "0")
+    # The CPUs of a large machine have higher numbers than its nodes.
+    put(files, "/sys/devices/system/node/node0/cpulist", "0,1100-1101")
+    put(files, f"{top}/cpumask", "0,1100")
     assert perf.obstacle(files, RATES) == "no memory controller counts for node 1"
     with pytest.raises(PageferryError, match="no counter shows") as caught:
         sources.find(files, "perf", RATES, lambda: 0.0)
@@ -274,7 +279,8 @@ def test_perf_is_refused_if_it_cannot_see_a_node(files: Files) -> None:
 
 
 def furnish_resctrl(files: Files) -> None:
-    put(files, "/sys/fs/resctrl/info/L3_MON/mon_features", "mbm_total_bytes")
+    features = "/sys/fs/resctrl/info/L3_MON/mon_features"
+    put(files, features, "mbm_total_bytes\nmbm_local_bytes")
     put(files, "/sys/devices/system/cpu/cpu0/cache/index3/id", "0")
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Both services while writes to DAMON's files fail, and processes come and go."""
+"""Both services while one write to DAMON's files fails."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,17 +22,16 @@ QUIET_S = 20.0
 
 
 class FailingDamon(FakeDamon):
-    """A kernel that refuses the write with this number, or each one by chance."""
+    """A kernel that refuses the write with this number."""
 
     number = -1
     count = 0
-    chance: Callable[[], bool] = staticmethod(lambda: False)
 
     def write(self, name: str, value: str) -> None:
         """Fail, or do the same as the kernel."""
         if name.startswith(TOP):
             self.count += 1
-            if self.count - 1 == self.number or self.chance():
+            if self.count - 1 == self.number:
                 raise PageferryError("cannot write", value=name, reason="Invalid")
         super().write(name, value)
 
@@ -46,12 +44,6 @@ def add(files: Files, pid: int) -> None:
     add_process(files, pid, name="merci")
     add_area(files, pid, BASE + (pid << 24), list(range(100, 108)))
     balance_machine.put(files, f"/proc/{pid}/statm", "100 8 0 0 0 0 0")
-
-
-def remove(files: Files, pid: int) -> None:
-    for file in files.path(f"/proc/{pid}").iterdir():
-        file.unlink()
-    files.path(f"/proc/{pid}").rmdir()
 
 
 def balance_story(damon: FailingDamon) -> balance_machine.Machine:
@@ -160,44 +152,3 @@ STORIES: dict[str, tuple[Callable[[FailingDamon], None], Story]] = {
     "leaving": (check_leaving, leaving_story),
     "tiers": (check_tiers, tier_story),
 }
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_some_minutes_of_tiers_with_faults(tmp_path: Path, seed: int) -> None:
-    live_through(FailingDamon(root=tmp_path), seed, steps=60)
-
-
-@pytest.mark.loads
-def test_a_day_of_tiers_with_faults(tmp_path: Path) -> None:
-    """A step each 75 s: in between, nothing changes."""
-    live_through(FailingDamon(root=tmp_path), 0, steps=24 * 3600 // 75)
-
-
-def live_through(damon: FailingDamon, seed: int, steps: int) -> None:
-    """Let processes come and go while 1% of all writes fail. Nothing may be left."""
-    tier_machine.furnish(damon)
-    machine = tier_machine.Machine(damon, [Program(name="merci")])
-    chance = random.Random(seed)
-    damon.chance = lambda: chance.random() < 0.01
-    alive, next_pid = [42], 100
-    for _ in range(steps):
-        if chance.random() < 0.2 and len(alive) < 6:
-            add(damon, next_pid)
-            alive.append(next_pid)
-            next_pid += 1
-        if chance.random() < 0.2 and alive:
-            remove(damon, alive.pop(chance.randrange(len(alive))))
-        machine.now_s += 70.0
-        machine.steps(1)
-        assert set(damon.running()) <= {"0"}
-    damon.chance = lambda: False
-    # The longest wait for the next try.
-    machine.now_s += 60.0
-    machine.steps(2)
-    assert damon.running() == (["0"] if alive else [])
-    if alive:
-        count = int(damon.read(f"{TOP}/0/contexts/0/targets/nr_targets"))
-        assert count == len(alive)
-    machine.service.stop()
-    assert damon.running() == [] and damon.read(f"{TOP}/nr_kdamonds") == "0"
-    assert not damon.path("/run/pageferry/tier.json").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from pageferry import proc
 from pageferry.backoff import Backoff
 from pageferry.balance import metrics, programs
 from pageferry.balance.balancer import Balancer, Decision, Kind
@@ -98,6 +99,8 @@ class Service:
         # The file of the budget, and the budget as the file has it.
         self._ledger: Path | None = None
         self._saved: list[tuple[float, int]] = []
+        # Files whose last write has failed.
+        self._unwritten: set[Path] = set()
         if not dry_run:
             self._adopt()
             self._load_budget()
@@ -145,18 +148,29 @@ class Service:
     def stop(self) -> None:
         """End all sessions; memory stays or moves home, as configured."""
         home = self._home_weights() if self.config.on_stop == "home" else None
-        for group in self.groups:
-            if group.leader is None or self.control.store.find(group.leader) is None:
-                continue
-            try:
-                self.control.stop(group.leader, home)
-            except PageferryError as error:
-                self._complain(group, error)
-            group.leader = None
-        where = "stays where it is" if home is None else "is at home"
-        self.say(f"stopped: memory {where}")
-        if self.listener is not None:
-            self.listener.close()
+        try:
+            for group in self.groups if home is not None else ():
+                self._end(group, home)
+        except KeyboardInterrupt:
+            # A second signal ends the way home.
+            home = None
+        with proc.signals_held():
+            for group in self.groups:
+                self._end(group, None)
+            where = "stays where it is" if home is None else "is at home"
+            self.say(f"stopped: memory {where}")
+            if self.listener is not None:
+                self.listener.close()
+
+    def _end(self, group: Group, home: Weights | None) -> None:
+        """End the session of a group; the next call does nothing."""
+        if group.leader is None or self.control.store.find(group.leader) is None:
+            return
+        try:
+            self.control.stop(group.leader, home)
+        except PageferryError as error:
+            self._complain(group, error)
+        group.leader = None
 
     def _adopt(self) -> None:
         """Take over the sessions of a service that was killed."""
@@ -192,12 +206,9 @@ class Service:
         spent = self.balancer.budget.spent
         if self._ledger is None or spent == self._saved:
             return
-        self._saved = list(spent)
-        try:
-            metrics.write(self._ledger, msgspec.json.encode(spent).decode() + "\n")
-        except OSError as error:
-            self.say(f"cannot write {self._ledger}: {error.strerror}")
-            self._ledger = None
+        text = msgspec.json.encode(spent).decode() + "\n"
+        if self._write(self._ledger, text):
+            self._saved = list(spent)
 
     def _decide(
         self,
@@ -487,9 +498,16 @@ class Service:
             self.listener.text = text
         if self.config.metrics is None:
             return
+        self._write(Path(self.config.metrics), text)
+
+    def _write(self, path: Path, text: str) -> bool:
+        """Replace a file. The disk may be full, so the next sample tries again."""
         try:
-            metrics.write(Path(self.config.metrics), text)
+            metrics.write(path, text)
         except OSError as error:
-            # The disk may be full. Go on without the file.
-            self.say(f"cannot write {self.config.metrics}: {error.strerror}")
-            self.config.metrics = None
+            if path not in self._unwritten:
+                self.say(f"cannot write {path}: {error.strerror}")
+            self._unwritten.add(path)
+            return False
+        self._unwritten.discard(path)
+        return True
