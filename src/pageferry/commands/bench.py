@@ -19,7 +19,7 @@ from pageferry.errors import PageferryError, usage_error
 from pageferry.kernel.build import BuildRequest
 from pageferry.report.tables import render
 from pageferry.results import store
-from pageferry.results.schema import Result, as_builtins
+from pageferry.results.schema import Result, as_builtins, encode
 from pageferry.units import parse_seconds
 from pageferry.vm import topology
 
@@ -125,8 +125,15 @@ def run(bench: Benchmark, args: argparse.Namespace) -> int:
 def finish(bench: Benchmark, args: argparse.Namespace, result: Result) -> None:
     """Store the result and print it; a check that does not hold is a failure."""
     created = result.created or store.now()
-    path = store.save(result, args.output or store.default_path(bench.name, created))
     text = render(result, bench.show(result))
+    try:
+        path = store.save(
+            result, args.output or store.default_path(bench.name, created)
+        )
+    except PageferryError:
+        # A run may have taken hours.
+        output.talk(encode(result) if args.json else text)
+        raise
     refused = bench.refused(args, result)
     if refused:
         output.talk(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pageferry import output
 from pageferry.commands import ABOUT
-from pageferry.errors import unsupported, usage_error
+from pageferry.errors import PageferryError, unsupported, usage_error
 from pageferry.sysfs.files import Files
 from pageferry.units import parse_seconds
 from pageferry.watch.follower import NOT_ASKED, wait
@@ -55,7 +55,7 @@ def add_parser(sub: Subparsers) -> None:
         "--textfile", metavar="FILE", type=Path, help="write a file instead"
     )
     where.add_argument(
-        "--once", action="store_true", help="print the metrics, except those by reason"
+        "--once", action="store_true", help="print all metrics but pageferry_reason_*"
     )
     parser.add_argument(
         "--every", metavar="TIME", default="15s", help="of --textfile (default: 15s)"
@@ -117,8 +117,17 @@ def _write(metrics: Migrations, path: Path, every_s: float) -> None:
     registry = CollectorRegistry()
     registry.register(metrics)
     _talk(metrics, str(path))
+    said = ""
     while True:
-        write_to_textfile(str(path), registry)
+        try:
+            write_to_textfile(str(path), registry)
+            said = ""
+        except (OSError, PageferryError) as error:
+            # A disk may be full for a while, and an engine may be unloaded.
+            text = error.line() if isinstance(error, PageferryError) else str(error)
+            if text != said:
+                output.warn(f"cannot write {path}: {text}")
+            said = text
         wait(every_s, metrics.read_trace)
 
 

@@ -110,12 +110,12 @@ def run(args: argparse.Namespace) -> int:
         "phases": report.phases,
         "leaks": report.leaks,
     }
-    if args.output is not None:
-        _save(args.output, document)
     if args.json:
         output.answer_json(document)
     else:
         output.answer(output.table(*campaign.table(report.phases)))
+    if args.output is not None:
+        _save(args.output, document)
     if problems and args.json:
         # stdout already has its one document, so the problems go to stderr.
         for problem in problems:
@@ -128,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _save(path: Path, document: dict[str, object]) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=2) + "\n")
     except OSError as error:
         raise from_os_error(

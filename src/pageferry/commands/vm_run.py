@@ -159,6 +159,7 @@ def run(args: argparse.Namespace) -> int:
     for directory in args.rw:
         if not directory.is_dir():
             raise usage_error("--rw needs a directory", directory)
+    append = tuple(word for words in args.append for word in _words(words))
     carry = _carried(args, machine)
     image, modules = _find_kernel(args, machine)
     request = VmRequest(
@@ -170,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
         boot_timeout_s=boot_timeout_s,
         icount=args.icount,
         insert=tuple(args.module),
-        append=tuple(word for words in args.append for word in shlex.split(words)),
+        append=append,
         rw=tuple(directory.resolve() for directory in args.rw),
         carry=carry,
         allow_klog=tuple(args.allow_klog),
@@ -190,6 +191,13 @@ def _check_pattern(pattern: str) -> None:
         re.compile(pattern)
     except re.error as error:
         raise usage_error(f"not a regular expression: {error}", pattern) from error
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise usage_error(f"--append: {error}", text) from error
 
 
 def _carried(args: argparse.Namespace, machine: topology.Topology) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ TCG_ONE_THREAD = "tcg,thread=single"
 # With a clock of instructions, Linux rejects the local APIC timer, after a check
 # that takes 400 million instructions. This word skips the check.
 _ICOUNT_WORDS = {X86_64: ("nolapic_timer",)}
-_DEADLINE_S = 20.0
+_DEADLINE_S = 60.0
 
 
 def find_qemu(arch: Architecture = X86_64) -> str:
@@ -58,38 +58,55 @@ def choose(image: Path, arch: Architecture = X86_64) -> str:
         return TCG
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return TCG
-    answer = known()
+    answer = known(image)
     if answer is not None:
         return answer
     reason = _try_kvm(image)
     accel = TCG if reason else KVM
     if reason:
         output.talk(f"/dev/kvm is here but cannot run a guest ({reason}): using TCG")
-    remember(accel)
+    # QEMU itself complains about the host, whatever the kernel is.
+    remember(accel, None if reason and reason.startswith("qemu-") else image)
     return accel
 
 
-def known() -> str | None:
-    """Return the result of an earlier test since the host booted."""
+def known(image: Path | None = None) -> str | None:
+    """Return the result of an earlier test since the host booted.
+
+    image: the kernel to boot. Another one may have failed for a reason of its own.
+    """
     memory = paths.cache_dir() / "vm" / "kvm.json"
     try:
         answer = json.loads(memory.read_text())
         if answer["identity"] == _identity() and answer["accel"] in (KVM, TCG):
-            return str(answer["accel"])
+            failed = answer["accel"] == TCG and image is not None
+            if not failed or answer["image"] in ("", _stamp(image)):
+                return str(answer["accel"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None
 
 
-def remember(accel: str) -> None:
-    """Store the result until the next boot of the host."""
+def remember(accel: str, image: Path | None) -> None:
+    """Store the result until the next boot of the host.
+
+    image: the kernel that was tried; None if the result holds for any kernel.
+    """
+    found = {"identity": _identity(), "accel": accel, "image": _stamp(image)}
     try:
         memory = paths.make_cache_dir("vm") / "kvm.json"
         scratch = memory.with_suffix(f".{os.getpid()}")
-        scratch.write_text(json.dumps({"identity": _identity(), "accel": accel}))
+        scratch.write_text(json.dumps(found))
         scratch.replace(memory)
     except OSError:
         pass  # The next run tests again.
+
+
+def _stamp(image: Path | None) -> str:
+    """Tell one kernel from another."""
+    if image is None or not image.exists():
+        return ""
+    return f"{image.resolve()}:{image.stat().st_mtime_ns}"
 
 
 def _identity() -> str:
