@@ -98,7 +98,9 @@ def test_settings_are_applied_at_boot(default: Path, tmp_path: Path) -> None:
     last = f"pageferry engine set {settings['ENGINE']} --for {settings['REASONS']}"
     assert (tmp_path / "log").read_text().splitlines() == [*modules, last]
     assert offloading.read_text() == "1\n"
-    for setting in settings["SETTINGS"].split():
+    # The write has made dcbm the engine of all reasons.
+    assert (files / "engine").read_text() == "none\n"
+    for setting in settings.get("SETTINGS", "").split():
         name, _, value = setting.partition("=")
         assert (files / name).read_text() == f"{value}\n"
 
