@@ -199,7 +199,13 @@ def test_a_policy_that_never_settles_is_not_fast() -> None:
     assert found["time to settle"].measured > 2 and not found["time to settle"].ok
     assert "does not settle" in found["time to settle"].detail
     # Nothing cannot be the best.
-    assert judged(used("tier", FAST), used("nothing", FAST)) == {}
+    # A check that compares nothing fails.
+    alone = judged(used("tier", FAST), used("nothing", FAST))
+    assert [check.detail for check in alone.values()] == ["no other policy ran"]
+    absent = judged(used("damo", FAST), used("nothing", FAST))
+    assert [check.detail for check in absent.values()] == ["tier did not run"]
+    assert not any(check.ok for check in [*alone.values(), *absent.values()])
+    assert [check.ok for check in checks.judge([])] == [False]
     # Against a policy that moves nothing, ours may move nothing.
     found = judged(used("tier", FAST), used("damo", NEVER, moved_bytes=0))
     assert not found["moved bytes"].ok

@@ -18,16 +18,28 @@ MOST_MOVED = 0.5
 
 
 def judge(rows: Sequence[Row]) -> list[Check]:
-    """Compare each load. Without policies to compare there is no check."""
+    """Compare each load. Without our policy or another one, nothing is shown."""
     checks: list[Check] = []
     for title, group in groupby(rows, key=name):
         by_policy = {row.engine: row for row in group}
         ours = by_policy.pop(OURS, None)
         by_policy.pop("nothing", None)
-        if ours is not None and by_policy:
-            best = min(by_policy.values(), key=_settled_ms)
-            checks += [_time(title, ours, best), _moved(title, ours, best)]
-    return checks
+        if ours is None or not by_policy:
+            checks.append(_missing(title, ours))
+            continue
+        best = min(by_policy.values(), key=_settled_ms)
+        checks += [_time(title, ours, best), _moved(title, ours, best)]
+    return checks or [_missing("all loads", None)]
+
+
+def _missing(title: str, ours: Row | None) -> Check:
+    return Check(
+        name=f"{title}: policies",
+        ok=False,
+        measured=0.0,
+        wanted=f"{OURS} and another policy",
+        detail=f"{OURS} did not run" if ours is None else "no other policy ran",
+    )
 
 
 def _settled_ms(row: Row) -> int:

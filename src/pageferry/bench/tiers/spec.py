@@ -36,10 +36,10 @@ _DEFAULTS = {
 _BESIDES_S = 150.0
 
 DESCRIPTION = """\
-Use memory of the slow node while something else fills the fast one, and measure how
-soon the hot memory is on the fast node, under each policy in turn: nothing, NUMA
-balancing with demotion by reclaim, damo, and pageferry tier. The benchmark knows what
-it accesses, and counts where. It verifies every byte.
+Use memory of the slow node while something else fills the fast one. Measure how soon
+the hot memory is on the fast node, under each policy in turn: nothing, NUMA balancing
+with demotion by reclaim, damo, and pageferry tier. The benchmark knows what it
+accesses, and counts where. It verifies every byte.
 
 A policy that this machine lacks is left out, with the reason. Takes most of the fast
 node's free memory meanwhile. Runs on this machine if it has both nodes, else in a VM."""
