@@ -24,7 +24,6 @@
 #define TEST_DIR "/sys/kernel/debug/migrate_compact_test"
 #define PROACTIVENESS "/proc/sys/vm/compaction_proactiveness"
 #define WATERMARK_BOOST "/proc/sys/vm/watermark_boost_factor"
-#define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
 /* The largest value: each CPU keeps as few free pages as possible. */
 #define PCP_FRACTION_MAX "2147483647"
 

@@ -93,7 +93,7 @@ static const struct option_row rows[] = {
 static const struct program program = {
 	.name = "latency",
 	.about = "Moves memory between two NUMA nodes, verifies every page and byte, and\n"
-		 "prints how long folios were out of reach, one JSON object per move.",
+		 "prints how long folios were unmapped, one JSON object per move.",
 	.example = "--case engine=stock,touch=write --case engine=cpu,cap=8192",
 	.options = rows,
 };

@@ -36,6 +36,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "hugetlb-two-cpus": ("throughput",),
     "latency-overlap-counted": ("distribution-4KiB",),
     "latency-published-caps": ("first-over-cap-4KiB", "published-first-4KiB"),
+    "scale-movers": ("instructions-over-movers",),
+    "scale-sizes": ("instructions-over-size",),
     "move-pages-debian-13": ("throughput-over-folio", "beside"),
     "tiers-static-anon": ("over-time-0",),
     "tiers-static-file": ("over-time-0",),

@@ -25,7 +25,6 @@
 #define VMSTAT "/proc/vmstat"
 #define DEMOTION_ENABLED "/sys/kernel/mm/numa/demotion_enabled"
 #define BALANCING "/proc/sys/kernel/numa_balancing"
-#define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
 #define COMPACT "/sys/devices/system/node/node0/compact"
 /* The number of bits of a node mask. */
 #define MASK_BITS 64UL

@@ -5,6 +5,9 @@
 
 #include "run.h"
 
+/* The part of a zone that each CPU may keep in its lists of free pages. */
+#define PCP_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
+
 /* tiers.c */
 #define ROWS_TIERS(r, from_node, to_node)				       \
 	ROWS_NODES(r, from_node, to_node),				       \

@@ -153,7 +153,7 @@ def test_check_of_movers_beside_stock(engine: str, cost: int, refused: bool) -> 
 
 @pytest.mark.parametrize(
     ("repeats", "cost", "refused"),
-    [(3, 3_092, False), (3, 3_094, True), (1, 4_000, False)],
+    [(3, 3_150, False), (3, 3_152, True), (1, 4_000, False)],
 )
 def test_check_of_an_engine_that_loses(repeats: int, cost: int, refused: bool) -> None:
     rows = make_rows(

@@ -45,6 +45,8 @@ class Work:
     # All movers together move these pages, and repeat that.
     mover_pages: int = 65536
     repeats: int = 3
+    # Before that, the kernel learns whether the engine pays, and forgets earlier load.
+    learn_ms: int = 12_000
     # The long life has so many moves, and a pause after each.
     rounds: int = 3600
     pause_ms: int = 1000
@@ -57,7 +59,7 @@ class Work:
         if "movers" in self.parts:
             words += ["--movers", ",".join(map(str, self.movers))]
             words += ["--mover-pages", str(self.mover_pages)]
-            words += ["--repeats", str(self.repeats)]
+            words += ["--learn-ms", str(self.learn_ms), "--repeats", str(self.repeats)]
         if "life" in self.parts:
             words += ["--rounds", str(self.rounds), "--pause-ms", str(self.pause_ms)]
         return words
@@ -70,16 +72,17 @@ class Work:
     @property
     def limit_s(self) -> float:
         """Return the time limit of a boot."""
-        pages = rounds = 0
+        pages = rounds = instructions = 0
         if "sizes" in self.parts:
             # Each list moves there and back, in one call and in many.
             pages += 4 * (sum(self.sizes) + self.sizes[0]) // BASE_BYTES
         if "movers" in self.parts:
-            pages += 2 * (len(self.movers) + 1) * self.repeats * self.mover_pages
+            pages += 2 * (len(self.movers) * self.repeats + 1) * self.mover_pages
+            instructions += 2 * self.learn_ms * 1_000_000
         if "life" in self.parts:
             rounds = self.rounds
         idle_s = rounds * self.pause_ms / 1000
-        instructions = pages * _PAGE_INSTRUCTIONS + rounds * _ROUND_INSTRUCTIONS
+        instructions += pages * _PAGE_INSTRUCTIONS + rounds * _ROUND_INSTRUCTIONS
         instructions += round(idle_s * _IDLE_INSTRUCTIONS)
         return 600 + instructions / _SLOWEST_PER_S
 
@@ -89,6 +92,7 @@ QUICK = Work(
     sizes=(16 * MIB, 64 * MIB),
     movers=(1, 8),
     mover_pages=16384,
+    learn_ms=0,
     repeats=1,
     rounds=200,
     pause_ms=20,

@@ -26,8 +26,8 @@ MAX_ROUNDS = 10_000_000
 
 DESCRIPTION = """\
 Count the instructions that a 4K page takes in long lists of move_pages(2), in one
-call and in calls of 256 pages; then with many movers at once, as processes and as
-threads of one process. At last, short processes move memory for long, and the
+call and in calls of 256 pages. Then count with many movers at once, as processes and
+as threads of one process. At last, short processes move memory for long, and the
 memory in use before and after is compared. The clock of the emulated machine
 counts the instructions of all CPUs, waiting included. "stock" is the vanilla
 kernel, and "off" is ours without an engine.
@@ -60,7 +60,7 @@ OPTIONS = (
     switch(
         "--check",
         "fail if a page of a longer list costs 5%% more than one of the smallest; if "
-        "movers take more instructions than on stock; if they take 3%% more with an "
+        "movers take more instructions than on stock; if they take 5%% more with an "
         "engine than without (not with --quick); if memory in use, slab or per-CPU "
         "memory grows by 256K more than on stock, or pools by 32 objects",
     ),
