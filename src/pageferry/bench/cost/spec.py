@@ -58,14 +58,14 @@ OPTIONS = (
     ),
     option(
         "--paths",
-        f"callers: {', '.join(cost.PATHS)}, or all; those two: unmapped",
+        f"callers: {', '.join(cost.PATHS)}, or all; last two: not mapped",
         *("LIST", ",".join(cost.DEFAULT_PATHS)),
     ),
     switch(
         "--check",
         "fail if unbatched differs from stock, or off exceeds it, by 0.5%% at "
-        "4K, 0.1%% at 2M or 1%% on other paths; if off takes more besides the copy "
-        "than docs/background/measuring.md says, or 2%% more than stock for "
+        "4K, 0.1%% at 2M or 1%% on other paths (7.3: 2%%); if off takes 2%% more "
+        "besides the copy than docs/background/measuring.md says, or than stock for "
         "other pages; if an mtcopy that declines all takes 3%% more than "
         "stock; if dcbm takes more than 9.4%% of off at 2M (7.3: 14%%), or 121%% at 4K",
     ),
