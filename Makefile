@@ -4,12 +4,12 @@
 PYTHON = $$(python3 scripts/bootstrap.py python)
 
 # Markers of tests that `make test` leaves out. Each has a target.
-LONG = perf or torture or selftests or builds or kcsan or pressure or packages or loads
+LONG = perf or torture or selftests or builds or kcsan or pressure or packages or loads or damo
 # The base after the default one.
 NEXT = 7.3
 
 .PHONY: help setup demo test test-next campaign torture selftests builds kcsan \
-	pressure perf loads check lint deb packages-proof packages-proof-debian
+	pressure perf loads damo-scripts check lint deb packages-proof packages-proof-debian
 
 help:
 	@echo "make demo       build the kernel, boot it, move memory, print a table"
@@ -25,7 +25,8 @@ help:
 	@echo "make builds     compile many kernel configurations, some of them random"
 	@echo "make kcsan      search for data races in selftests and torture"
 	@echo "make pressure   move memory while it is short"
-	@echo "make loads      try the balancer on 10,000 loads, and fail each write"
+	@echo "make loads      try the balancer on 10,000 loads, and fail calls of both services"
+	@echo "make damo-scripts DAMO=DIR  run the scripts of damo's source with Linux $(NEXT)"
 	@echo "make perf       check the speed, on an idle host"
 	@echo "make packages-proof         install both packages on Debian 13, and purge them"
 	@echo "make packages-proof-debian  the same with Debian's configuration: hours"
@@ -64,7 +65,11 @@ pressure: setup
 	@$(PYTHON) -m pytest -m pressure --tb=short
 
 loads: setup
-	@$(PYTHON) -m pytest -m loads -s tests/loads tests/unit/test_service_faults.py
+	@$(PYTHON) -m pytest -m loads -s tests/loads tests/unit/test_service_faults.py \
+		tests/unit/test_service_days.py
+
+damo-scripts: setup
+	@DAMO="$(DAMO)" $(PYTHON) -m pytest -m damo -rA --tb=short tests/vm/test_damo_scripts.py
 
 perf: setup
 	@$(PYTHON) -m pytest -m perf
