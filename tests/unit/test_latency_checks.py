@@ -131,7 +131,7 @@ def test_one_folio_is_one_batch() -> None:
     assert (known.folio_ns(2 * MIB), known.folio_ns(4096)) == (2_100_000, 230_000)
     assert (known.mbps(2 * MIB), known.mbps(4096)) == (64, 25)
     untimed = [msgspec.structs.replace(one, unmapped_ns=None) for one in rows]
-    with pytest.raises(PageferryError, match="out of reach"):
+    with pytest.raises(PageferryError, match="are unmapped"):
         calibration_of(Rates(64, 25), untimed)
 
 

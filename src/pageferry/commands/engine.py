@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pageferry.cli import Subparsers
 
 _ABOUT = {
-    "none": "stock Linux: one folio at a time, by the migrating task",
+    "none": "the migrating task copies one folio at a time",
     "cpu": "the migrating task copies whole batches",
     "mtcopy": "several CPUs copy",
     "dcbm": "DMA engines copy",

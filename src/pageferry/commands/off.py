@@ -22,8 +22,8 @@ def add_parser(sub: Subparsers) -> None:
     parser = sub.add_parser(
         "off",
         help=about,
-        description=f"{about}: the CPU copies pages, as in stock Linux. When this "
-        "returns, no copy is in flight. No engine is active after boot.",
+        description=f"{about}: the CPU copies pages. When this returns, no copy is in "
+        "flight. No engine is active after boot.",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the writes, do nothing"
@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         output.answer_json(state.as_json())
     else:
-        output.answer("off: the CPU copies pages, as in stock Linux")
+        output.answer("off: the CPU copies pages")
     return 0

@@ -44,7 +44,7 @@ class RatioSpread(msgspec.Struct, frozen=True):
 
 
 class Unmapped(msgspec.Struct, kw_only=True, frozen=True):
-    """How long folios were out of reach, in ns."""
+    """How long folios were unmapped, in ns."""
 
     first: Annotated[
         Count | None, about("from the first unmapping to the first folio back")
@@ -404,7 +404,7 @@ class Row(msgspec.Struct, kw_only=True, frozen=True):
     # The copy's part of these. It is measured with the engine "cpu", and holds for
     # all rows in which the CPU copies.
     copy_instructions: Count | None = None
-    # How long folios were out of reach: medians of rounds.
+    # How long folios were unmapped: medians of rounds.
     unmapped_ns: Unmapped | None = None
     touch: Touch | None = None
 

@@ -300,7 +300,7 @@ def calibration_of(rates: Rates, rows: Sequence[Row]) -> Calibration:
         unmapped = find(rows, role).unmapped_ns
         if unmapped is None:
             raise PageferryError(
-                "this kernel does not say how long folios are out of reach",
+                "this kernel does not say how long folios are unmapped",
                 value="/sys/kernel/mm/migrate_offload/stats/reasons/*/unmapped_hist",
                 hint="pageferry kernel build makes one that does",
             )

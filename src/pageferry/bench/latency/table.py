@@ -131,7 +131,7 @@ def checks(found: Sequence[Check]) -> str:
 def _explained(rows: Sequence[Row]) -> list[str]:
     lines = [
         "Times in us. first: from the first unmapping of a call to its first folio",
-        "back; mean, p99, last: of the times that folios were out of reach, medians of",
+        "back; mean, p99, last: of the unmapped times of folios, medians of",
         'rounds. windows "whole": folios go back when all of their window is copied.',
     ]
     if any(row.latency.knee for row in rows):
