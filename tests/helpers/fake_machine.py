@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.bench_data import built
 from pageferry.bench import build, job
 from pageferry.bench.lines import Line
 from pageferry.vm.run import VmRequest
@@ -26,9 +27,6 @@ def boots(
     """Have each boot print these lines; returns the requests of all boots."""
     seen: list[VmRequest] = []
 
-    class Kernel:
-        release, image, modules = "6.12", place, place
-
     def run(
         request: VmRequest, kinds: object, progress: object
     ) -> tuple[list[Line], Outcome]:
@@ -36,7 +34,7 @@ def boots(
         return lines(len(seen)), Outcome()
 
     monkeypatch.setattr(build, "build", lambda arch: place)
-    monkeypatch.setattr(job, "build_kernel", lambda request: Kernel())
+    monkeypatch.setattr(job, "build_kernel", lambda request: built(place))
     monkeypatch.setattr(job, "module_path", lambda kernel, name: module)
     monkeypatch.setattr(job, "run_vm_lines", run)
     monkeypatch.setattr(job, "describe_built", lambda kernel, environment: None)

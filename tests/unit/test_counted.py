@@ -15,6 +15,7 @@ from pageferry.bench import counted
 from pageferry.bench.cost.rows import Cost
 from pageferry.bench.counted import initramfs
 from pageferry.bench.lines import Done, Environment
+from pageferry.bench.target import describe_built
 from pageferry.errors import ExitCode, PageferryError
 from pageferry.vm import accel
 
@@ -96,6 +97,23 @@ def test_the_kernels_of_a_result(tmp_path: Path) -> None:
     assert counted.result(0, args, [], both[1:], "cost").stock_kernel is None
     alone = counted.result(0, args, [], both[:1], "cost")
     assert alone.kernel == alone.stock_kernel
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_result_is_about_one_kernel(machine: counted.Machine, gone: bool) -> None:
+    """An edit of linux/ and a build during a benchmark change the image of all boots."""
+    image = machine.kernel.image
+    image.write_bytes(b"kernel")
+    kernel = replace(machine.kernel, written_ns=image.stat().st_mtime_ns)
+    assert describe_built(kernel, None).image == str(image)
+    again = f"echo '{DONE}'; touch -d @1 {image}" + (f"; rm {image}" if gone else "")
+    boots = [says(replace(machine, kernel=kernel), again)] * 2
+    boots[1] = replace(boots[1], name="two")
+    with pytest.raises(PageferryError, match="built again") as caught:
+        counted.run(boots, (Cost,), 1)
+    assert caught.value.value == str(image)
+    with pytest.raises(PageferryError, match="built again"):
+        describe_built(kernel, None)
 
 
 def test_initramfs_is_a_cpio_archive(tmp_path: Path) -> None:

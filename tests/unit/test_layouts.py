@@ -97,7 +97,10 @@ def test_so_many_machines_are_booted(
     rounds = {line.round for line in lines if isinstance(line, Timed)}
     assert rounds == set(range(7))
     assert machine.topology == "two-node"
-    assert "booting 6.12, topology two-node, 3 of 3" in capsys.readouterr().err
+    assert (
+        "booting 6.12.117-pageferry, topology two-node, 3 of 3"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

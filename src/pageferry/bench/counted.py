@@ -97,6 +97,7 @@ def qemu_args(boot: Machine, initrd: Path) -> list[str]:
 @contextlib.contextmanager
 def _booted(boot: Machine, scratch: Path) -> Iterator[tuple[Popen[bytes], Path]]:
     """Start one machine; the end of the block stops it."""
+    boot.kernel.require_unchanged()
     initrd = scratch / f"{boot.name}.cpio"
     initrd.write_bytes(
         initramfs(boot.program, boot.modules, boot.padding_bytes, boot.disk)

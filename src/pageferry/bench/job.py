@@ -156,6 +156,7 @@ class Job:
         for nr in range(1, self.layouts + 1):
             of_all = f", {nr} of {self.layouts}" if self.layouts > 1 else ""
             output.talk(f"booting {kernel.release}, topology {where}{of_all}")
+            kernel.require_unchanged()
             lines, outcome = run_vm_lines(vm, self.bench.lines, seen)
             boots.append(lines)
         load = _say(others)

@@ -113,6 +113,7 @@ def _file_sha256(path: Path) -> str | None:
 
 def describe_built(kernel: BuiltKernel, environment: Environment | None) -> Kernel:
     """Describe a kernel built by this tool."""
+    kernel.require_unchanged()
     return Kernel(
         release=kernel.release,
         version=environment.version if environment else "",

@@ -71,6 +71,23 @@ class BuiltKernel:
     configs: tuple[str, ...]
     cached: bool
     arch: Architecture = X86_64
+    # When the image was written; 0 if this tool did not build it.
+    written_ns: int = 0
+
+    def require_unchanged(self) -> None:
+        """Fail if the image was built again since: a result is about one kernel."""
+        if not self.written_ns:
+            return
+        try:
+            now_ns = self.image.stat().st_mtime_ns
+        except OSError:
+            now_ns = 0
+        if now_ns != self.written_ns:
+            raise PageferryError(
+                "the kernel was built again during the benchmark",
+                value=self.image,
+                hint="run the benchmark again when the build has ended",
+            )
 
     def as_json(self) -> dict[str, object]:
         """Return the document of `kernel build --json`."""
@@ -265,6 +282,7 @@ def _built(plan: Plan, release: str, *, cached: bool) -> BuiltKernel:
         configs=plan.configs,
         cached=cached,
         arch=plan.request.arch,
+        written_ns=plan.image.stat().st_mtime_ns,
     )
 
 
