@@ -70,16 +70,33 @@ def test_one_command_at_a_time_sets_the_machine(files: Files) -> None:
         pass
 
 
-def test_a_machine_does_not_outlive_its_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("{python}", "-c", "{child}"),
+        # virtme-run starts QEMU by a script.
+        ("/bin/sh", "-c", '"$@"; true', "virtme-run", "{script}", "-c", "{child}"),
+    ],
+    ids=["counted", "run"],
+)
+def test_a_machine_does_not_outlive_its_command(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     pid = tmp_path / "pid"
-    child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+    child = (
+        "import os, pathlib, time; "
+        f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); time.sleep(99)"
+    )
+    script = Path(SOURCE) / "pageferry/vm/qemu.sh"
+    names = {"python": sys.executable, "child": child, "script": str(script)}
     text = (
         "import sys; from pageferry import proc\n"
-        "with proc.group(proc.ends_with_us([sys.executable, '-c', sys.argv[1]])) as p:\n"
+        "with proc.group(proc.ends_with_us(sys.argv[1:])) as p:\n"
         "    p.wait()"
     )
     command = subprocess.Popen(
-        [sys.executable, "-c", text, child], env={**os.environ, "PYTHONPATH": SOURCE}
+        [sys.executable, "-c", text, *(word.format(**names) for word in words)],
+        env={**os.environ, "PYTHONPATH": SOURCE, "PAGEFERRY_QEMU": sys.executable},
     )
     while not (pid.exists() and pid.read_text()):
         assert command.poll() is None
@@ -87,9 +104,14 @@ def test_a_machine_does_not_outlive_its_command(tmp_path: Path) -> None:
     command.send_signal(signal.SIGKILL)
     command.wait()
     stat = Path(f"/proc/{pid.read_text()}/stat")
-    # A zombie waits for init.
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+    for _ in range(3000):
+        # A zombie waits for init.
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            break
         time.sleep(0.01)
+    else:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+        pytest.fail("the machine lives")
 
 
 def test_a_kernel_that_kvm_cannot_boot_says_nothing_of_others(
