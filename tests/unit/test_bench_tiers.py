@@ -211,6 +211,16 @@ def test_a_policy_that_never_settles_is_not_fast() -> None:
     assert not found["moved bytes"].ok
 
 
+def test_of_policies_that_never_settle_the_best_has_most_fast_accesses() -> None:
+    """A policy that moves nothing moves few bytes, and is not the best for that."""
+    idle = used("balancing", NEVER, moved_bytes=1)
+    busy = used("damo", [value + 1 for value in NEVER], moved_bytes=500 * MIB)
+    for others in ((idle, busy), (busy, idle)):
+        found = judged(used("tier", FAST, moved_bytes=250 * MIB), *others)
+        assert [check.ok for check in found.values()] == [True, True]
+        assert "damo" in found["moved bytes"].wanted
+
+
 def test_the_page_has_a_chart_over_time_and_a_verdict() -> None:
     shown = result(some_rows())
     over = [c for c in charts.charts(shown, []) if c.key.startswith("over-time")]
