@@ -38,9 +38,9 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "move-pages-debian-13": ("throughput-over-folio", "beside"),
     "scale-movers": ("instructions-over-movers",),
     "scale-sizes": ("instructions-over-size",),
-    "tiers-static-anon": ("over-time-0",),
+    "tiers-anon-2M": ("over-time-0", "over-time-1", "over-time-2"),
+    "tiers-anon-4K": ("over-time-0", "over-time-1", "over-time-2"),
     "tiers-static-file": ("over-time-0",),
-    "tiers-static-huge": ("over-time-0",),
 }
 
 
