@@ -14,6 +14,10 @@ pytestmark = [pytest.mark.vm, pytest.mark.fault]
 
 _ALL = "./runs"
 _RIGHT = selftests.names(SIDE_BY_SIDE["runs"])
+# Torture ends at the first loss. Other programs, or the kernel, may lose data before it.
+_TORTURE = (
+    "./torture --seconds 300 --engines none --break run_flush && echo lost nothing"
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +26,7 @@ def broken_run(kernel_rules: BuiltKernel) -> guests.Steps:
 
     A debug kernel would stop at this, and this kernel may complain, too.
     """
-    return guests.boot_once(kernel_rules, {"runs": _ALL})
+    return guests.boot_once(kernel_rules, {"runs": _ALL, "torture": _TORTURE})
 
 
 @pytest.mark.parametrize("case", _RIGHT)
@@ -39,6 +43,12 @@ def test_damage_shows_when_it_is_not_looked_at(
     broken_run: guests.Steps, case: str
 ) -> None:
     broken_run.passes("runs", case)
+
+
+def test_torture_notices_damage(broken_run: guests.Steps) -> None:
+    said = broken_run.text("torture")
+    assert "# seed" in said
+    assert "lost nothing" not in said
 
 
 def test_every_case_is_known_here(kernel_debug: BuiltKernel) -> None:
