@@ -388,6 +388,16 @@ def test_check_of_what_a_controller_spares(
     assert bool(regressions(rows, "6.12")) is refused
 
 
+@pytest.mark.parametrize(("count", "refused"), [(16_324, False), (16_325, True)])
+def test_check_of_another_architecture(count: int, refused: bool) -> None:
+    """Its instructions are others. The same count is too much on x86-64."""
+    row = make_rows([sample("off", count, folio_bytes=64 * KIB)])[0]
+    row = msgspec.structs.replace(row, copy_instructions=11_004)
+    assert bool(regressions([row], "6.12", ARM64)) is refused
+    assert regressions([row], "6.12")
+    assert not regressions([row], "7.3", ARM64)
+
+
 def test_a_controller_may_spare_less_on_a_preemptible_kernel() -> None:
     def refused(instructions: int) -> bool:
         off = sample("off", 370_000, folio_bytes=2 * MIB)

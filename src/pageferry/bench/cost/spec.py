@@ -118,7 +118,8 @@ def make_job(args: argparse.Namespace, request: BuildRequest) -> boots.Job:
 def _refused(args: argparse.Namespace, result: Result) -> list[str]:
     if not args.check:
         return []
-    return cost.regressions(result.rows, result.kernel.base)
+    arch = find(args.arch or X86_64.name)
+    return cost.regressions(result.rows, result.kernel.base, arch)
 
 
 SPEC = Benchmark(
