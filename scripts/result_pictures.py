@@ -40,7 +40,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "scale-sizes": ("instructions-over-size",),
     "tiers-anon-2M": ("over-time-0", "over-time-1", "over-time-2"),
     "tiers-anon-4K": ("over-time-0", "over-time-1", "over-time-2"),
-    "tiers-static-file": ("over-time-0",),
+    "tiers-anon-64K": ("over-time-0", "over-time-1", "over-time-2"),
+    "tiers-file-4K": ("over-time-0", "over-time-1", "over-time-2"),
 }
 
 
