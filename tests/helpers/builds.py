@@ -82,7 +82,8 @@ class Build:
 @contextmanager
 def touched_tree(arch: Architecture, base: str) -> Iterator[Plan]:
     """Hold a tree with all our files; the lock excludes other processes."""
-    plan = plan_build(BuildRequest(base, arch=ARM64 if arch is ARM64 else X86_64))
+    request = BuildRequest(base, arch=ARM64 if arch is ARM64 else X86_64)
+    plan = plan_build(request, fetch=True)
     request = dataclasses.replace(plan.request, arch=arch)
     plan = dataclasses.replace(plan, request=request, configs=("check",))
     with tree.locked(plan.tree_path):
