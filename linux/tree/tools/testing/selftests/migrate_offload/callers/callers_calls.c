@@ -307,15 +307,11 @@ const struct mo_caller mo_demotion_other_lru = {
 static void run_on_node(int node)
 {
 	char path[96], list[256];
-	cpu_set_t cpus;
 
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
 		 node);
 	mo_read(path, list, sizeof(list));
-	CPU_ZERO(&cpus);
-	CPU_SET(atoi(list), &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		mo_die("cannot run on node %d: %m", node);
+	mo_run_on(atoi(list));
 }
 
 /*

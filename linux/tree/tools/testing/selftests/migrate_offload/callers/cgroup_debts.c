@@ -281,16 +281,6 @@ static long long kworkers_ns(void)
 	return ns;
 }
 
-static void bind_to_cpu(int cpu)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(cpu, &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		mo_die("cannot run on CPU %d: %m", cpu);
-}
-
 /* Preempt helpers while they copy. */
 static pid_t start_hog(void)
 {
@@ -299,7 +289,7 @@ static pid_t start_hog(void)
 
 	if (pid)
 		return pid;
-	bind_to_cpu(1);
+	mo_run_on(1);
 	if (sched_setscheduler(0, SCHED_FIFO, &param))
 		mo_die("no real-time priority: %m");
 	for (;;) {
@@ -329,7 +319,7 @@ void test_cpu_time(void)
 			struct mo_area *area = child_map(0, MO_ANON, 4 * SZ_2M,
 							 SZ_2M);
 
-			bind_to_cpu(0);
+			mo_run_on(0);
 			_exit(child_moves(area, 2000000));
 		}
 		child_wait(child);

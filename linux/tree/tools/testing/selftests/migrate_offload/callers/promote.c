@@ -8,7 +8,6 @@
  * Needs a node with CPUs and one of a lower tier without CPUs.
  */
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -55,13 +54,9 @@ struct writer {
 static void *write_on(void *arg)
 {
 	struct writer *w = arg;
-	cpu_set_t cpus;
 	size_t i, turn;
 
-	CPU_ZERO(&cpus);
-	CPU_SET(w->cpu, &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		mo_die("cannot go to CPU %d: %m", w->cpu);
+	mo_run_on(w->cpu);
 	for (turn = 0; !w->stop; turn++) {
 		for (i = 0; i < AREA_PAGES && !w->stop; i++) {
 			size_t word = i * WORDS_OF_PAGE + turn % WORDS_OF_PAGE;

@@ -342,16 +342,6 @@ void end_moving(pthread_t mover)
 	pthread_join(mover, NULL);
 }
 
-static void on_cpu(int cpu)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(cpu, &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		mo_die("cannot run on CPU %d: %m", cpu);
-}
-
 /* Instead of waiting, the CPU copies a part.  The channels copy the rest. */
 static void test_share(void)
 {
@@ -367,7 +357,7 @@ static void test_share(void)
 	load("bandwidth_mbps=5 cpu=1", "");
 	mo_set_limit("max_unmapped_us", 0);
 	sched_getaffinity(0, sizeof(cpus), &cpus);
-	on_cpu(0);
+	mo_run_on(0);
 	for (i = 0; i < 4; i++)
 		expect(move_area(&large) == 0);
 	share = dcbm_number("cpu_share_bytes");

@@ -132,7 +132,6 @@ int main(void)
 {
 	struct mo_area area;
 	const char *why_not;
-	cpu_set_t one;
 
 	ksft_print_header();
 	why_not = mo_cannot_run();
@@ -140,10 +139,7 @@ int main(void)
 		ksft_exit_skip("%s\n", why_not);
 	if (!mo_exists(PATH_DEBUG "break_rules"))
 		ksft_exit_skip("no CONFIG_MIGRATION_COPY_OFFLOAD_DEBUG\n");
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	if (sched_setaffinity(0, sizeof(one), &one))
-		mo_die("cannot stay on one CPU: %m");
+	mo_run_on(sched_getcpu());
 	if (!mo_load_test_engine(MO_TEST_PLAIN))
 		ksft_exit_skip("no migrate_offload_test\n");
 	why_not = mo_map(&area, MO_ANON, SZ_2M, SZ_2M);

@@ -38,22 +38,12 @@ static long long helper_ns(void)
 	return mo_vm_counter("migrate_helper_ns");
 }
 
-static void stay_on(int cpu)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(cpu, &cpus);
-	if (sched_setaffinity(0, sizeof(cpus), &cpus))
-		mo_die("cannot run on CPU %d: %m", cpu);
-}
-
 static void *burst(void *unused)
 {
 	const struct sched_param first = { .sched_priority = 1 };
 	long long until;
 
-	stay_on(1);
+	mo_run_on(1);
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
 		mo_die("cannot be a real-time task: %m");
 	while (turns < TURNS) {
@@ -83,7 +73,7 @@ int main(void)
 	if (why_not)
 		mo_die("%s", why_not);
 	mo_select("mtcopy");
-	stay_on(0);
+	mo_run_on(0);
 	helped = helper_ns();
 	if (pthread_create(&task, NULL, burst, NULL))
 		mo_die("cannot start a thread: %m");

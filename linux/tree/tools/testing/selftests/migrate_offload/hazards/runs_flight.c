@@ -2,7 +2,6 @@
 /* Changes to memory while its pages migrate. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -113,23 +112,13 @@ static struct {
 	__u64 written[RUN_PAGES];	/* the last number, by page */
 } writer;
 
-static void pin_to_cpu(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		mo_die("cannot run on CPU %d: %m", cpu);
-}
-
 /* No system calls here: these might flush the TLB. */
 static void *write_on(void *arg)
 {
 	__u64 number = 0;
 	size_t i;
 
-	pin_to_cpu(sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	mo_run_on(sysconf(_SC_NPROCESSORS_ONLN) - 1);
 	while (!atomic_load(&writer.stop)) {
 		number++;
 		for (i = writer.from; i <= writer.to; i++) {
@@ -229,7 +218,7 @@ int mo_run_stale_tlb_of(void (*map)(struct mo_area *area))
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		return mo_skip("the machine has one CPU");
-	pin_to_cpu(0);
+	mo_run_on(0);
 	for (tries = 0; tries < 5 && !lost; tries++) {
 		map(&area);
 		lost = count_lost(&area, 0, RUN_PAGES - 1, stop_writer);
@@ -265,7 +254,7 @@ int mo_run_stale_own_tlb(void)
 	size_t i, stale = 0;
 	int tries, fd;
 
-	pin_to_cpu(0);
+	mo_run_on(0);
 	fd = open("/proc/self/mem", O_RDWR);
 	if (fd < 0)
 		mo_die("cannot open /proc/self/mem: %m");
@@ -304,7 +293,7 @@ static void *zap_on(void *arg)
 {
 	char *mem = arg;
 
-	pin_to_cpu(sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	mo_run_on(sysconf(_SC_NPROCESSORS_ONLN) - 1);
 	while (!atomic_load(&zapper_stop)) {
 		if (madvise(mem, ZAPPED_BYTES, MADV_DONTNEED))
 			mo_die("madvise: %m");
@@ -338,7 +327,7 @@ int mo_run_stale_hint(void)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		return mo_skip("the machine has one CPU");
-	pin_to_cpu(0);
+	mo_run_on(0);
 	zapped = mmap(NULL, ZAPPED_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (zapped == MAP_FAILED)
@@ -377,7 +366,7 @@ int mo_run_cut(void)
 	void *pages[4];
 	int result, nodes[2], tries;
 
-	pin_to_cpu(0);
+	mo_run_on(0);
 	/* Another task on this CPU may flush its TLB, so try again. */
 	for (tries = 0, result = RIGHT; tries < 5 && result == RIGHT; tries++) {
 		mo_run_map(&area, RUN_PAGES);

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,6 +33,16 @@ void mo_die(const char *fmt, ...)
 	printf("\n");
 	fflush(stdout);
 	_exit(1);
+}
+
+void mo_run_on(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		mo_die("cannot run on CPU %d: %m", cpu);
 }
 
 bool mo_exists(const char *path)

@@ -56,6 +56,8 @@ int mo_try_write(const char *path, const char *text);
 void mo_write(const char *path, const char *text);
 void mo_write_number(const char *path, long long number);
 
+/* Run this thread only on the CPU. */
+void mo_run_on(int cpu);
 /* Use the CPU for this many loops. */
 static inline void mo_spin(unsigned int turns)
 {

@@ -471,16 +471,6 @@ TEST_F_TIMEOUT(policy, mbind, TIMEOUT)
 	EXPECT_GT(mo_read_number(path), copied);
 }
 
-static void run_on(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		mo_die("cannot run on CPU %d: %m", cpu);
-}
-
 static struct {
 	void *page;
 	bool deactivate;
@@ -490,7 +480,7 @@ static struct {
 /* Put a page into the LRU cache of CPU 1.  The exit of a thread drains it. */
 static void *use_elsewhere(void *arg)
 {
-	run_on(1);
+	mo_run_on(1);
 	if (elsewhere.deactivate && madvise(elsewhere.page, SZ_4K, MADV_COLD))
 		mo_die("madvise: %m");
 	if (!elsewhere.deactivate)
@@ -512,7 +502,7 @@ TEST_F_TIMEOUT(policy, lru_caches, TIMEOUT)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "the machine has one CPU");
-	run_on(0);
+	mo_run_on(0);
 	elsewhere.page = mmap(NULL, SZ_4K, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(elsewhere.page, MAP_FAILED);
