@@ -111,11 +111,8 @@ FIXTURE_SETUP(scheme)
 		SKIP(return, "%s", why_not);
 	}
 	ASSERT_EQ(mo_map(area, MO_ANON, BYTES, SZ_4K), NULL);
-	/*
-	 * DAMON does not see new pages in a CPU's batch.  Migration drains the
-	 * batches of all CPUs.
-	 */
-	mo_move_once(area, mo_nodes[0]);
+	/* DAMON does not see new pages in a CPU's batch. */
+	mo_drain();
 	mo_damon_setup("fvaddr", "migrate_hot", (uintptr_t)area->mem,
 		       (uintptr_t)area->mem + area->bytes);
 }

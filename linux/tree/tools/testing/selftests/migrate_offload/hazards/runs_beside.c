@@ -444,7 +444,6 @@ int mo_run_in_turn(void)
 	struct mo_area area;
 	struct mo_kin kin;
 	int result, tries;
-	void *first;
 	char text[48];
 	__u64 pfn;
 
@@ -458,12 +457,8 @@ int mo_run_in_turn(void)
 	mo_run_keep_some(&area, 0);
 	mo_run_own_some(&area, 0);
 	mo_kin_ask(&kin, KIN_OWNS);
-	/*
-	 * Pages in a CPU's batch for the LRU cannot move.  move_pages(2) drains
-	 * the batches of all CPUs.
-	 */
-	first = area.mem;
-	mo_move_pages(&first, 1, mo_nodes[0]);
+	/* Pages in a CPU's batch for the LRU cannot move. */
+	mo_drain();
 	snprintf(text, sizeof(text), "%llu %lu", pfn, SZ_2M / SZ_4K);
 	for (tries = 0; tries < 10; tries++)
 		if (!mo_try_write(PATH_CONTIG, text))

@@ -357,17 +357,15 @@ void mo_swap_off(void)
 
 /*
  * Reclaim skips a page that is still in a batch for the LRU lists.  The batch
- * may belong to a CPU that this task has left.  Migration drains the batches of
- * all CPUs, so move a page first.
+ * may belong to a CPU that this task has left.
  */
 static const char *page_out(struct mo_area *area)
 {
-	void *first = area->mem;
 	int tries;
 	size_t i;
 
 	for (tries = 0; tries < WAIT_TRIES; tries++) {
-		mo_move_pages(&first, 1, mo_nodes[0]);
+		mo_drain();
 		if (madvise(area->mem, area->bytes, MADV_PAGEOUT))
 			return "cannot page out";
 		for (i = 0; i < area->bytes; i += SZ_4K)

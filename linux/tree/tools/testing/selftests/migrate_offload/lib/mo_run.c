@@ -80,14 +80,9 @@ void mo_run_use_large(size_t bytes)
 static void settle(const struct mo_area *area)
 {
 	bool large = area->folio_bytes > SZ_4K;
-	void *first = area->mem;
 	size_t i;
 
-	/*
-	 * New pages may be in a CPU's batch.  Migration drains the batches of
-	 * all CPUs.
-	 */
-	mo_move_pages(&first, 1, mo_nodes[0]);
+	mo_drain();
 	for (i = 0; i < area->bytes / SZ_4K; i++) {
 		const void *page = area->mem + i * SZ_4K;
 

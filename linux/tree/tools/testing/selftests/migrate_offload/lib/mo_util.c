@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,6 +18,8 @@
 #include "mo_util.h"
 
 /* numaif.h is part of libnuma, which these tests do not need. */
+#define MPOL_DEFAULT 0
+#define MPOL_MF_MOVE 2
 #define MPOL_MF_MOVE_ALL 4
 #define PRESSURE_TRIES 8
 
@@ -453,6 +456,19 @@ long mo_move_pages(void **pages, unsigned long nr, int node)
 	free(status);
 	free(nodes);
 	return ret;
+}
+
+void mo_drain(void)
+{
+	void *page = mmap(NULL, SZ_4K, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+			  -1, 0);
+
+	if (page == MAP_FAILED)
+		mo_die("cannot map a page: %m");
+	if (syscall(SYS_mbind, page, SZ_4K, MPOL_DEFAULT, NULL, 0,
+		    MPOL_MF_MOVE))
+		mo_die("cannot bind a page: %m");
+	munmap(page, SZ_4K);
 }
 
 void mo_query(void **pages, unsigned long nr, int *nodes)

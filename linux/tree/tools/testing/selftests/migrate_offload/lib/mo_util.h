@@ -131,6 +131,11 @@ bool mo_page_flag(const void *addr, unsigned int flag);
 
 /* move_pages(2) of this process.  Returns its result, or -errno. */
 long mo_move_pages(void **pages, unsigned long nr, int node);
+/*
+ * Let all CPUs drain their LRU caches.  move_pages(2) does this only for a page
+ * that seems to be in one.
+ */
+void mo_drain(void);
 /* Query the node of each page, or -errno. */
 void mo_query(void **pages, unsigned long nr, int *nodes);
 
