@@ -16,6 +16,9 @@
 #define HUGE_ORDER 9
 #define MPOL_BIND 2
 #define PATH_UNEVICTABLE "/proc/sys/vm/compact_unevictable_allowed"
+#define PATH_FRACTION "/proc/sys/vm/percpu_pagelist_high_fraction"
+#define PATH_REFRESH "/proc/sys/vm/stat_refresh"
+#define REFRESHES 64
 
 static char was[16];
 
@@ -59,10 +62,45 @@ static void lock_one_of_each(char *room)
 	free(pfns);
 }
 
+/*
+ * Each CPU has lists of free pages, among them huge ones.  Another CPU does not
+ * find these.  So shorten the lists, to less than one huge page.  Each refresh of
+ * the statistics takes an eighth of a list that is too long.
+ */
+static void shorten_lists(void)
+{
+	char text[4096];
+	int i;
+
+	mo_write(PATH_FRACTION, "1000000");
+	for (i = 0; i < REFRESHES; i++)
+		mo_read(PATH_REFRESH, text, sizeof(text));
+}
+
+/* Take all huge pages of a node, and those that compaction makes. */
+static bool take_huge(int node)
+{
+	char *mem = map_on(node, MUCH_BYTES, MADV_HUGEPAGE);
+	bool found;
+	size_t i = 0;
+
+	do {
+		mo_write(PATH_COMPACT, "1");
+		for (found = false; i < MUCH_BYTES; found = true) {
+			char *block = mem + i;
+
+			block[0] = 1;
+			i += SZ_2M;
+			if (!mo_page_flag(block, KPF_COMPOUND_HEAD))
+				break;
+		}
+	} while (found && i < MUCH_BYTES);
+	return i < MUCH_BYTES;
+}
+
 const char *mo_full(int node)
 {
-	char *room, *rest;
-	size_t i;
+	char *room;
 
 	if (!was[0])
 		mo_read(PATH_UNEVICTABLE, was, sizeof(was));
@@ -70,18 +108,15 @@ const char *mo_full(int node)
 	room = map_on(node, ROOM_BYTES, MADV_NOHUGEPAGE);
 	memset(room, 1, ROOM_BYTES);
 	lock_one_of_each(room);
-	rest = map_on(node, MUCH_BYTES, MADV_HUGEPAGE);
-	for (i = 0; i < MUCH_BYTES; i += SZ_2M) {
-		rest[i] = 1;
-		if (!mo_page_flag(rest + i, KPF_COMPOUND_HEAD))
-			return NULL;
-	}
-	return "the machine has too much memory";
+	shorten_lists();
+	return take_huge(node) ? NULL : "the machine has too much memory";
 }
 
 void mo_full_end(void)
 {
-	if (was[0])
+	if (was[0]) {
 		mo_write(PATH_UNEVICTABLE, was);
+		mo_write(PATH_FRACTION, "0");
+	}
 	was[0] = '\0';
 }

@@ -9,7 +9,7 @@
  * the process exits.  Returns NULL, or the reason.
  */
 const char *mo_full(int node);
-/* Let the kernel compact memory around locked pages again. */
+/* Restore the settings that this changed. */
 void mo_full_end(void);
 
 #endif /* MO_FULL_H */
