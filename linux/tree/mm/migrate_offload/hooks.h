@@ -443,6 +443,24 @@ static inline void migrate_promote_flush(void)
 		__migrate_promote_flush();
 }
 
+/*
+ * Called after an attempt to isolate a folio, which is the last of @pagelist if
+ * @err is above 0.  Returns true if a CPU may have a folio in its LRU cache: it
+ * is on no list, or has a reference of the cache.  The folio may also wait for
+ * its promotion, or be unmapped by the worker and not be found.
+ */
+static inline bool migrate_may_be_cached(const struct list_head *pagelist,
+					 int err)
+{
+	struct folio *folio;
+
+	if (err <= 0)
+		return err == -EBUSY || (err == -ENOENT && migrate_offload_on());
+	folio = list_last_entry(pagelist, struct folio, lru);
+	return !folio_test_hugetlb(folio) &&
+		folio_ref_count(folio) > folio_expected_ref_count(folio) + 1;
+}
+
 /* mm/migrate.c: windows move a folio, or undo its unmapping. */
 int migrate_windows_move_folio(struct migrate_windows *w, struct folio *src,
 			       struct folio *dst,

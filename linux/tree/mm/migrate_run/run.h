@@ -284,22 +284,6 @@ static inline bool migrate_isolate_more(const struct list_head *pagelist)
 		PMD_ORDER;
 }
 
-/*
- * Called after an attempt to isolate a folio.  Returns true if a CPU may have it
- * in its LRU cache: it is on no list, or has a reference of the cache.
- */
-static inline bool migrate_may_be_cached(const struct list_head *pagelist,
-					 int err)
-{
-	struct folio *folio;
-
-	if (err <= 0)
-		return err == -EBUSY;
-	folio = list_last_entry(pagelist, struct folio, lru);
-	return !folio_test_hugetlb(folio) &&
-		folio_ref_count(folio) > folio_expected_ref_count(folio) + 1;
-}
-
 /* Returns true if @src is the last folio of the run, and not mapped yet. */
 static inline bool migrate_run_has(const struct migrate_run *run,
 				   const struct folio *src)

@@ -8,12 +8,18 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mo_promote.h"
 
 #define PATH_STATS PATH_OFFLOAD "stats/reasons/numa_misplaced/"
 #define CGROUP "promote"
+#define MPOL_DEFAULT 0
+#define MPOL_BIND 2
+#define MPOL_MF_STRICT 1
+#define MPOL_MF_MOVE 2
 
 long long promotion(const char *name)
 {
@@ -47,6 +53,93 @@ long long wait_for_isolated(void)
 		nr = mo_vm_counter("nr_isolated_anon") + mo_vm_counter("nr_isolated_file");
 	}
 	return nr;
+}
+
+/* The second page of a folio that is isolated would be busy, so name the first. */
+static size_t move_all(const struct mo_area *area, bool move)
+{
+	size_t i, errors = 0, nr = area->bytes / area->step;
+	int nodes[nr], status[nr];
+	void *pages[nr];
+
+	for (i = 0; i < nr; i++) {
+		pages[i] = area->mem + i * area->step;
+		nodes[i] = mo_nodes[0];
+	}
+	if (syscall(SYS_move_pages, 0, nr, pages, move ? nodes : NULL, status,
+		    MPOL_MF_MOVE) < 0)
+		mo_die("move_pages: %m");
+	for (i = 0; i < nr; i++)
+		errors += status[i] < 0;
+	return errors;
+}
+
+static size_t bind_all(const struct mo_area *area)
+{
+	unsigned long mask[4] = {};
+	long errors;
+	int i;
+
+	for (i = 0; i < 2; i++)
+		mask[mo_nodes[i] / 64] |= 1UL << (mo_nodes[i] % 64);
+	errors = -syscall(SYS_mbind, area->mem, area->bytes, MPOL_BIND, mask,
+			  8 * sizeof(mask), MPOL_MF_STRICT);
+	if (syscall(SYS_mbind, area->mem, area->bytes, MPOL_DEFAULT, NULL, 0, 0))
+		mo_die("mbind: %m");
+	return errors;
+}
+
+size_t find_all(const struct mo_area *area, unsigned int way)
+{
+	return way < 2 ? move_all(area, way) : bind_all(area);
+}
+
+long long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+time_t now_s(void)
+{
+	return now_ms() / 1000;
+}
+
+unsigned long wait_for_promotion(const struct mo_area *area, unsigned long left)
+{
+	time_t until = now_s() + WAIT_S;
+	unsigned long nr;
+
+	do {
+		usleep(20000);
+		nr = mo_elsewhere(area, mo_nodes[1]);
+	} while (nr > left && now_s() < until);
+	return nr;
+}
+
+void wait_for_marks(long long until)
+{
+	time_t end = now_s() + WAIT_S;
+
+	while (mo_vm_counter("numa_pte_updates") < until) {
+		if (now_s() > end)
+			mo_die("NUMA balancing does not scan the memory");
+		mo_spin(10000000);
+	}
+}
+
+void wait_for_hints(long long nr)
+{
+	long long until = mo_vm_counter("numa_hint_faults") + nr;
+	time_t end = now_s() + WAIT_S;
+
+	while (mo_vm_counter("numa_hint_faults") < until) {
+		if (now_s() > end)
+			mo_die("marked pages cause no hint faults");
+		usleep(20000);
+	}
 }
 
 const char *mo_find_tiers(int *cpu)

@@ -6,6 +6,9 @@
 #ifndef MO_PROMOTE_H
 #define MO_PROMOTE_H
 
+#include <time.h>
+
+#include "mo_area.h"
 #include "mo_util.h"
 
 #define PATH_PROMOTION PATH_OFFLOAD "promotion/"
@@ -17,6 +20,27 @@ long long stat_of_reason(const char *name);
  * Queued folios that neither moved nor were put back: they wait, or were freed.
  */
 long long not_settled(void);
+long long now_ms(void);
+time_t now_s(void);
+/*
+ * Wait until at most @left pages are elsewhere.  Returns how many are.  The waits
+ * below give up after WAIT_S.
+ */
+#define WAIT_S 120
+unsigned long wait_for_promotion(const struct mo_area *area, unsigned long left);
+/*
+ * Wait until NUMA balancing has marked this many pages.  It scans only the memory
+ * of a process that uses CPU time.
+ */
+void wait_for_marks(long long until);
+/* Wait until NUMA balancing has made this many hint faults. */
+void wait_for_hints(long long nr);
+/*
+ * Look for all pages: 0 queries their nodes, 1 moves them, and 2 binds them to
+ * where they may be.  Returns the number of errors.
+ */
+#define FIND_WAYS 3
+size_t find_all(const struct mo_area *area, unsigned int way);
 /* Wait until no page is isolated.  Returns the number that still are. */
 long long wait_for_isolated(void);
 
