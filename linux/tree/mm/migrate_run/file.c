@@ -5,7 +5,6 @@
  */
 
 #include <linux/backing-dev.h>
-#include <linux/cacheflush.h>
 #include <linux/leafops.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
@@ -86,7 +85,6 @@ int migrate_file_replace(struct folio *dst, struct folio *src)
 	    folio_zone(src) != folio_zone(dst))
 		migrate_file_count_dirty(dst, src);
 	src->mapping = NULL;
-	flush_dcache_folio(dst);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
  */
 
 #include <linux/bitops.h>
+#include <linux/cacheflush.h>
 #include <linux/leafops.h>
 #include <linux/list.h>
 #include <linux/memcontrol.h>
@@ -131,6 +132,7 @@ int migrate_run_move(struct folio *dst, struct folio *src, bool copy)
 		if (unlikely(rc))
 			return rc;
 	}
+	flush_dcache_folio(dst);
 	migrate_run_move_state(dst, src, anon);
 	return 0;
 }
