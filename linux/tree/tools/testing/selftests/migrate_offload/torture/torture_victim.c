@@ -34,14 +34,19 @@ int torture_uffd(void)
 	return uffd;
 }
 
+/* Each operation once, as a short run may be slow, and then at random. */
 static void *worker_fn(void *arg)
 {
 	struct worker *w = arg;
+	unsigned int turn = w->nr * nr_torture_ops / NR_WORKERS;
+	const unsigned int all_done = turn + nr_torture_ops;
 
 	pthread_barrier_wait(&all_started);
 	while (!atomic_load(&shared->stop)) {
 		struct slot *s = &slots[roll(w) % NR_SLOTS];
-		unsigned int nr = roll(w) % nr_torture_ops;
+		unsigned int nr = turn < all_done ? turn : roll(w);
+
+		nr %= nr_torture_ops;
 
 		if (s->device && torture_ops[nr].whole_pages)
 			continue;
@@ -52,6 +57,7 @@ static void *worker_fn(void *arg)
 			check_slot(torture_ops[nr].name, s);
 		pthread_mutex_unlock(&s->lock);
 		atomic_fetch_add(&shared->done[nr], 1);
+		turn++;
 	}
 	return NULL;
 }
