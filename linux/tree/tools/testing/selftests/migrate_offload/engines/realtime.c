@@ -17,7 +17,8 @@
 #include "mo_util.h"
 
 #define BYTES (16 * SZ_2M)
-#define TURNS 10
+#define PATH_HIST PATH_OFFLOAD "stats/reasons/syscall_or_cpuset/unmapped_hist"
+#define TURNS 20
 #define NS_PER_MS 1000000LL
 /* A helper finds its CPU idle for a while, and then loses it for longer. */
 #define IDLE_US 30000
@@ -36,6 +37,20 @@ static long long now_ns(void)
 static long long helper_ns(void)
 {
 	return mo_vm_counter("migrate_helper_ns");
+}
+
+/* Returns how many folios were unmapped for half a burst or longer. */
+static unsigned long long nr_long(void)
+{
+	FILE *hist = fopen(PATH_HIST, "r");
+	unsigned long long ns, folios, nr = 0;
+
+	if (!hist)
+		mo_die("cannot open the times of folios: %m");
+	while (fscanf(hist, "%llu %llu", &ns, &folios) == 2)
+		nr += ns >= BURST_NS / 2 ? folios : 0;
+	fclose(hist);
+	return nr;
 }
 
 static void *burst(void *unused)
@@ -58,7 +73,8 @@ static void *burst(void *unused)
 int main(void)
 {
 	const char *why_not = geteuid() ? "needs root" : mo_find_nodes();
-	long long helped, longest;
+	unsigned long long unmapped;
+	long long helped;
 	struct mo_area area;
 	pthread_t task;
 	int to = 1;
@@ -75,6 +91,7 @@ int main(void)
 	mo_select("mtcopy");
 	mo_run_on(0);
 	helped = helper_ns();
+	unmapped = nr_long();
 	if (pthread_create(&task, NULL, burst, NULL))
 		mo_die("cannot start a thread: %m");
 	for (; turns < TURNS; to = !to)
@@ -82,12 +99,12 @@ int main(void)
 			mo_die("cannot move");
 	pthread_join(task, NULL);
 	helped = helper_ns() - helped;
-	longest = mo_counter("unmapped_max_ns");
-	printf("# helpers worked for %lld ms, a folio was unmapped for %lld ms\n",
-	       helped / NS_PER_MS, longest / NS_PER_MS);
+	unmapped = nr_long() - unmapped;
+	printf("# helpers worked for %lld ms, %llu folios were unmapped for long\n",
+	       helped / NS_PER_MS, unmapped);
 	ksft_test_result(helped > 0, "realtime helpers_work\n");
-	ksft_test_result(longest < BURST_NS / 2,
-			 "realtime preempts_no_share\n");
+	/* Preempted shares show in many turns, and a stall of the host in one. */
+	ksft_test_result(unmapped < TURNS / 5, "realtime preempts_no_share\n");
 	ksft_test_result(mo_content_ok(&area), "realtime content_is_right\n");
 	mo_unmap(&area);
 	mo_reset();
