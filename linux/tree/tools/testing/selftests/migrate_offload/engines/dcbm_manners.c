@@ -113,13 +113,15 @@ void test_kept_at_the_end(void)
  */
 void test_believed(void)
 {
-	load("bandwidth_mbps=0", "trust_errors=dmasim max_failures=1000000");
+	load("bandwidth_mbps=0",
+	     "trust_errors=dmasim max_failures=1000000 timeout_ms=20000");
 	fault_everywhere("fail_every", 3);
 	expect(move_all() == 0);
 	fault_everywhere("fail_every", 0);
 	expect(dcbm_number("folios_failures") > 0);
 	expect(dcbm_number("folios_migrated") > 0);
 	expect(dcbm_number("held_folios") == 0);
+	mo_write_number(PATH_DCBM "parameters/timeout_ms", TIMEOUT_MS);
 	fault(1, "lose_irq_every", 1);
 	mo_move_once(&large, mo_nodes[1]);
 	expect(mo_content_ok(&large));
@@ -219,7 +221,7 @@ void test_vanish(void)
 {
 	pthread_t mover;
 
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	mover = start_moving();
 	usleep(50000);
 	mo_write(PATH_SIM "vanish", "1");
@@ -234,7 +236,7 @@ void test_left(void)
 {
 	pthread_t mover;
 
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	mover = start_moving();
 	usleep(50000);
 	/* The write fails if dcbm still has the channel. */
