@@ -16,7 +16,7 @@ _ALL = "./runs"
 _RIGHT = selftests.names(SIDE_BY_SIDE["runs"])
 # Torture ends at the first loss. Other programs, or the kernel, may lose data before it.
 _TORTURE = (
-    "./torture --seconds 300 --engines none --break run_flush && echo lost nothing"
+    "./torture --seconds 1800 --engines none --break run_flush && echo lost nothing"
 )
 
 
