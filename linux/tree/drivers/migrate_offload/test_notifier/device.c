@@ -11,6 +11,7 @@
 
 #include <linux/delay.h>
 #include <linux/highmem.h>
+#include <linux/ktime.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -154,6 +155,16 @@ static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 	return same;
 }
 
+static bool notifier_has_vma(struct notifier_watch *w, unsigned long addr)
+{
+	bool found;
+
+	mmap_read_lock(w->mm);
+	found = vma_lookup(w->mm, addr);
+	mmap_read_unlock(w->mm);
+	return found;
+}
+
 /*
  * With ranges, an entry is dropped before the page table changes.  But munmap(2)
  * takes the VMA away before it announces the range.  If a bit of the entry
@@ -167,6 +178,8 @@ static void notifier_check(struct notifier_watch *w, unsigned long nth)
 {
 	unsigned int tries = w->as_tlb && !w->stale ? NOTIFIER_STALE_TRIES :
 						      NOTIFIER_LOOKS;
+	unsigned long addr = notifier_addr(w, nth);
+	u64 begin_ns = ktime_get_ns();
 	struct page *found;
 
 	for (; tries; tries--) {
@@ -177,9 +190,11 @@ static void notifier_check(struct notifier_watch *w, unsigned long nth)
 	}
 	w->stale = true;
 	notifier_count(NOTIFIER_STALE, 1);
-	pr_info_ratelimited("%lx: page %lx in the page table, not in the shadow\n",
-			    notifier_addr(w, nth),
-			    found ? page_to_pfn(found) : 0);
+	pr_info_ratelimited("%lx: page %lx in the page table, not in the shadow that follows %s, for %llu us, with %s VMA\n",
+			    addr, found ? page_to_pfn(found) : 0,
+			    w->as_tlb ? "the TLB" : "ranges",
+			    (ktime_get_ns() - begin_ns) / NSEC_PER_USEC,
+			    notifier_has_vma(w, addr) ? "a" : "no");
 }
 
 static void notifier_round(struct notifier_watch *w, bool check)
