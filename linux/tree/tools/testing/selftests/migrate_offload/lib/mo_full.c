@@ -20,7 +20,7 @@
 #define PATH_REFRESH "/proc/sys/vm/stat_refresh"
 #define REFRESHES 64
 
-static char was[16];
+static char was[16], was_fraction[16];
 
 static char *map_on(int node, size_t bytes, int advice)
 {
@@ -102,8 +102,10 @@ const char *mo_full(int node)
 {
 	char *room;
 
-	if (!was[0])
+	if (!was[0]) {
 		mo_read(PATH_UNEVICTABLE, was, sizeof(was));
+		mo_read(PATH_FRACTION, was_fraction, sizeof(was_fraction));
+	}
 	mo_write(PATH_UNEVICTABLE, "0");
 	room = map_on(node, ROOM_BYTES, MADV_NOHUGEPAGE);
 	memset(room, 1, ROOM_BYTES);
@@ -116,7 +118,7 @@ void mo_full_end(void)
 {
 	if (was[0]) {
 		mo_write(PATH_UNEVICTABLE, was);
-		mo_write(PATH_FRACTION, "0");
+		mo_write(PATH_FRACTION, was_fraction);
 	}
 	was[0] = '\0';
 }

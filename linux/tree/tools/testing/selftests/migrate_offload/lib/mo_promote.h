@@ -23,8 +23,8 @@ long long not_settled(void);
 long long now_ms(void);
 time_t now_s(void);
 /*
- * Wait until at most @left pages are elsewhere.  Returns how many are.  The waits
- * below give up after WAIT_S.
+ * Wait until at most @left pages are elsewhere.  Returns how many are.  This and
+ * the next two waits give up after WAIT_S.
  */
 #define WAIT_S 120
 unsigned long wait_for_promotion(const struct mo_area *area, unsigned long left);
