@@ -192,16 +192,27 @@ def test_a_busy_kernel_does_not_hide_a_running_kdamond(
 ) -> None:
     """The kernel refuses reads while it handles the request of another program."""
     control = Control(damon, FakeMover())
-    session = control.start(Request(PID, EVEN, by="kernel")).session
-    read, busy = damon.read_if_there, ["state", "pid"]
+    read, busy = damon._text, list[str]()
 
     def read_busy(name: str) -> str:
         if name.startswith(TOP) and name.rpartition("/")[2] in busy:
             busy.remove(name.rpartition("/")[2])
-            raise PageferryError("cannot read", reason="Device or resource busy")
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         return read(name)
 
-    monkeypatch.setattr(damon, "read_if_there", read_busy)
+    def write_busy(name: str, value: str) -> None:
+        write(name, value)
+        if name.endswith("/state"):
+            busy.extend(["state", "pid"])
+
+    write = damon.write
+    monkeypatch.setattr(damon, "_text", read_busy)
+    monkeypatch.setattr(damon, "write", write_busy)
+    # The kdamond holds the lock for a moment right after its start, too.
+    session = control.start(Request(PID, EVEN, by="kernel")).session
+    assert control.is_running(session) and not busy
+    monkeypatch.setattr(damon, "write", write)
+    busy += ["state", "pid"]
     assert control.is_running(session) and not busy
     assert control.admin.others() is None
     monkeypatch.setattr("pageferry.damon.admin._BUSY_WAIT_S", 0.0)

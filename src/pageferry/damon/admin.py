@@ -24,6 +24,7 @@ _COUNTERS = ("nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds")
 # The kernel returns EBUSY, to reads, too, while it handles another program's request.
 _BUSY = os.strerror(errno.EBUSY)
 _DENIED = (os.strerror(errno.EACCES), os.strerror(errno.EPERM))
+_STATUS = "pageferry interleave status"
 _BUSY_TRIES = 20
 _BUSY_WAIT_S = 0.1
 
@@ -174,8 +175,9 @@ class Admin:
         self.write(f"{slot}/state", "on")
         if self.files.dry_run:
             return -1
-        state = self.files.read(f"{TOP}/{slot}/state")
-        thread = int(self.files.read(f"{TOP}/{slot}/pid"))
+        # The new kdamond takes the lock of these files now and then.
+        state = self._read(f"{slot}/state", "off", wait=True)
+        thread = int(self._read(f"{slot}/pid", "-1", wait=True))
         if state != "on":
             raise PageferryError(
                 "DAMON stopped immediately",
@@ -239,6 +241,7 @@ class Admin:
                 if not wait or error.reason in _DENIED:
                     return default
                 if error.reason != _BUSY or not left:
+                    error.hint = _STATUS
                     raise
             time.sleep(_BUSY_WAIT_S)
         return default
@@ -251,7 +254,7 @@ class Admin:
                 return
             except PageferryError as error:
                 if not left or error.reason != _BUSY:
-                    error.hint = "pageferry interleave status"
+                    error.hint = _STATUS
                     raise
                 # The log lists a repeated write once.
                 self.files.writes.pop()
