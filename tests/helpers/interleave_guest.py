@@ -19,6 +19,7 @@ from pathlib import Path
 
 from helpers.interleave_hold import Document, Hold, interleave, tool, warm
 from pageferry.balance import bandwidth
+from pageferry.damon.admin import Admin
 from pageferry.sysfs.files import Files
 from pageferry.units import parse_size
 
@@ -175,11 +176,13 @@ def others(_mib: int) -> Document:
     (at / "targets/nr_targets").write_text("1")
     (at / "targets/0/pid_target").write_text(hold.pid)
     (DAMON / "0/state").write_text("on")
-    thread = (DAMON / "0/pid").read_text()
+    # Unlike plain reads and writes, it waits while the kdamond holds the files' lock.
+    admin = Admin(Files(), {})
+    thread = admin.kdamonds()[0].pid
     refused = interleave("start", hold, "--weights", "0=1,1=1")
     without = interleave("start", hold, "--weights", "0=1,1=1", *USER)
-    same = (DAMON / "0/pid").read_text() == thread
-    (DAMON / "0/state").write_text("off")
+    same = admin.kdamonds()[0].pid == thread
+    admin.write("0/state", "off")
     (DAMON / "nr_kdamonds").write_text("0")
     hold.end()
     return {

@@ -60,8 +60,9 @@ def tool(*words: str) -> Document:
     document: Document = json.loads(out.getvalue())
     seconds = round(time.monotonic() - begin, 2)
     # Shows the step at which a hanging case stopped.
-    sys.stderr.write(f"{seconds} s, {code}: {' '.join(words)}\n")
-    return {**document, "code": code, "said": err.getvalue(), "seconds": seconds}
+    said = err.getvalue()
+    sys.stderr.write(f"{seconds} s, {code}: {' '.join(words)}\n{said}")
+    return {**document, "code": code, "said": said, "seconds": seconds}
 
 
 def interleave(verb: str, hold: Hold, *words: str) -> Document:
