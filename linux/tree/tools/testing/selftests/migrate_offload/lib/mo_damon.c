@@ -143,9 +143,17 @@ int mo_damon_command(const char *command)
 
 bool mo_damon_is_on(void)
 {
-	char state[16];
+	char state[16] = "";
+	int tries, ret = -EBUSY;
 
-	mo_read(PATH_DAMON "0/state", state, sizeof(state));
+	/* A kdamond that looks for a command takes the lock of its files. */
+	for (tries = 0; tries < WAIT_TRIES && ret == -EBUSY; tries++) {
+		ret = mo_try_read(PATH_DAMON "0/state", state, sizeof(state));
+		if (ret == -EBUSY)
+			usleep(WAIT_US);
+	}
+	if (ret)
+		mo_die("cannot read the state of the kdamond: %s", strerror(-ret));
 	return !strcmp(state, "on\n");
 }
 
