@@ -50,7 +50,7 @@ def test_children_that_ended_do_not_stop_a_pass(files: Files) -> None:
         Pass(files, FakeMover(), parse_weights("0=0,1=1")).run([43])
 
 
-def test_a_worker_does_not_bring_a_stopped_session_back(files: Files) -> None:
+def test_a_pass_does_not_bring_a_stopped_session_back(files: Files) -> None:
     add_process(files, 42)
     add_process(files, os.getpid())
     add_area(files, 42, BASE, list(range(100, 108)))
@@ -59,9 +59,10 @@ def test_a_worker_does_not_bring_a_stopped_session_back(files: Files) -> None:
     control.start(Request(42, parse_weights("0=1,1=1"), by="user"))
     session = control.store.require(42)
     control.stop(42)
-    # The worker has read its session before the stop.
-    done = control._user_pass(session, [42], keep_on=True)
-    assert done.moved_pages == 0 and control.store.find(42) is None
+    # The pass has read its session before the stop.
+    for keep_on in (True, False):
+        done = control._user_pass(session, [42], keep_on=keep_on)
+        assert done.moved_pages == 0 and control.store.find(42) is None
 
 
 def test_one_command_at_a_time_sets_the_machine(files: Files) -> None:

@@ -528,8 +528,6 @@ class Control:
                 session.worker = worker.pid
                 session.worker_start_time = worker.start_time
                 self.store.save(session)
-        else:
-            self.store.save(session)
 
         def still_wanted() -> bool:
             known = self.store.find(session.pid)
