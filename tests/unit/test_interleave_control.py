@@ -335,6 +335,20 @@ def test_a_process_that_ends_leaves_a_note(plain: Files, mover: FakeMover) -> No
     assert control.store.require(PID).moved_pages == 3
 
 
+def test_a_process_that_ends_before_its_memory_is_looked_at(
+    damon: FakeDamon, mover: FakeMover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(damon, mover)
+    control.start(request(pid=43))
+    monkeypatch.setattr(control, "sweep", lambda: None)
+    monkeypatch.setattr(control, "pids", lambda named, include_children: [])
+    with pytest.raises(PageferryError, match="ended meanwhile"):
+        control.start(request())
+    with pytest.raises(PageferryError, match="ended meanwhile"):
+        control.set(43, parse_weights("0=1,1=1"))
+    assert damon.running() == ["0"] and damon.commits == []
+
+
 def test_a_number_that_means_another_process_now(
     plain: Files, mover: FakeMover
 ) -> None:

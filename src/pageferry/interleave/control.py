@@ -135,6 +135,8 @@ class Control:
                 code=ExitCode.USAGE,
             )
         pids = self.pids((request.pid, *request.members), request.include_children)
+        if request.pid not in pids:
+            raise processes.ended(request.pid, "before anything was started")
         self._require_memory(pids)
         self._require_allowed(pids, request.weights)
         by, why = self._choose(request, pids)
@@ -188,13 +190,13 @@ class Control:
     ) -> tuple[Session, list[int]]:
         """Store new weights, and tell DAMON. The caller holds the lock."""
         session = self.store.require(pid)
-        if not self._is_alive(session):
-            raise processes.ended(pid, "there is nothing left to move")
         check_nodes(weights, read_nodes(self.files))
         if members is not None:
             session.members = list(members)
             session.member_starts = self._starts(members)
         pids = self.pids_of(session)
+        if pid not in pids:
+            raise processes.ended(pid, "there is nothing left to move")
         if session.by == KERNEL and not (session.resting or self.is_running(session)):
             raise PageferryError(
                 "its kdamond no longer runs",
