@@ -157,6 +157,9 @@ def test_only_root_sees_physical_pages(files: Files) -> None:
 def test_a_process_that_is_gone(files: Files) -> None:
     with pytest.raises(PageferryError, match="ended meanwhile"):
         Memory(files, PID + 1)
+    with Memory(files, PID) as memory:
+        files.path(f"/proc/{PID}/maps").unlink()
+        assert list(memory.folios()) == []
 
 
 def test_a_kernel_that_does_not_show_folios(files: Files) -> None:

@@ -131,7 +131,8 @@ class Memory:
         """List the mappings; empty after the process has ended."""
         try:
             text = self.files.path(f"/proc/{self.pid}/maps").read_bytes()
-        except ProcessLookupError:
+        except (FileNotFoundError, ProcessLookupError):
+            # It ended after its page map was opened.
             return []
         except OSError as error:
             raise _cannot_look(error, self.files, f"/proc/{self.pid}/maps") from error
