@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from helpers.fake_damon import FakeDamon
 from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
+from pageferry.cli import main
 from pageferry.commands import interleave
 from pageferry.damon.admin import SLOTS, TOP
 from pageferry.errors import ExitCode, PageferryError
@@ -19,6 +20,7 @@ from pageferry.interleave import report
 from pageferry.interleave.control import Control, Request
 from pageferry.interleave.user_space import Quota, Report, parse_quota
 from pageferry.interleave.weights import parse_weights
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 
 PID = 42
@@ -333,6 +335,38 @@ def test_a_process_that_ends_leaves_a_note(plain: Files, mover: FakeMover) -> No
     with pytest.raises(PageferryError, match="ended meanwhile"):
         control.start(request("0=0,1=1", quota=Quota(3 * 4096, 0.001)))
     assert control.store.require(PID).moved_pages == 3
+
+
+def test_a_process_that_ends_during_a_look_hides_no_other(
+    plain: Files,
+    mover: FakeMover,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    control = Control(plain, mover)
+    for pid in (PID, 43):
+        control.start(request(pid=pid))
+    query = mover.query
+
+    def end(pid: int, addresses: Sequence[int]) -> Sequence[int]:
+        if pid == PID:
+            raise processes.ended(pid, "in the test")
+        return query(pid, addresses)
+
+    monkeypatch.setattr(mover, "query", end)
+    monkeypatch.setattr(interleave, "Files", lambda: plain)
+    monkeypatch.setattr(interleave, "MovePages", lambda files: mover)
+    assert main(["interleave", "status", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["sessions"]
+    assert [(one["pid"], one["alive"]) for one in found] == [(PID, False), (43, True)]
+
+
+def test_a_worker_ends_with_its_process(plain: Files, mover: FakeMover) -> None:
+    add_process(plain, os.getpid())
+    control = Control(plain, mover)
+    control.start(request(), keep_on=True)
+    mover.ends_after = 0
+    control.keep_on(PID, 5.0, lambda done: pytest.fail("it has ended"))
 
 
 def test_a_process_that_ends_before_its_memory_is_looked_at(

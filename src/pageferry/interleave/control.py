@@ -327,8 +327,13 @@ class Control:
         if session.by == KERNEL and session.slot is not None and status.running:
             status.kernel_stats = self.admin.stats(session.slot)
         if alive:
-            pids = self.pids_of(session)
-            status.report = Pass(self.files, self.mover, session.wanted).look(pids)
+            work = Pass(self.files, self.mover, session.wanted)
+            try:
+                status.report = work.look(self.pids_of(session))
+            except PageferryError as error:
+                if error.what != processes.ENDED:
+                    raise
+                status.alive = False
         status.costs = meter.shares(_SAMPLE_S)
         return status
 
@@ -358,7 +363,12 @@ class Control:
             if session is None or not self._is_alive(session):
                 return
             pids = self.pids_of(session)
-            say(self._user_pass(session, pids, keep_on=True))
+            try:
+                say(self._user_pass(session, pids, keep_on=True))
+            except PageferryError as error:
+                if error.what != processes.ENDED:
+                    raise
+                return
             rounds, due = session.rounds, time.monotonic() + every_s
             while time.monotonic() < due:
                 session = self.store.find(pid)
