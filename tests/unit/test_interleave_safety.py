@@ -223,6 +223,47 @@ def test_a_busy_kernel_does_not_hide_a_running_kdamond(
     assert not control.admin.kdamonds(wait=False)[0].running
 
 
+def test_a_kdamond_that_stops_by_itself_is_no_error(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses commands to it: EINVAL or ECANCELED, and EPERM for `off`."""
+    control = Control(damon, FakeMover())
+    write = damon.write
+
+    def stopped(name: str, value: str) -> None:
+        write(name, value)
+        number = {"off": errno.EPERM, "update_schemes_stats": errno.EINVAL}.get(value)
+        if number is not None:
+            write(name, "off")
+            raise PageferryError("cannot write", reason=os.strerror(number))
+
+    control.start(Request(PID, EVEN))
+    monkeypatch.setattr(damon, "write", stopped)
+    assert control.status(PID).kernel_stats["sz_applied"] == 81920
+    monkeypatch.undo()
+    control.drop(PID)
+    control.start(Request(PID, EVEN))
+    monkeypatch.setattr(damon, "write", stopped)
+    control.stop(PID)
+    assert damon.running() == [] and control.store.all() == []
+    monkeypatch.undo()
+    # It stops after the read of its state, and before that of its thread.
+    control.start(Request(PID, EVEN))
+    put(damon, f"{TOP}/0/pid", "-1\n")
+    assert not control.admin.kdamonds()[0].running
+    assert control.admin.others() is None
+
+
+def test_a_directory_that_another_program_removes_is_gone(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removed(path: Path) -> bytes:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), path)
+
+    monkeypatch.setattr(Path, "read_bytes", removed)
+    assert damon.read_if_there(f"{TOP}/0/state") == ""
+
+
 def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
     with (
         lock.hold(damon, "interleave", 0.0, "wait"),

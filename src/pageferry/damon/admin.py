@@ -57,7 +57,9 @@ class Admin:
         for slot in range(int(self._read("nr_kdamonds", "0", wait=wait))):
             state = self._read(f"{slot}/state", "off", wait=wait)
             thread = self._read(f"{slot}/pid", "-1", wait=wait)
-            found.append(Kdamond(slot, state == "on", int(thread)))
+            # It may stop by itself between the two reads.
+            running = state == "on" and thread != "-1"
+            found.append(Kdamond(slot, running, int(thread)))
         return found
 
     def is_ours(self, kdamond: Kdamond) -> bool:
@@ -178,7 +180,7 @@ class Admin:
         # The new kdamond takes the lock of these files now and then.
         state = self._read(f"{slot}/state", "off", wait=True)
         thread = int(self._read(f"{slot}/pid", "-1", wait=True))
-        if state != "on":
+        if state != "on" or thread == -1:
             raise PageferryError(
                 "DAMON stopped immediately",
                 value=self.files.path(f"{TOP}/{slot}/state"),
@@ -197,7 +199,7 @@ class Admin:
         """Stop one of our kdamonds, and remove the directories after the last one."""
         here = {kdamond.slot: kdamond for kdamond in self.kdamonds()}
         if slot in here and (self.is_ours(here[slot]) or self.files.dry_run):
-            self.write(f"{slot}/state", "off")
+            self._tell(slot, "off")
         self.clear_up()
 
     def clear_up(self) -> None:
@@ -216,13 +218,27 @@ class Admin:
         self, slot: int, scheme: int = 0, *, fresh: bool = True
     ) -> dict[str, int]:
         """Read the statistics of a scheme; `fresh`: first make the kernel update all."""
-        if fresh and self._read(f"{slot}/state", "off", wait=True) == "on":
-            self.write(f"{slot}/state", "update_schemes_stats")
+        if fresh and self._is_on(slot):
+            self._tell(slot, "update_schemes_stats")
         top = f"{TOP}/{slot}/contexts/0/schemes/{scheme}/stats"
         return {
             name: int(self.files.read_or(f"{top}/{name}", "0") or 0)
             for name in _COUNTERS
         }
+
+    def _is_on(self, slot: int) -> bool:
+        return self._read(f"{slot}/state", "off", wait=True) == "on"
+
+    def _tell(self, slot: int, command: str) -> None:
+        """Give a kdamond a command that means nothing once the kdamond has stopped.
+
+        Without a process to watch, it stops by itself between any two accesses.
+        """
+        try:
+            self.write(f"{slot}/state", command)
+        except PageferryError as error:
+            if error.reason == _BUSY or self._is_on(slot):
+                raise
 
     def write_all(self, slot: int, writes: Sequence[Write]) -> None:
         """Write files of one kdamond, in order."""

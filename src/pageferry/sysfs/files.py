@@ -67,6 +67,9 @@ class Files:
         except (FileNotFoundError, ProcessLookupError):
             return ""
         except OSError as error:
+            # A file of sysfs may go after it was opened.
+            if error.errno == errno.ENODEV:
+                return ""
             raise _failed("cannot read", self.path(name), error) from error
 
     def link(self, name: str) -> str:
