@@ -223,6 +223,22 @@ def test_a_busy_kernel_does_not_hide_a_running_kdamond(
     assert not control.admin.kdamonds(wait=False)[0].running
 
 
+@pytest.mark.parametrize(("first", "second"), [(PID, 43), (43, PID)])
+def test_a_slot_has_one_session(damon: FakeDamon, first: int, second: int) -> None:
+    """Another program has stopped the kdamond of the first."""
+    control = Control(damon, FakeMover())
+    control.start(Request(first, EVEN))
+    damon.write(f"{TOP}/0/state", "off")
+    control.start(Request(second, EVEN))
+    with pytest.raises(PageferryError, match=f"no longer runs: {first}"):
+        control.set(first, EVEN)
+    assert not control.status(first).running and control.status(second).running
+    control.stop(first)
+    assert damon.running() == ["0"]
+    control.stop(second)
+    assert damon.running() == []
+
+
 def test_a_kdamond_that_stops_by_itself_is_no_error(
     damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

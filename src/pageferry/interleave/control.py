@@ -200,7 +200,7 @@ class Control:
         if session.by == KERNEL and not (session.resting or self.is_running(session)):
             raise PageferryError(
                 "its kdamond no longer runs",
-                value=str(session.slot),
+                value=str(pid),
                 reason="another program has stopped it",
                 hint=f"pageferry interleave stop --pid {pid}, then start",
             )
@@ -514,6 +514,7 @@ class Control:
         try:
             admin.make_slots()
             session.slot = admin.free_slot() if admin.kdamonds() else 0
+            self.store.take_slot(session.slot)
             # If this command is killed now, the next one knows whose kdamond it is.
             self.store.save(session)
             session.thread = admin.start(session.slot, start_writes(scheme))

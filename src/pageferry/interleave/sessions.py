@@ -122,6 +122,16 @@ class Store:
             known.slot: known.thread for known in self.all() if known.slot is not None
         }
 
+    def take_slot(self, slot: int) -> None:
+        """Take a free slot from its last session, whose kdamond another program stopped.
+
+        Otherwise its stop would stop the kdamond of the next session.
+        """
+        for known in self.all():
+            if known.slot == slot:
+                known.slot = known.thread = None
+                self.save(known)
+
     def save(self, session: Session) -> None:
         """Write a session atomically."""
         if self.files.dry_run:
