@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 from dataclasses import dataclass, field
@@ -71,7 +73,7 @@ _COUNTS: dict[str, _Content] = {
 
 @dataclass
 class FakeDamon(Files):
-    """A kernel with DAMON.
+    """A kernel with DAMON, which refuses a process that has ended.
 
     dests: whether its schemes have destinations.
     node_goals: whether it measures goals on a node, as Linux 6.16 and later.
@@ -127,6 +129,16 @@ class FakeDamon(Files):
 
     def _command(self, path: Path, value: str) -> None:
         was = getattr(self, "_states", {}).get(path, "off")
+        if value in ("on", "commit"):
+            for target in path.parent.glob("contexts/0/targets/*/pid_target"):
+                pid = target.read_text().strip()
+                if pid != "0" and not self.exists(f"/proc/{pid}/stat"):
+                    path.write_text(f"{was}\n")
+                    raise PageferryError(
+                        f"cannot write {value!r} to",
+                        value=path,
+                        reason=os.strerror(errno.EINVAL),
+                    )
         if value not in ("on", "off"):
             self.commits.append(value)
             path.write_text(f"{was}\n")

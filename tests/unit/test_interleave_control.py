@@ -369,6 +369,48 @@ def test_a_worker_ends_with_its_process(plain: Files, mover: FakeMover) -> None:
     control.keep_on(PID, 5.0, lambda done: pytest.fail("it has ended"))
 
 
+@pytest.mark.parametrize("verb", ["start", "set"])
+def test_damon_takes_the_processes_that_are_left(
+    damon: FakeDamon, mover: FakeMover, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A child ends after the list was made."""
+    control = Control(damon, mover)
+    pids = control.pids
+
+    def then_one_ends(named: Sequence[int], include_children: bool) -> list[int]:
+        found = pids(named, include_children)
+        damon.path("/proc/43/stat").unlink(missing_ok=True)
+        return found
+
+    if verb == "set":
+        control.start(request(include_children=True))
+    monkeypatch.setattr(control, "pids", then_one_ends)
+    if verb == "start":
+        control.start(request(include_children=True))
+    else:
+        control.set(PID, parse_weights("0=1,1=1"))
+        assert damon.commits == ["commit"]
+    top = f"{TOP}/0/contexts/0/targets"
+    targets = [damon.read(f"{top}/{at}/pid_target") for at in range(2)]
+    assert targets == ["42", "44"] and damon.read(f"{top}/nr_targets") == "2"
+    assert damon.running() == ["0"]
+
+
+def test_damon_takes_no_process_that_has_ended(
+    damon: FakeDamon, mover: FakeMover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(damon, mover)
+
+    def choose(request: Request, pids: list[int]) -> tuple[str, None]:
+        damon.path(f"/proc/{PID}/stat").unlink()
+        return "kernel", None
+
+    monkeypatch.setattr(control, "_choose", choose)
+    with pytest.raises(PageferryError, match="ended meanwhile"):
+        control.start(request())
+    assert control.store.all() == [] and damon.read(f"{TOP}/nr_kdamonds") == "0"
+
+
 def test_a_process_that_ends_before_its_memory_is_looked_at(
     damon: FakeDamon, mover: FakeMover, monkeypatch: pytest.MonkeyPatch
 ) -> None:

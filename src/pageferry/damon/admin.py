@@ -6,12 +6,16 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pageferry.damon.scheme import Write
 from pageferry.errors import PageferryError
+from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
+
+T = TypeVar("T")
 
 TOP = "/sys/kernel/mm/damon/admin/kdamonds"
 # The kernel does not change the number of kdamonds while one of them runs.
@@ -23,6 +27,7 @@ _MODULES = ("damon_reclaim", "damon_lru_sort", "damon_stat")
 _COUNTERS = ("nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds")
 # The kernel returns EBUSY, to reads, too, while it handles another program's request.
 _BUSY = os.strerror(errno.EBUSY)
+_INVALID = os.strerror(errno.EINVAL)
 _DENIED = (os.strerror(errno.EACCES), os.strerror(errno.EPERM))
 _STATUS = "pageferry interleave status"
 _BUSY_TRIES = 20
@@ -170,6 +175,27 @@ class Admin:
             return here if "vaddr" in known.split() else here - {"dests/nr_dests"}
         finally:
             self.clear_up()
+
+    def for_living(
+        self, pids: Sequence[int], act: Callable[[tuple[int, ...]], T]
+    ) -> tuple[T, tuple[int, ...]]:
+        """Start or commit for some processes; returns the result, and who is left.
+
+        The kernel refuses a whole start if one process has ended since the list was
+        made. A stock kernel refuses a commit, too.
+        """
+        living = tuple(pids)
+        while True:
+            try:
+                return act(living), living
+            except PageferryError as error:
+                found = {pid: processes.find(self.files, pid) for pid in living}
+                left = tuple(pid for pid, p in found.items() if p and not p.ended)
+                if error.reason != _INVALID or left == living:
+                    raise
+                if not left:
+                    raise processes.ended(living[0], "before DAMON knew it") from error
+            living = left
 
     def start(self, slot: int, writes: Sequence[Write]) -> int:
         """Configure and start a kdamond; returns its thread."""

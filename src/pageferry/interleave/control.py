@@ -212,14 +212,18 @@ class Control:
             session.quota_ms = max(round(quota.interval_s * 1000), 1)
         if session.resting:
             self._wake(session, pids)
-        elif session.by == KERNEL and session.slot is not None:
-            writes: list[Write] = [*target_writes(pids), *dest_writes(weights)]
-            if session.quota is not None:
-                gap = self._gap(pids)
-                writes += quota_writes(session.quota, gap, hot=session.hot)
-            self.admin.commit(session.slot, writes)
+        elif session.by == KERNEL:
+            self.admin.for_living(pids, lambda pids: self._commit(session, pids))
         self.store.save(session)
         return session, pids
+
+    def _commit(self, session: Session, pids: Sequence[int]) -> None:
+        assert session.slot is not None
+        writes: list[Write] = [*target_writes(pids), *dest_writes(session.wanted)]
+        if session.quota is not None:
+            gap = self._gap(pids)
+            writes += quota_writes(session.quota, gap, hot=session.hot)
+        self.admin.commit(session.slot, writes)
 
     def rest(self, pid: int) -> int:
         """Stop DAMON, because memory is in its place. Returns the moved bytes."""
@@ -508,16 +512,19 @@ class Control:
 
     def _start_kernel(self, session: Session, pids: list[int]) -> None:
         admin = self.admin
-        scheme = Scheme(
-            tuple(pids), session.wanted, session.hot, session.quota, self._gap(pids)
-        )
+        weights, hot, quota = session.wanted, session.hot, session.quota
         try:
             admin.make_slots()
-            session.slot = admin.free_slot() if admin.kdamonds() else 0
-            self.store.take_slot(session.slot)
+            slot = session.slot = admin.free_slot() if admin.kdamonds() else 0
+
+            def begin(pids: tuple[int, ...]) -> int:
+                scheme = Scheme(pids, weights, hot, quota, self._gap(pids))
+                return admin.start(slot, start_writes(scheme))
+
+            self.store.take_slot(slot)
             # If this command is killed now, the next one knows whose kdamond it is.
             self.store.save(session)
-            session.thread = admin.start(session.slot, start_writes(scheme))
+            session.thread, _ = admin.for_living(pids, begin)
         except BaseException:
             if not self.files.dry_run:
                 admin.clear_up()

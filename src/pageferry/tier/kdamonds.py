@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -119,14 +120,21 @@ class Kdamonds:
                     # If we are killed now, the next service knows whose kdamond it is.
                     self.state.threads[slot] = None
                     self.save()
-                    todo = writes.start_writes(watch, setting, self.features)
-                    self.state.threads[slot] = self.admin.start(slot, todo)
-                    self._watches[slot] = watch
-                    self._settings[slot] = setting
+                    self._begin(slot, watch, setting)
                     self.save()
             except BaseException:
                 self._stop()
                 raise
+
+    def _begin(self, slot: int, watch: Watch, setting: Setting) -> None:
+        def begin(pids: tuple[int, ...]) -> int:
+            living = replace(watch, pids=pids)
+            todo = writes.start_writes(living, setting, self.features)
+            return self.admin.start(slot, todo)
+
+        self.state.threads[slot], pids = self.admin.for_living(watch.pids, begin)
+        self._watches[slot] = replace(watch, pids=pids)
+        self._settings[slot] = setting
 
     def stop(self) -> None:
         """Stop all kdamonds; memory stays where it is."""
@@ -176,8 +184,12 @@ class Kdamonds:
     def retarget(self, watch: Watch) -> None:
         """Let the only kdamond watch other processes, or keep other addresses."""
         (slot,) = self._watches
-        self._commit(slot, writes.keep_writes(watch))
-        self._watches[slot] = watch
+
+        def commit(pids: tuple[int, ...]) -> None:
+            self._commit(slot, writes.keep_writes(replace(watch, pids=pids)))
+
+        _, pids = self.admin.for_living(watch.pids, commit)
+        self._watches[slot] = replace(watch, pids=pids)
 
     def set(self, settings: Sequence[Setting]) -> None:
         """Change rates and ages, if that is worth a commit."""
