@@ -188,7 +188,9 @@ def test_only_root_sees_kdamonds(
 
 
 def test_a_busy_kernel_does_not_hide_a_running_kdamond(
-    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+    damon: FakeDamon,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The kernel refuses reads while it handles the request of another program."""
     control = Control(damon, FakeMover())
@@ -216,11 +218,33 @@ def test_a_busy_kernel_does_not_hide_a_running_kdamond(
     assert control.is_running(session) and not busy
     assert control.admin.others() is None
     monkeypatch.setattr("pageferry.damon.admin._BUSY_WAIT_S", 0.0)
+    # A turn of a kdamond may take many seconds.
+    busy += ["state"] * 100
+    assert control.is_running(session) and not busy
+    assert "DAMON is busy" in capsys.readouterr().err
     busy += ["state"] * 1000
     with pytest.raises(PageferryError, match="cannot read"):
         control.admin.kdamonds()
     # A command that only watches does not wait.
     assert not control.admin.kdamonds(wait=False)[0].running
+
+
+def test_a_busy_kdamond_has_the_figures_of_its_last_update(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(damon, FakeMover())
+    control.start(Request(PID, EVEN))
+    write = damon.write
+
+    def busy(name: str, value: str) -> None:
+        write(name, value)
+        if value == "update_schemes_stats":
+            raise PageferryError("cannot write", reason=os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(damon, "write", busy)
+    monkeypatch.setattr("pageferry.damon.admin._BUSY_WAIT_S", 0.0)
+    assert control.rest(PID) == 81920
+    assert damon.running() == []
 
 
 @pytest.mark.parametrize(("first", "second"), [(PID, 43), (43, PID)])
@@ -292,6 +316,21 @@ def test_two_commands_at_once_take_turns(damon: FakeDamon) -> None:
     assert damon.path("/run/pageferry/interleave.lock").stat().st_mode & 0o077 == 0
     with lock.hold(damon, "interleave", 0.0, "wait"):
         pass
+
+
+def test_a_long_wait_for_another_command_is_told(
+    damon: FakeDamon,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(lock, "_SAY_AFTER_S", 0.0)
+    with (
+        lock.hold(damon, "interleave", 0.0, "wait"),
+        pytest.raises(PageferryError, match="another pageferry command"),
+        lock.hold(damon, "interleave", 0.2, "wait"),
+    ):
+        pass
+    assert capsys.readouterr().err.count(f"waiting for process {os.getpid()}") == 1
 
 
 def test_damon_stops_when_memory_has_arrived(damon: FakeDamon) -> None:

@@ -17,6 +17,8 @@ from helpers.fake_process import FakeMover
 from pageferry import proc
 from pageferry.balance import metrics
 from pageferry.damon.admin import TOP
+from pageferry.errors import PageferryError
+from pageferry.interleave.sessions import Session
 from pageferry.interleave.user_space import Quota
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import PAGE
@@ -74,6 +76,29 @@ def test_a_second_signal_ends_the_way_home(
     monkeypatch.setattr(mover, "move", interrupted(mover.move))
     machine.service.stop()
     assert machine.control.store.all() == [] and sum(mover.where.values()) == 2
+    assert machine.said[-1] == "stopped: memory stays where it is"
+
+
+def test_a_kdamond_that_cannot_stop_is_not_said_to_have_stopped(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balance_machine.furnish(damon)
+    machine = balance_machine.Machine(damon, FakeMover())
+    machine.until(20.0)
+    assert damon.running() == ["0"]
+    drop = machine.control._drop
+
+    def busy(session: Session) -> None:
+        raise PageferryError("cannot write", reason="Device or resource busy")
+
+    monkeypatch.setattr(machine.control, "_drop", busy)
+    machine.service.stop()
+    assert not any("stopped" in line for line in machine.said)
+    assert "pageferry interleave status" in machine.said[-1]
+    # Another stop tries again.
+    monkeypatch.setattr(machine.control, "_drop", drop)
+    machine.service.stop()
+    assert damon.running() == []
     assert machine.said[-1] == "stopped: memory stays where it is"
 
 

@@ -148,29 +148,35 @@ class Service:
     def stop(self) -> None:
         """End all sessions; memory stays or moves home, as configured."""
         home = self._home_weights() if self.config.on_stop == "home" else None
+        at_home = False
         try:
-            for group in self.groups if home is not None else ():
-                self._end(group, home)
+            if home is not None:
+                arrived = [self._end(group, home) for group in self.groups]
+                at_home = all(arrived)
         except KeyboardInterrupt:
             # A second signal ends the way home.
-            home = None
+            pass
         with proc.signals_held():
-            for group in self.groups:
-                self._end(group, None)
-            where = "stays where it is" if home is None else "is at home"
-            self.say(f"stopped: memory {where}")
+            ended = [self._end(group, None) for group in self.groups]
+            where = "is at home" if at_home else "stays where it is"
+            if all(ended):
+                self.say(f"stopped: memory {where}")
+            else:
+                self.say("memory may still move: see pageferry interleave status")
             if self.listener is not None:
                 self.listener.close()
 
-    def _end(self, group: Group, home: Weights | None) -> None:
-        """End the session of a group; the next call does nothing."""
+    def _end(self, group: Group, home: Weights | None) -> bool:
+        """End the session of a group; the next call does nothing unless this fails."""
         if group.leader is None or self.control.store.find(group.leader) is None:
-            return
+            return True
         try:
             self.control.stop(group.leader, home)
         except PageferryError as error:
             self._complain(group, error)
+            return False
         group.leader = None
+        return True
 
     def _adopt(self) -> None:
         """Take over the sessions of a service that was killed."""

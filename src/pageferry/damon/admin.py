@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from pageferry import output
 from pageferry.damon.scheme import Write
 from pageferry.errors import PageferryError
 from pageferry.sysfs import processes
@@ -30,8 +31,11 @@ _BUSY = os.strerror(errno.EBUSY)
 _INVALID = os.strerror(errno.EINVAL)
 _DENIED = (os.strerror(errno.EACCES), os.strerror(errno.EPERM))
 _STATUS = "pageferry interleave status"
-_BUSY_TRIES = 20
+# A kdamond answers no request within a turn, which may last long without a quota. On
+# Linux 7.3, the one who waits for the answer locks all files.
+_BUSY_TRIES = 600
 _BUSY_WAIT_S = 0.1
+_SAY_AFTER_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -244,8 +248,13 @@ class Admin:
         self, slot: int, scheme: int = 0, *, fresh: bool = True
     ) -> dict[str, int]:
         """Read the statistics of a scheme; `fresh`: first make the kernel update all."""
-        if fresh and self._is_on(slot):
-            self._tell(slot, "update_schemes_stats")
+        try:
+            if fresh and self._is_on(slot):
+                self._tell(slot, "update_schemes_stats")
+        except PageferryError as error:
+            # Those of the last update must do.
+            if error.reason != _BUSY:
+                raise
         top = f"{TOP}/{slot}/contexts/0/schemes/{scheme}/stats"
         return {
             name: int(self.files.read_or(f"{top}/{name}", "0") or 0)
@@ -276,28 +285,41 @@ class Admin:
 
         Only root may read the files. To others the kdamonds look stopped.
         """
-        for left in reversed(range(_BUSY_TRIES)):
-            try:
-                return self.files.read_if_there(f"{TOP}/{name}") or default
-            except PageferryError as error:
-                if not wait or error.reason in _DENIED:
-                    return default
-                if error.reason != _BUSY or not left:
-                    error.hint = _STATUS
-                    raise
-            time.sleep(_BUSY_WAIT_S)
-        return default
+        tries = _BUSY_TRIES if wait else 1
+        path = f"{TOP}/{name}"
+        try:
+            return _patiently(lambda: self.files.read_if_there(path), tries) or default
+        except PageferryError as error:
+            if not wait or error.reason in _DENIED:
+                return default
+            raise
 
     def write(self, name: str, value: str) -> None:
         """Write one file, and retry while the kernel is busy."""
-        for left in reversed(range(_BUSY_TRIES)):
+
+        def once() -> None:
             try:
                 self.files.write(f"{TOP}/{name}", value)
-                return
             except PageferryError as error:
-                if not left or error.reason != _BUSY:
-                    error.hint = _STATUS
-                    raise
-                # The log lists a repeated write once.
-                self.files.writes.pop()
-            time.sleep(_BUSY_WAIT_S)
+                if error.reason == _BUSY:
+                    # The log lists a repeated write once.
+                    self.files.writes.pop()
+                raise
+
+        _patiently(once)
+
+
+def _patiently(access: Callable[[], T], tries: int = _BUSY_TRIES) -> T:
+    """Repeat an access while the kernel is busy."""
+    left = tries
+    while True:
+        left -= 1
+        try:
+            return access()
+        except PageferryError as error:
+            if not left or error.reason != _BUSY:
+                error.hint = _STATUS
+                raise
+        if tries - left == _SAY_AFTER_TRIES:
+            output.talk("DAMON is busy: waiting for a minute at most")
+        time.sleep(_BUSY_WAIT_S)

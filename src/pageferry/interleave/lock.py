@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
+from pageferry import output
 from pageferry.errors import ExitCode, PageferryError, from_os_error
 from pageferry.sysfs.files import Files
 
 _DIRECTORY = "/run/pageferry"
 _RETRY_S = 0.05
-# Another command changes DAMON's files in less time.
-_DAMON_S = 10.0
+# Another command changes DAMON's files in less time: it may wait for DAMON for a minute.
+_DAMON_S = 90.0
+_SAY_AFTER_S = 2.0
 
 
 def hold_damon(files: Files) -> AbstractContextManager[None]:
@@ -47,20 +49,24 @@ def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[None]:
     except OSError as error:
         raise from_os_error(error, "cannot lock", ExitCode.FAILED) from error
     try:
-        due_s = time.monotonic() + wait_s
+        begin_s, said = time.monotonic(), False
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError as error:
-                if time.monotonic() >= due_s:
-                    holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
+                waited_s = time.monotonic() - begin_s
+                holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
+                if waited_s >= wait_s:
                     raise PageferryError(
                         "another pageferry command is at work",
                         value=path,
                         reason=f"process {holder} holds the lock",
                         hint=hint,
                     ) from error
+                if waited_s >= _SAY_AFTER_S and not said:
+                    said = True
+                    output.talk(f"waiting for process {holder}, which holds {path}")
                 time.sleep(_RETRY_S)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
