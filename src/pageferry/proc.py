@@ -110,11 +110,34 @@ def group(
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
     """Deliver no signal until the end of the block, so that it does all of its work."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    held: list[int] = []
+    ended = False
+    found = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: call for number, call in found.items() if callable(call)}
+
+    def hold(number: int, frame: types.FrameType | None) -> None:
+        if ended:
+            # An earlier signal has interrupted the loop that brings back the handlers.
+            before[signal.Signals(number)](number, frame)
+        else:
+            held.append(number)
+
+    # Programs that the block starts ignore the signals, too. The mask is that of this
+    # thread: Linux gives a signal to another one then, and Python calls the handler here.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
+        for number in before:
+            signal.signal(number, hold)
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ended = True
+        try:
+            for number, call in before.items():
+                signal.signal(number, call)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for late in held:
+            signal.raise_signal(late)
 
 
 def interrupt_on_signals() -> None:

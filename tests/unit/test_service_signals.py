@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +48,25 @@ def test_held_signals_come_after_the_block() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         done.append("rest")
     assert done == ["rest"]
+
+
+def test_signals_that_another_thread_gets_are_held() -> None:
+    """Linux chooses a thread without the mask, such as that of a server of metrics."""
+    done = []
+    before = signal.getsignal(signal.SIGINT)
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), proc.signals_held(), proc.signals_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            # Python calls a handler between two instructions of this thread.
+            time.sleep(0.1)
+            done.append("rest")
+    finally:
+        end.set()
+        thread.join()
+    assert done == ["rest"] and signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_second_signal_leaves_no_kdamond(
