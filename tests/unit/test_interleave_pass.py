@@ -7,6 +7,7 @@ import errno
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,31 @@ def test_a_process_that_ends_says_how_far_it_came(files: Files) -> None:
     with pytest.raises(PageferryError, match="ended meanwhile") as caught:
         go(files, mover, "0=0,1=1", quota=Quota(10 * PAGE, 0.001))
     assert "had been moved until then" in (caught.value.detail or "")
+
+
+@pytest.mark.parametrize("first", [PID, PID + 1])
+def test_a_newcomer_with_a_pid_of_the_pass_is_left_alone(
+    files: Files, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """A child ends before its turn, or in the middle of it."""
+    for pid in (PID, PID + 1):
+        add_process(files, pid)
+        start = BASE + pid * (1 << 30)
+        add_area(files, pid, start, list(range(100, 200)))
+    mover = FakeMover()
+    move, moves = mover.move, Counter[int]()
+
+    def then_reuse(pid: int, addresses: Sequence[int], node: int) -> Sequence[int]:
+        moves[pid] += 1
+        stat = files.path(f"/proc/{PID + 1}/stat")
+        stat.write_text(stat.read_text().replace(f" {(PID + 1) * 10} ", " 99999 "))
+        return move(pid, addresses, node)
+
+    monkeypatch.setattr(mover, "move", then_reuse)
+    work = Pass(files, mover, parse_weights("0=0,1=1"), quota=Quota(50 * PAGE, 0.001))
+    second = 2 * PID + 1 - first
+    assert work.run([first, second]).moved_pages == (100 if first == PID else 150)
+    assert moves == ({PID: 2} if first == PID else {PID: 2, PID + 1: 1})
 
 
 def test_a_pass_that_is_called_off_stops_in_the_middle(files: Files) -> None:

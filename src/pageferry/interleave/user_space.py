@@ -112,12 +112,14 @@ class Pass:
         self.keep_on = keep_on
         self.report = Report()
         self._begin = time.monotonic()
+        self._starts: dict[int, int] = {}
         self._large = False
         step = STEP_BYTES if quota is None else min(quota.size_bytes, STEP_BYTES)
         self._step_pages = max(step // PAGE, 1)
 
-    def look(self, pids: Iterable[int]) -> Report:
+    def look(self, pids: Sequence[int]) -> Report:
         """Count misplaced pages, and move nothing."""
+        self._remember(pids)
         self._walk(pids, self._count_left)
         return self.report
 
@@ -127,6 +129,7 @@ class Pass:
         Full nodes take several walks. So do large folios that Linux splits, because the
         resulting small folios have places of their own.
         """
+        self._remember(pids)
         moved = 0
         for _ in range(_ROUNDS):
             self._large = False
@@ -142,8 +145,18 @@ class Pass:
             moved = self.report.moved_pages
         return self.report
 
+    def _remember(self, pids: Sequence[int]) -> None:
+        """Remember which processes have these PIDs now: a pass may last for hours."""
+        found = {pid: processes.find(self.files, pid) for pid in pids}
+        self._starts = {pid: p.start_time for pid, p in found.items() if p is not None}
+
+    def _require_same(self, pid: int) -> None:
+        """Leave a newcomer alone to which the kernel has given the PID."""
+        if not processes.is_alive(self.files, pid, self._starts.get(pid, -1)):
+            raise processes.ended(pid, "before all of its memory was looked at")
+
     def _walk(
-        self, pids: Iterable[int], act: Callable[[int, dict[int, list[_Folio]]], None]
+        self, pids: Sequence[int], act: Callable[[int, dict[int, list[_Folio]]], None]
     ) -> None:
         ended, alive = None, 0
         for pid in pids:
@@ -152,6 +165,7 @@ class Pass:
                     for part in memory.folios():
                         if not self.keep_on():
                             return
+                        self._require_same(pid)
                         act(pid, self._misplaced(pid, part))
                 alive += 1
             except PageferryError as error:
@@ -238,6 +252,7 @@ class Pass:
             if not folios:
                 return
             self._wait()
+            self._require_same(pid)
             addresses = [folio.address for folio in folios]
             statuses = self.mover.move(pid, addresses, node)
             left: list[tuple[_Folio, int]] = []
