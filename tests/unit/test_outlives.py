@@ -15,13 +15,14 @@ import pytest
 from helpers import fake_watch as fake
 from helpers.fake_process import BASE, FakeMover, add_area, add_node, add_process
 from pageferry.cli import main
-from pageferry.errors import PageferryError
+from pageferry.errors import ExitCode, PageferryError
 from pageferry.interleave import lock
 from pageferry.interleave.control import Control, Request
 from pageferry.interleave.user_space import Pass
 from pageferry.interleave.weights import parse_weights
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.histogram import OPEN_NS, Histogram
+from pageferry.sysfs.offload import DIRECTORY
 from pageferry.vm import accel
 from pageferry.watch.sources import histogram_grown
 
@@ -65,10 +66,26 @@ def test_a_pass_does_not_bring_a_stopped_session_back(files: Files) -> None:
         assert done.moved_pages == 0 and control.store.find(42) is None
 
 
-def test_one_command_at_a_time_sets_the_machine(files: Files) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root takes the lock")
+def test_one_command_at_a_time_sets_the_machine(
+    files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = lock.hold_settings(files), lock.hold_settings(files)
     with first, pytest.raises(PageferryError, match="at work"), second:
         pass
+    fake.write(files.root, {f"{fake.OFFLOAD}/{k}": v for k, v in fake.OURS.items()})
+    monkeypatch.setenv("PAGEFERRY_SYSFS_ROOT", str(files.root))
+    assert main(["engine", "set", "mtcopy"]) == 0
+    with lock.hold_settings(files):
+        assert main(["engine", "set", "none"]) == ExitCode.FAILED
+        assert "another pageferry command is at work" in capsys.readouterr().err
+        assert files.read(f"{DIRECTORY}/engine") == "mtcopy"
+        # In an emergency, nothing is in the way.
+        assert main(["off"]) == 0
+        assert "again: another pageferry command" in capsys.readouterr().err
+    assert files.read(f"{DIRECTORY}/engine") == "none"
+    assert main(["off"]) == 0
+    assert "again" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +118,7 @@ class Job:
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Keep others from changing settings of this machine that the program changes."""
-        if self.bench.native or os.geteuid() != 0:
+        if self.bench.native:
             return contextlib.nullcontext()
         return lock.hold_settings(Files())
 

@@ -11,6 +11,7 @@ from pageferry import output
 from pageferry.dma import control
 from pageferry.dma.devices import DCBM, DEFAULT_CHANNELS, MAX_CHANNELS
 from pageferry.errors import usage_error
+from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.modules import Modules
 from pageferry.sysfs.offload import OFF, Offload, State
@@ -81,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     """Set the engine, of all reasons or of some."""
     files = Files(dry_run=args.dry_run)
     modules = Modules(files)
-    state = _set(files, modules, args)
+    # Another command that sets the whole machine would undo the change at its end.
+    with lock.hold_settings(files):
+        state = _set(files, modules, args)
     channels = files.names(f"{DCBM}/channels") if args.name == control.NAME else None
     if args.dry_run:
         show_writes(files, as_json=args.json, commands=modules.commands)

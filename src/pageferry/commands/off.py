@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pageferry import output
 from pageferry.commands import ABOUT
 from pageferry.commands.engine import show_writes
+from pageferry.errors import PageferryError
+from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import Offload
 
@@ -35,7 +37,13 @@ def add_parser(sub: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deactivate all engines."""
     files = Files(dry_run=args.dry_run)
+    # In an emergency, this command waits for no other.
     state = Offload(files).off()
+    try:
+        with lock.hold_settings(files):
+            pass
+    except PageferryError as error:
+        output.warn(f"an engine may become active again: {error.line()}")
     if args.dry_run:
         show_writes(files, as_json=args.json)
     elif args.json:

@@ -31,7 +31,10 @@ def hold_settings(files: Files) -> AbstractContextManager[None]:
     """Hold the lock of the commands that set the whole machine for a while.
 
     A second one would take the settings of the first for those of the administrator.
+    Other users than root cannot write these settings.
     """
+    if os.geteuid() != 0:
+        return contextlib.nullcontext()
     return hold(files, "settings", 0.0, "wait until that process has ended")
 
 
