@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from pageferry.dma.check import disturb, run, state, steps
 from pageferry.dma.check.report import Finding
 from pageferry.dma.devices import CLASS, DCBM
 from pageferry.errors import ExitCode
+from pageferry.sysfs import processes
+from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import DIRECTORY
 
 MOVER = Path(__file__).resolve().parents[1] / "helpers" / "fake_mover.py"
@@ -180,6 +184,49 @@ def test_ctrl_c_while_memory_moves(
     monkeypatch.setattr(FakeDma, "write", interrupt)
     code, _, _ = check()
     assert code == ExitCode.INTERRUPTED
+
+
+def gone(pid: int) -> bool:
+    found = processes.find(Files(Path("/")), pid)
+    return found is None or found.ended
+
+
+def test_sigkill_takes_settings_back(
+    kernel: FakeDma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = settings(kernel)
+    begun = tmp_path / "begun"
+
+    def hang(check: state.Check, log: object, with_disturb: bool) -> None:
+        for name in (state.TIMEOUT_MS, state.CPU_SHARE, f"{DEBUG}/verify"):
+            kernel.write(name, "1")
+        with check.bench.mover((4096,)) as mover:
+            mover.move_on()
+            begun.write_text(str(mover._process.pid))
+            time.sleep(60)
+
+    monkeypatch.setattr(run, "_all_steps", hang)
+    child = os.fork()
+    if not child:
+        try:
+            main(["engine", "check", "dcbm"])
+        finally:
+            os._exit(1)
+    due = time.monotonic() + 30
+    while not (begun.exists() and begun.read_text()) and time.monotonic() < due:
+        time.sleep(0.02)
+    assert settings(kernel)[state.TIMEOUT_MS] == "1"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    # Only the kernel releases channels.
+    before.pop("channels")
+    while not before.items() <= settings(kernel).items() and time.monotonic() < due:
+        time.sleep(0.02)
+    assert before.items() <= settings(kernel).items()
+    program = int(begun.read_text())
+    while not gone(program) and time.monotonic() < due:
+        time.sleep(0.02)
+    assert gone(program)
 
 
 def test_settings_of_a_dcbm_in_use_come_back(check: Check, kernel: FakeDma) -> None:

@@ -52,11 +52,19 @@ class _Reader:
 
 
 def run_live(
-    argv: Sequence[str], kinds: Kinds, progress: Callable[[Line], None]
+    argv: Sequence[str],
+    kinds: Kinds,
+    progress: Callable[[Line], None],
+    *,
+    guarded: bool = False,
 ) -> list[Line]:
-    """Run a benchmark program on this machine, and parse its output."""
+    """Run a benchmark program on this machine, and parse its output.
+
+    guarded: whether the settings come back after SIGKILL, so that the program has to end.
+    """
     reader = _Reader(kinds, progress)
-    with proc.group(argv, patience_s=_CALL_S) as process:
+    command = proc.ends_with_us(argv) if guarded else argv
+    with proc.group(command, patience_s=_CALL_S) as process:
         assert process.stdout is not None
         for raw in process.stdout:
             text = raw.decode(errors="replace")

@@ -8,19 +8,12 @@ settings of the first one for those of the operator.
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import DEFAULT, DIRECTORY, Offload
-from pageferry.sysfs.undo import Undo
-
-# The name of a setting, and a value of it.
-Setting = tuple[str, str]
+from pageferry.sysfs.undo import Undo, guarded
 
 
 @contextlib.contextmanager
@@ -44,7 +37,7 @@ def kept(
                 name = f"{DIRECTORY}/engine_of/{reason}"
                 changes[name] = DEFAULT
                 before.append((name, engine))
-        stack.enter_context(_guarded(files, before, group))
+        stack.enter_context(guarded(files, before, group))
         undo = stack.enter_context(Undo(files))
         # The kernel forgets the engines of reasons when it gets "none" as the engine, so
         # these come back last. Undo begins with the last one.
@@ -54,30 +47,3 @@ def kept(
             if files.read(name).strip() != value:
                 files.write(name, value)
         yield
-
-
-@contextlib.contextmanager
-def _guarded(
-    files: Files, before: Sequence[Setting], group: str | None
-) -> Iterator[None]:
-    """Let another process take the settings back if this one is killed."""
-    changed = {
-        "settings": [(str(files.path(name)), value) for name, value in before],
-        "cgroup": None if group is None else str(files.path(group)),
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-I", Path(__file__).parent / "guard.py", json.dumps(changed)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        # Ctrl-C does not reach it.
-        process_group=0,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    with process:
-        # A signal before this line would end it.
-        process.stdout.readline()
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):
-                process.stdin.write(b"done")

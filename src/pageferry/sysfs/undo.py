@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pageferry import output, proc
 from pageferry.errors import PageferryError
 from pageferry.sysfs.files import Files
+
+# The name of a setting, and a value of it.
+Setting = tuple[str, str]
 
 
 class Undo:
@@ -70,3 +77,33 @@ class Undo:
         trace: TracebackType | None,
     ) -> None:
         self.back()
+
+
+@contextlib.contextmanager
+def guarded(
+    files: Files, before: Sequence[Setting], group: str | None = None
+) -> Iterator[None]:
+    """Let another process take the settings back if this one is killed.
+
+    group: a cgroup whose processes it ends then.
+    """
+    changed = {
+        "settings": [(str(files.path(name)), value) for name, value in before],
+        "cgroup": None if group is None else str(files.path(group)),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-I", Path(__file__).parent / "guard.py", json.dumps(changed)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # Ctrl-C does not reach it.
+        process_group=0,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        # A signal before this line would end it.
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                process.stdin.write(b"done")

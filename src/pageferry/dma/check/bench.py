@@ -84,7 +84,7 @@ class Bench:
             if isinstance(line, Copied):
                 self.progress.advance()
 
-        lines = target.run_live(argv, (Copied,), seen)
+        lines = target.run_live(argv, (Copied,), seen, guarded=True)
         return [line for line in lines if isinstance(line, Copied)]
 
     def mover(self, sizes: Sequence[int]) -> Mover:
@@ -106,7 +106,9 @@ class Mover:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._process = self._stack.enter_context(proc.group(self._argv))
+        # It would go on with settings that the guard of the check takes back.
+        argv = proc.ends_with_us(self._argv)
+        self._process = self._stack.enter_context(proc.group(argv))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         return self

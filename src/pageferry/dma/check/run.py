@@ -21,7 +21,7 @@ from pageferry.sysfs.files import Files
 from pageferry.sysfs.modules import Modules
 from pageferry.sysfs.nodes import Node, read_nodes
 from pageferry.sysfs.offload import DIRECTORY, Offload
-from pageferry.sysfs.undo import Undo
+from pageferry.sysfs.undo import Undo, guarded
 from pageferry.units import MIB, PMD_BYTES, format_size
 
 _DEBUG = "/sys/kernel/debug/migrate_offload"
@@ -89,7 +89,7 @@ def describe(files: Files, *, with_disturb: bool) -> list[str]:
 
 
 def run(files: Files, *, with_disturb: bool) -> Report:
-    """Run all steps. At the end, or at Ctrl-C, every setting is as it was."""
+    """Run all steps. At the end, also by Ctrl-C or SIGKILL, settings are as they were."""
     source, target, total = plan(files)
     program = build.build() / "move_pages"
     with (
@@ -97,16 +97,37 @@ def run(files: Files, *, with_disturb: bool) -> Report:
         contextlib.closing(KernelLog()) as log,
         Undo(files) as undo,
     ):
+        before = _switched(files)
         control.switch_on(files, Modules(files), undo, MAX_CHANNELS)
         for name in _REMEMBERED:
             undo.remember(name)
-        nodes = (source.number, target.number)
-        check = _begin(files, program, nodes, total)
-        try:
-            _all_steps(check, log, with_disturb=with_disturb)
-        finally:
-            check.bench.progress.finish()
+        changed = [n for n in _REMEMBERED if n not in before and files.read_or(n, "")]
+        settings = [(name, files.read(name).strip()) for name in changed]
+        # The guard stays until `undo` has done its work.
+        with guarded(files, [*settings, *before.items()]), undo:
+            nodes = (source.number, target.number)
+            check = _begin(files, program, nodes, total)
+            try:
+                _all_steps(check, log, with_disturb=with_disturb)
+            finally:
+                check.bench.progress.finish()
     return check.report
+
+
+def _switched(files: Files) -> dict[str, str]:
+    """Return what switching dcbm on changes, in the order of the way back.
+
+    The kernel forgets engines of reasons when the engine changes, so they come last.
+    """
+    state = Offload(files).read()
+    # A module that is not loaded yet holds no channel.
+    before = {control.OFFLOADING: files.read_or(control.OFFLOADING, "0").strip()}
+    if files.exists(control.NR_CHANNELS):
+        before[control.NR_CHANNELS] = files.read(control.NR_CHANNELS).strip()
+    before[f"{DIRECTORY}/engine"] = state.engine
+    for reason, engine in state.engine_of.items():
+        before[f"{DIRECTORY}/engine_of/{reason}"] = engine
+    return before
 
 
 def _begin(files: Files, program: Path, nodes: tuple[int, int], total: int) -> Check:

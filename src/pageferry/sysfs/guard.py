@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Takes back what `pageferry compare` changed, if SIGKILL ends that command.
+"""Takes back what a command changed, if SIGKILL ends that command.
 
 The command holds the other end of stdin, and writes there when it has cleared up by
 itself. This program imports nothing of the tool, so that it starts quickly.
@@ -30,7 +30,9 @@ def main() -> None:
     changed = json.loads(sys.argv[1])
     for name, value in changed["settings"]:
         with contextlib.suppress(OSError):
-            Path(name).write_text(value)
+            # A write of the same value may take effect, too.
+            if Path(name).read_text().strip() != value:
+                Path(name).write_text(value)
     if changed["cgroup"] is not None:
         _remove(Path(changed["cgroup"]))
 
