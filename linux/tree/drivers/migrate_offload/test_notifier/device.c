@@ -11,7 +11,6 @@
 
 #include <linux/delay.h>
 #include <linux/highmem.h>
-#include <linux/ktime.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -21,8 +20,11 @@
 
 u32 notifier_rest_us = 100;
 
-/* A TLB's entry must not be stale in so many checks, at least 0.5 ms apart. */
-#define NOTIFIER_STALE_TRIES	1000
+/*
+ * A TLB's entry must not be stale in so many checks, at least 0.5 ms apart.  For
+ * seconds, the host may stop the CPU that flushes.
+ */
+#define NOTIFIER_STALE_TRIES	10000
 /* Nor an entry that follows ranges, in so many checks in a row. */
 #define NOTIFIER_LOOKS		3
 
@@ -155,6 +157,17 @@ static bool notifier_agrees(struct notifier_watch *w, unsigned long nth,
 	return same;
 }
 
+static unsigned long notifier_shadow_pfn(struct notifier_watch *w,
+					 unsigned long nth)
+{
+	unsigned long pfn;
+
+	spin_lock(&w->lock);
+	pfn = w->pages[nth].page ? page_to_pfn(w->pages[nth].page) : 0;
+	spin_unlock(&w->lock);
+	return pfn;
+}
+
 static bool notifier_has_vma(struct notifier_watch *w, unsigned long addr)
 {
 	bool found;
@@ -167,9 +180,10 @@ static bool notifier_has_vma(struct notifier_watch *w, unsigned long addr)
 
 /*
  * With ranges, an entry is dropped before the page table changes.  But munmap(2)
- * takes the VMA away before it announces the range.  If a bit of the entry
- * changes meanwhile, get_user_pages_fast() goes by the VMA, and finds nothing.
- * The next look finds the entry.
+ * takes the VMA away before it announces the range.  get_user_pages_fast() goes
+ * by the VMA for the zero page, and if a bit of the entry changes meanwhile.  It
+ * finds nothing then.  So count only looks that begin with a VMA, and wait
+ * otherwise until the entry is dropped.
  *
  * A TLB is flushed soon after the change, so only an entry that stays wrong is a
  * failure.  After the first failure, the checks no longer wait.
@@ -178,23 +192,31 @@ static void notifier_check(struct notifier_watch *w, unsigned long nth)
 {
 	unsigned int tries = w->as_tlb && !w->stale ? NOTIFIER_STALE_TRIES :
 						      NOTIFIER_LOOKS;
+	unsigned int waits = NOTIFIER_STALE_TRIES;
 	unsigned long addr = notifier_addr(w, nth);
-	u64 begin_ns = ktime_get_ns();
 	struct page *found;
+	bool has_vma;
 
-	for (; tries; tries--) {
+	if (notifier_agrees(w, nth, &found))
+		return;
+	while (tries) {
+		has_vma = notifier_has_vma(w, addr);
 		if (notifier_agrees(w, nth, &found))
 			return;
-		if (w->as_tlb && !w->stale)
+		if (!has_vma && waits)
+			waits--;
+		else
+			tries--;
+		if (!w->stale && (w->as_tlb || !has_vma))
 			usleep_range(500, 1000);
 	}
 	w->stale = true;
 	notifier_count(NOTIFIER_STALE, 1);
-	pr_info_ratelimited("%lx: page %lx in the page table, not in the shadow that follows %s, for %llu us, with %s VMA\n",
+	pr_info_ratelimited("%lx: page %lx in the page table, not %lx as in the shadow that follows %s, with %s VMA\n",
 			    addr, found ? page_to_pfn(found) : 0,
+			    notifier_shadow_pfn(w, nth),
 			    w->as_tlb ? "the TLB" : "ranges",
-			    (ktime_get_ns() - begin_ns) / NSEC_PER_USEC,
-			    notifier_has_vma(w, addr) ? "a" : "no");
+			    has_vma ? "a" : "no");
 }
 
 static void notifier_round(struct notifier_watch *w, bool check)

@@ -35,6 +35,9 @@
 /* Moves there and back, while the program does other things. */
 #define BESIDE_MOVES 200
 #define BESIDE_PAGES 512
+/* Memory is unmapped so many times, each time after at most so long. */
+#define UNMAPS 1000
+#define MAPPED_US 4000
 
 static int watched;
 /* Properties of the device. */
@@ -210,7 +213,7 @@ static int notify_shared(void)
 static struct {
 	struct mo_area *area;
 	atomic_bool stop;
-	unsigned long rounds;
+	atomic_ulong rounds;
 } other;
 
 /* Fork, protect pages, and map and unmap memory next to the moving pages. */
@@ -239,7 +242,7 @@ static void *do_other_things(void *arg)
 			mo_die("cannot change memory: %m");
 		if (waitpid(pid, NULL, 0) != pid)
 			mo_die("the child does not end");
-		other.rounds++;
+		atomic_fetch_add(&other.rounds, 1);
 	}
 	return NULL;
 }
@@ -257,7 +260,7 @@ static int beside(struct mo_area *area, int word)
 	other.area = area;
 	if (pthread_create(&thread, NULL, do_other_things, NULL))
 		mo_die("cannot start a thread");
-	for (i = 1; i <= BESIDE_MOVES; i++)
+	for (i = 1; i <= BESIDE_MOVES || !atomic_load(&other.rounds); i++)
 		mo_move_once(area, mo_nodes[i % 2]);
 	/* A fork keeps some pages in place for a moment. */
 	moved = mo_vm_counter("pgmigrate_success") - moved;
@@ -265,8 +268,6 @@ static int beside(struct mo_area *area, int word)
 		mo_die("%lld pages were moved", moved);
 	atomic_store(&other.stop, true);
 	pthread_join(thread, NULL);
-	if (!other.rounds)
-		mo_die("the other thread made no change");
 	mo_notify_stop(watched);
 	return verdict(area, &before);
 }
@@ -317,6 +318,38 @@ static int notify_ended(void)
 	return mo_notify_failures(&before) ? DAMAGED : RIGHT;
 }
 
+/*
+ * Memory goes away and comes back, without any move.  The device finds the zero
+ * page in every other page.
+ */
+static int notify_unmapped(void)
+{
+	struct mo_notify before;
+	struct mo_area area;
+	size_t i;
+	int n;
+
+	mo_map_anon(&area, BESIDE_PAGES * SZ_4K, SZ_4K);
+	mo_notify_read(&before);
+	mo_write(PATH_NOTIFY "rest_us", "1");
+	watch(&area, MO_NO_WORD);
+	for (n = 0; n < UNMAPS; n++) {
+		usleep(mo_mix(0, n) % MAPPED_US);
+		munmap(area.mem, area.bytes);
+		if (mmap(area.mem, area.bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+			 0) != area.mem)
+			mo_die("cannot map memory: %m");
+		for (i = 0; i < area.bytes; i += 2 * SZ_4K)
+			area.mem[i] = 1;
+		if (!mo_notify_wait(BESIDE_PAGES))
+			mo_die("the device does not use its memory");
+	}
+	close(watched);
+	mo_write(PATH_NOTIFY "rest_us", "100");
+	return mo_notify_failures(&before) ? DAMAGED : RIGHT;
+}
+
 static const struct mo_hazard hazards[] = {
 	{ .name = "run", .rule = "run_notify", .run = notify_run },
 	{ .name = "run_pairs", .rule = "run_notify_end", .run = notify_run },
@@ -333,6 +366,7 @@ static const struct mo_hazard hazards[] = {
 	{ .name = "beside", .run = notify_beside },
 	{ .name = "beside_ptes", .run = notify_beside_ptes },
 	{ .name = "ended", .run = notify_ended },
+	{ .name = "unmapped", .run = notify_unmapped },
 };
 
 static const char *cannot(void)
