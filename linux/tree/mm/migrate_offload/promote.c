@@ -84,8 +84,8 @@ struct migrate_promote_queue {
 	unsigned int nr_folios;		/* entries of @folios */
 	unsigned int nr_moving;		/* the worker's, first in @folios */
 	struct folio *folios[MIGRATE_PROMOTE_MAX_PAGES];
-	u64 nr_begun;			/* takes of @waiting that began */
-	u64 nr_ended;			/* takes that are done */
+	u64 nr_begun;			/* batches that the worker began */
+	u64 nr_ended;			/* batches that are done */
 	u64 since_ns;			/* start of the first folio's wait */
 	u64 max_waited_ns;
 	u64 queued_folios;
@@ -357,11 +357,12 @@ static unsigned int migrate_promote_take(struct migrate_promote_queue *q,
 	if (q->nr_waiting) {
 		list_splice_init(&q->waiting, folios);
 		swap(nr_pages, q->nr_waiting);
-		if (move)
+		if (move) {
 			q->nr_moving = q->nr_folios;
-		else
+			q->nr_begun++;
+		} else {
 			q->nr_folios = q->nr_moving;
-		q->nr_begun++;
+		}
 		q->max_waited_ns = max(q->max_waited_ns,
 				       ktime_get_ns() - q->since_ns);
 	}
@@ -379,9 +380,9 @@ static void migrate_promote_done(struct migrate_promote_queue *q, bool move,
 		memmove(q->folios, q->folios + q->nr_moving,
 			q->nr_folios * sizeof(*q->folios));
 		q->nr_moving = 0;
+		q->nr_ended++;
 	}
 	q->nr_pages -= nr_pages;
-	q->nr_ended++;
 	q->moved_folios += nr_moved;
 	q->returned_folios += nr_returned;
 	spin_unlock(&q->lock);
