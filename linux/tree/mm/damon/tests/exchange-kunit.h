@@ -11,19 +11,27 @@
 
 #define DAMOS_TEST_NOTED 3
 
-/* Note @nr anonymous folios, for which their own node had no room. */
+/* Note anonymous folios of one node, for which this node had no room. */
 static void damos_test_note(struct kunit *test, struct folio **folios)
 {
+	int i, nid = numa_mem_id();
+	unsigned long begin;
 	LIST_HEAD(cold);
-	int i;
 
 	for (i = 0; i < DAMOS_TEST_NOTED; i++) {
-		folios[i] = folio_alloc(GFP_KERNEL | __GFP_THISNODE, 0);
+		folios[i] = __folio_alloc_node(GFP_KERNEL | __GFP_THISNODE, 0,
+					       nid);
 		KUNIT_ASSERT_NOT_NULL(test, folios[i]);
 		folios[i]->mapping = (void *)FOLIO_MAPPING_ANON;
 		list_add_tail(&folios[i]->lru, &cold);
 	}
-	damos_exchange_note(&cold, 0, folio_nid(folios[0]));
+	begin = jiffies;
+	damos_exchange_note(&cold, 0, nid);
+	KUNIT_EXPECT_TRUE(test, time_in_range(damos_notes_until, begin + HZ,
+					      jiffies + HZ));
+	/* A host that stalls must not end the notes. */
+	for (i = 0; i < DAMOS_NOTES; i++)
+		damos_notes[i].until += 3600UL * HZ;
 }
 
 static void damos_test_free(struct folio **folios)
@@ -34,6 +42,8 @@ static void damos_test_free(struct folio **folios)
 		folios[i]->mapping = NULL;
 		folio_put(folios[i]);
 	}
+	for (i = 0; i < DAMOS_NOTES; i++)
+		damos_notes[i].valid = false;
 }
 
 /* Each note serves once, and the first serves first. */
