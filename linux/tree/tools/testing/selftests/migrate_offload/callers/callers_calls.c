@@ -173,12 +173,18 @@ static const char *make_group(const char *controller)
 
 static void leave_group(struct mo_trip *trip)
 {
+	int tries;
+
 	if (!group[0])
 		return;
 	/* "0" stands for the process that writes. */
 	mo_write(home, "0");
-	if (rmdir(group))
-		mo_die("cannot remove %s: %m", group);
+	/* A thread that has been joined leaves the cgroup a moment later. */
+	for (tries = 0; rmdir(group); tries++) {
+		if (errno != EBUSY || tries == 600)
+			mo_die("cannot remove %s: %m", group);
+		usleep(100000);
+	}
 	group[0] = '\0';
 }
 

@@ -89,10 +89,15 @@ counts_since(const struct mo_caller *caller,
 
 const char *mo_trip_map(struct mo_trip *trip, size_t bytes, size_t folio_bytes)
 {
-	struct mo_area *area = &trip->areas[trip->nr_areas++];
+	struct mo_area *area = &trip->areas[trip->nr_areas];
+	const char *why_not;
 
+	why_not = mo_map_with_patience(area, MO_ANON, bytes, folio_bytes);
+	if (why_not)
+		return why_not;
+	trip->nr_areas++;
 	trip->must_move += bytes;
-	return mo_map(area, MO_ANON, bytes, folio_bytes);
+	return NULL;
 }
 
 void mo_trip_pfns(const struct mo_trip *trip, const struct mo_area *area,

@@ -347,12 +347,24 @@ static void check_cpu_max(int nr_movers)
 	expect(used + helped <= allowed);
 }
 
+/* The host may stop the CPU of the helpers for the whole second. */
+static long long helped_at_last_us(long long *used, long long *elapsed)
+{
+	long long helped;
+	int tries = 0;
+
+	do
+		helped = helped_us(1, 1, used, elapsed);
+	while (!helped && ++tries < 10);
+	return helped;
+}
+
 static void test_cpu_max(void)
 {
 	long long helped, used, elapsed;
 
 	mo_select("mtcopy");
-	helped = helped_us(1, 1, &used, &elapsed);
+	helped = helped_at_last_us(&used, &elapsed);
 	printf("# no limit: %lld us of %lld us, helpers %lld us\n", used,
 	       elapsed, helped);
 	expect(helped > 0);
@@ -379,7 +391,7 @@ static void test_cpuset(void)
 	/* The core must not offer folios that mtcopy could only decline. */
 	expect(!offered);
 	mo_write(group_file(0, "cpuset.cpus"), "0-1");
-	helped = helped_us(1, 1, &used, &elapsed);
+	helped = helped_at_last_us(&used, &elapsed);
 	printf("# on CPUs 0 and 1: helpers %lld us\n", helped);
 	expect(helped > 0);
 	mo_select("none");

@@ -200,9 +200,36 @@ static long long worker_owe(const struct worker *worker)
 	return sum_ns / (folios ?: 1) / 1000;
 }
 
+/*
+ * Owe a lot, and pay it or have it lifted.  Returns how long a little CPU time
+ * takes then.  The guest counts the time that its host takes away as CPU time of
+ * the worker, which is throttled for that.  The host may also stop the engine
+ * while folios are unmapped.  Begin again then.
+ */
+static long long worker_burn(const struct worker *worker, bool lift)
+{
+	long long unmapped_us;
+	struct answer answer;
+	int tries = 0;
+
+	do {
+		unmapped_us = worker_owe(worker);
+		if (lift)
+			worker_lift();
+		else
+			usleep(OWED_US + OWED_US / 4);
+		answer = worker_do(worker, BURN);
+	} while ((answer.cpu_us > BURN_NS / 1000 + DEBTS_QUOTA_US ||
+		  unmapped_us >= OWED_US / 10) && ++tries < MAX_TRIES);
+	printf("# a folio was unmapped for %lld us, and %lld us were owed\n",
+	       unmapped_us, OWED_US);
+	expect(unmapped_us < OWED_US / 10);
+	return answer.us;
+}
+
 void test_owed_is_paid(void)
 {
-	long long unmapped_us, paid_us, lifted_us, slice_us;
+	long long paid_us, lifted_us, slice_us;
 	struct worker worker;
 
 	if (!mo_load_test_engine(MO_TEST_STREAM))
@@ -217,23 +244,15 @@ void test_owed_is_paid(void)
 	worker = worker_start();
 	mo_write(group_file(0, "cpu.max"), DEBTS_LIMITED);
 
-	unmapped_us = worker_owe(&worker);
-	usleep(OWED_US + OWED_US / 4);
-	paid_us = worker_do(&worker, BURN).us;
-
-	worker_owe(&worker);
-	worker_lift();
-	lifted_us = worker_do(&worker, BURN).us;
+	paid_us = worker_burn(&worker, false);
+	lifted_us = worker_burn(&worker, true);
 
 	mo_write(group_file(0, "cpu.max"), UNLIMITED);
 	worker_end(&worker);
 	mo_write_number(PATH_SLICE, slice_us);
 	mo_load_test_engine(MO_TEST_PLAIN);
-	printf("# a folio was unmapped for %lld us, and %lld us were owed\n",
-	       unmapped_us, OWED_US);
 	printf("# %lld us of CPU time took %lld us with the debt paid, %lld us with it lifted\n",
 	       BURN_NS / 1000, paid_us, lifted_us);
-	expect(unmapped_us < OWED_US / 10);
 	expect(paid_us < OWED_US / 2);
 	expect(lifted_us < OWED_US / 2);
 }

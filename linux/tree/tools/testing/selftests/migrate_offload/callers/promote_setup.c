@@ -52,6 +52,8 @@ long long wait_for_isolated(void)
 		usleep(20000);
 		nr = mo_vm_counter("nr_isolated_anon") + mo_vm_counter("nr_isolated_file");
 	}
+	/* The worker counts the folios after that, and the drain waits for it. */
+	mo_drain();
 	return nr;
 }
 
@@ -130,9 +132,8 @@ void wait_for_marks(long long until)
 	}
 }
 
-void wait_for_hints(long long nr)
+void wait_for_hints(long long until)
 {
-	long long until = mo_vm_counter("numa_hint_faults") + nr;
 	time_t end = now_s() + WAIT_S;
 
 	while (mo_vm_counter("numa_hint_faults") < until) {

@@ -256,7 +256,7 @@ static void test_fail(void)
 
 static void test_refuse(void)
 {
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	fault_everywhere("refuse_every", 3);
 	expect(move_all() == 0);
 	fault_everywhere("refuse_every", 0);
@@ -289,7 +289,7 @@ static void test_lose_irqs(void)
 {
 	int i;
 
-	load("bandwidth_mbps=0", "max_failures=4");
+	load("bandwidth_mbps=0", "max_failures=4 timeout_ms=20000");
 	fault(1, "lose_irq_every", 1);
 	for (i = 0; i < 50 && !chan_is(1, "retired"); i++)
 		expect(move_area(&large) == 0);
@@ -354,7 +354,7 @@ static void test_share(void)
 	 * debug kernel, which takes up to 20 ms to unmap and move a folio.
 	 * With a time limit, the core would leave out such slow channels.
 	 */
-	load("bandwidth_mbps=5 cpu=1", "");
+	load("bandwidth_mbps=5 cpu=1", "timeout_ms=20000");
 	mo_set_limit("max_unmapped_us", 0);
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	mo_run_on(0);
@@ -402,7 +402,7 @@ static void test_fair(void)
 	int i, trips = 0;
 
 	/* Slow channels are always in use by one of the tasks. */
-	load("bandwidth_mbps=20", "cpu_share=0");
+	load("bandwidth_mbps=20", "cpu_share=0 timeout_ms=20000");
 	had = mo_counter("engine_folios");
 	mover = start_moving();
 	do {
@@ -426,7 +426,7 @@ static void test_administrator(void)
 	pthread_t mover;
 	int i;
 
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	mover = start_moving();
 	for (i = 0; i < 20; i++) {
 		mo_write_number(PATH_DCBM "nr_dma_chan", 1 + i % NR_CHANS);
@@ -444,12 +444,12 @@ static void test_unload(void)
 	pthread_t mover;
 	int i;
 
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	mover = start_moving();
 	for (i = 0; i < 5; i++) {
 		usleep(50000);
 		unload();
-		load("bandwidth_mbps=0", "");
+		load("bandwidth_mbps=0", "timeout_ms=20000");
 	}
 	end_moving(mover);
 	unload();

@@ -159,7 +159,7 @@ void test_hidden_and_silent(void)
  */
 void test_aborted(void)
 {
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	fault(0, "late_ms", SOON_MS);
 	fault(0, "abort_nth", 1);
 	expect(move_all() == 0);
@@ -206,7 +206,7 @@ void test_unbind(void)
 {
 	pthread_t mover;
 
-	load("bandwidth_mbps=0", "");
+	load("bandwidth_mbps=0", "timeout_ms=20000");
 	mover = start_moving();
 	usleep(50000);
 	mo_write("/sys/bus/platform/drivers/dmasim/unbind", "dmasim.0");
@@ -270,13 +270,13 @@ void test_prep_waits(void)
 	unsigned int i;
 
 	/* So slow, and in such short pieces, that the queues fill. */
-	load("descriptors=16 prep_waits=1 bandwidth_mbps=1 max_seg_bytes=4096",
+	load("descriptors=16 prep_waits=1 latency_us=100000 max_seg_bytes=4096",
 	     "cpu_share=0");
 	expect(move_area(&small) == 0);
 	expect(dcbm_number("folios_failures") == 0);
 	for (i = 0; i < NR_CHANS; i++)
 		expect(chan_number(i, "max_transfers") < 16);
-	fault_everywhere("bandwidth_mbps", 0);
+	fault_everywhere("latency_us", 0);
 	fault(1, "stall_nth", 1);
 	start = now_ms();
 	mo_move_once(&small, mo_nodes[1]);

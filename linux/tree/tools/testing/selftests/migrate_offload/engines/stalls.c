@@ -25,7 +25,7 @@
 #define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
 
 /* The disk does not answer for at least this long. */
-#define SILENT_MS 2000
+#define SILENT_MS 6000
 /* After this time the test gives up. */
 #define FOR_EVER_MS 60000
 

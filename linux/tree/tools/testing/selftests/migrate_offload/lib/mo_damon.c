@@ -24,12 +24,43 @@ const char *mo_damon_cannot_run(void)
 	return NULL;
 }
 
+/*
+ * A kdamond takes the lock of its files to look for a command, and while it
+ * executes one.  Accesses return -EBUSY meanwhile.
+ */
+static bool is_busy(int ret, int *tries)
+{
+	if (ret != -EBUSY || ++*tries == WAIT_TRIES)
+		return false;
+	usleep(WAIT_US);
+	return true;
+}
+
+static int try_write(const char *path, const char *text)
+{
+	int tries = 0, ret;
+
+	do
+		ret = mo_try_write(path, text);
+	while (is_busy(ret, &tries));
+	return ret;
+}
+
+static void write_surely(const char *path, const char *text)
+{
+	int ret = try_write(path, text);
+
+	if (ret)
+		mo_die("cannot write '%s' to %s: %s", text, path,
+		       strerror(-ret));
+}
+
 static void set_context(const char *file, const char *value)
 {
 	char path[128];
 
 	snprintf(path, sizeof(path), PATH_CONTEXT "%s", file);
-	mo_write(path, value);
+	write_surely(path, value);
 }
 
 static void set_context_number(const char *file, unsigned long value)
@@ -38,6 +69,17 @@ static void set_context_number(const char *file, unsigned long value)
 
 	snprintf(text, sizeof(text), "%lu", value);
 	set_context(file, text);
+}
+
+static void set_intervals_us(unsigned long sample, unsigned long aggregation)
+{
+	set_context_number("monitoring_attrs/intervals/sample_us", sample);
+	set_context_number("monitoring_attrs/intervals/aggr_us", aggregation);
+}
+
+void mo_damon_set_interval_us(unsigned long us)
+{
+	set_intervals_us(us, us);
 }
 
 void mo_damon_set_target(pid_t pid)
@@ -69,7 +111,7 @@ void mo_damon_set(const char *file, const char *value)
 	char path[160];
 
 	snprintf(path, sizeof(path), PATH_SCHEME "%s", file);
-	mo_write(path, value);
+	write_surely(path, value);
 }
 
 void mo_damon_set_number(const char *file, long long value)
@@ -86,8 +128,7 @@ void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 	mo_write(PATH_DAMON "nr_kdamonds", "1");
 	mo_write(PATH_DAMON "0/contexts/nr_contexts", "1");
 	set_context("operations", ops);
-	set_context_number("monitoring_attrs/intervals/sample_us", SAMPLE_US);
-	set_context_number("monitoring_attrs/intervals/aggr_us", AGGREGATION_US);
+	set_intervals_us(SAMPLE_US, AGGREGATION_US);
 	set_context_number("monitoring_attrs/intervals/update_us",
 			   10 * AGGREGATION_US);
 	/*
@@ -128,30 +169,19 @@ void mo_damon_set_dests(unsigned int nr, const int *nodes,
 	}
 }
 
-/* The files return -EBUSY while the kdamond executes an earlier command. */
 int mo_damon_command(const char *command)
 {
-	int tries, ret = -EBUSY;
-
-	for (tries = 0; tries < WAIT_TRIES && ret == -EBUSY; tries++) {
-		ret = mo_try_write(PATH_DAMON "0/state", command);
-		if (ret == -EBUSY)
-			usleep(WAIT_US);
-	}
-	return ret;
+	return try_write(PATH_DAMON "0/state", command);
 }
 
 bool mo_damon_is_on(void)
 {
 	char state[16] = "";
-	int tries, ret = -EBUSY;
+	int tries = 0, ret;
 
-	/* A kdamond that looks for a command takes the lock of its files. */
-	for (tries = 0; tries < WAIT_TRIES && ret == -EBUSY; tries++) {
+	do
 		ret = mo_try_read(PATH_DAMON "0/state", state, sizeof(state));
-		if (ret == -EBUSY)
-			usleep(WAIT_US);
-	}
+	while (is_busy(ret, &tries));
 	if (ret)
 		mo_die("cannot read the state of the kdamond: %s", strerror(-ret));
 	return !strcmp(state, "on\n");
@@ -226,5 +256,5 @@ void mo_damon_remove(void)
 		return;
 	if (mo_damon_is_on())
 		mo_damon_command("off");
-	mo_write(PATH_DAMON "nr_kdamonds", "0");
+	write_surely(PATH_DAMON "nr_kdamonds", "0");
 }

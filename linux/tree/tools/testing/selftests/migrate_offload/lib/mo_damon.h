@@ -31,6 +31,8 @@ const char *mo_damon_cannot_run(void);
  */
 void mo_damon_setup(const char *ops, const char *action, unsigned long start,
 		    unsigned long end);
+/* Sample, aggregate and apply the scheme after this time. */
+void mo_damon_set_interval_us(unsigned long us);
 /* Make another process the target. */
 void mo_damon_set_target(pid_t pid);
 /* Make several processes the targets, each with the region of this area. */

@@ -34,7 +34,7 @@ unsigned long wait_for_promotion(const struct mo_area *area, unsigned long left)
  */
 void wait_for_marks(long long until);
 /* Wait until NUMA balancing has made this many hint faults. */
-void wait_for_hints(long long nr);
+void wait_for_hints(long long until);
 /*
  * Look for all pages: 0 queries their nodes, 1 moves them, and 2 binds them to
  * where they may be.  Returns the number of errors.
