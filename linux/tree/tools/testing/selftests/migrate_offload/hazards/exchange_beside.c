@@ -38,7 +38,7 @@ struct writer {
 	pthread_t thread;
 	const struct mo_pair *pair;
 	size_t word;
-	unsigned long rounds;
+	atomic_ulong rounds;
 	unsigned long lost;
 };
 
@@ -61,7 +61,7 @@ static void *write_words(void *arg)
 	size_t i;
 
 	while (!atomic_load(&stop)) {
-		w->rounds++;
+		atomic_fetch_add(&w->rounds, 1);
 		for (i = 0; i < PAGES; i++) {
 			write_page(w, &w->pair->a, 0, i);
 			write_page(w, &w->pair->b, 1, i);
@@ -77,6 +77,17 @@ static void forgive(struct mo_area *area, size_t word)
 
 	for (i = word; i < area->bytes / sizeof(__u64); i += PAGE_WORDS)
 		area->shadow[i] = ((__u64 *)area->mem)[i];
+}
+
+/* The host may keep the CPU of a thread from running for a while. */
+static bool all_wrote(struct writer *writers)
+{
+	bool all = true;
+	int i;
+
+	for (i = 0; i < NR_WRITERS; i++)
+		all &= atomic_load(&writers[i].rounds) >= 2;
+	return all;
 }
 
 /* Threads write to all pages of both owners.  No write may be lost. */
@@ -95,13 +106,11 @@ int mo_exchange_written(void)
 				   &writers[i]))
 			mo_die("cannot start a thread");
 	}
-	for (i = 0; i < WRITTEN_ROUNDS; i++)
+	for (i = 0; i < WRITTEN_ROUNDS || !all_wrote(writers); i++)
 		mo_pair_exchange(&pair);
 	atomic_store(&stop, true);
 	for (i = 0; i < NR_WRITERS; i++) {
 		pthread_join(writers[i].thread, NULL);
-		if (writers[i].rounds < 2)
-			mo_die("a thread wrote nothing");
 		lost += writers[i].lost;
 		forgive(&pair.a, i);
 		forgive(&pair.b, i);
@@ -142,7 +151,7 @@ int mo_exchange_device(void)
 
 static struct {
 	const struct mo_pair *pair;
-	unsigned long nr;
+	atomic_ulong nr;
 } exchanger;
 
 /* Exchange random folios, as far as they are there. */
@@ -158,7 +167,7 @@ static void *exchange_some(void *arg)
 		__u64 b = mo_frame(pair->b.mem + (random >> 32) % nr * step);
 
 		if (a && b && !mo_exchange_frames(a, b))
-			exchanger.nr++;
+			atomic_fetch_add(&exchanger.nr, 1);
 	}
 	return NULL;
 }
@@ -251,13 +260,11 @@ static int beside(size_t folio_bytes)
 	exchanger.pair = &pair;
 	if (pthread_create(&thread, NULL, exchange_some, NULL))
 		mo_die("cannot start a thread");
-	for (i = 0; i < BESIDE_ROUNDS; i++)
+	for (i = 0; i < BESIDE_ROUNDS || !atomic_load(&exchanger.nr); i++)
 		disturb(&pair, mo_mix(seed, i), other);
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
 	printf("# %lu exchanges, seed %llu\n", exchanger.nr, seed);
-	if (!exchanger.nr)
-		mo_die("nothing was exchanged");
 	return mo_pair_verdict(&pair);
 }
 

@@ -107,6 +107,7 @@ static struct {
 	atomic_bool stop;
 	atomic_bool stopped;
 	atomic_ulong rounds;
+	atomic_int tid;
 	struct mo_area *area;
 	size_t from, to;		/* the first and the last page */
 	__u64 written[RUN_PAGES];	/* the last number, by page */
@@ -119,6 +120,7 @@ static void *write_on(void *arg)
 	size_t i;
 
 	mo_run_on(sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	writer.tid = syscall(SYS_gettid);
 	while (!atomic_load(&writer.stop)) {
 		number++;
 		for (i = writer.from; i <= writer.to; i++) {
@@ -141,6 +143,16 @@ static unsigned long now_ms(void)
 	return now.tv_sec * 1000UL + now.tv_nsec / 1000000;
 }
 
+/* Returns true if the writer waits for a page that migrates. */
+static bool writer_waits(void)
+{
+	char path[48], text[256];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", writer.tid);
+	return !mo_try_read(path, text, sizeof(text)) &&
+		strstr(text, ") D ");
+}
+
 /*
  * Called while the engine sleeps after its copy.  After a flush, the writer
  * waits in a page fault by now.  Without a flush, it still writes to the old
@@ -157,8 +169,8 @@ static void stop_writer(struct mo_area *area)
 	while (writer.rounds < rounds + 100 && now_ms() < until)
 		usleep(10000);
 	writer.stop = true;
-	until = now_ms() + 200;
-	while (!writer.stopped && now_ms() < until)
+	/* Without a flush, it must not write once the core frees the pages. */
+	while (!writer.stopped && !writer_waits())
 		usleep(10000);
 }
 

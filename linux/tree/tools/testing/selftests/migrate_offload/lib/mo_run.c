@@ -190,6 +190,8 @@ void mo_run_vary(struct mo_area *area)
 			memcpy(page, area->shadow + i * SZ_4K / sizeof(__u64),
 			       SZ_4K);
 	}
+	/* The effects of madvise(2) may wait in the caches of two CPUs. */
+	mo_drain();
 	mo_run_set_idle(area);
 	/* This also flushes TLBs, so that CPUs set accessed bits again. */
 	mo_write("/proc/self/clear_refs", "1");
