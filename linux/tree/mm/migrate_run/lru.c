@@ -138,24 +138,27 @@ static bool migrate_lru_in_fault(void)
 
 /**
  * migrate_lru_add - folio_add_lru() for many
- * @folios: Folios of one size, each with a reference that the caller keeps.
+ * @folios: Folios of one size and mapping, each with a reference that the caller
+ *	keeps.
  * @nr: The number of folios.
  * @nr_pages: The pages of each folio.
  *
- * On return the folios are on the lists.  Mlocked folios, and folios of a page
+ * On return the folios are on the lists.  Unevictable folios, and folios of a page
  * fault, may be in a batch of the CPU instead.
  */
 void migrate_lru_add(struct folio **folios, unsigned int nr, int nr_pages)
 {
 	const unsigned long locked = BIT(PG_unevictable) | BIT(PG_mlocked);
-	const bool in_fault = migrate_lru_in_fault();
+	/* shmctl(2) with SHM_LOCK marks the mapping only. */
+	const bool one_by_one = migrate_lru_in_fault() ||
+		!folio_evictable(folios[0]);
 	struct migrate_lru list = {};
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
 		struct folio *folio = folios[i];
 
-		if (in_fault || migrate_lru_flags(folio, locked)) {
+		if (one_by_one || migrate_lru_flags(folio, locked)) {
 			migrate_lru_unlock(&list);
 			folio_add_lru(folio);
 			continue;

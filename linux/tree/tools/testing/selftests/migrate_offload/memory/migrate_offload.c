@@ -11,7 +11,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -535,6 +537,38 @@ TEST_F_TIMEOUT(policy, lru_caches, TIMEOUT)
 		}
 	}
 	munmap(elsewhere.page, SZ_4K);
+}
+
+/* shmctl(2) marks the segment, and move_pages(2) its pages, as Linux does. */
+TEST_F_TIMEOUT(policy, locked_segment, TIMEOUT)
+{
+	const size_t nr = 64;
+	void *pages[nr];
+	size_t i, marked = 0;
+	char *mem;
+	int id;
+
+	id = shmget(IPC_PRIVATE, nr * SZ_4K, IPC_CREAT | 0600);
+	ASSERT_GE(id, 0);
+	mem = shmat(id, NULL, 0);
+	/* It stays until it is detached. */
+	shmctl(id, IPC_RMID, NULL);
+	ASSERT_NE(mem, (void *)-1);
+	mo_bind(mem, nr * SZ_4K);
+	memset(mem, 1, nr * SZ_4K);
+	mo_drain();
+	ASSERT_EQ(shmctl(id, SHM_LOCK, NULL), 0);
+	for (i = 0; i < nr; i++) {
+		pages[i] = mem + i * SZ_4K;
+		EXPECT_FALSE(mo_page_flag(pages[i], KPF_UNEVICTABLE));
+	}
+	EXPECT_EQ(mo_move_pages(pages, nr, mo_nodes[1]), 0);
+	mo_drain();
+	for (i = 0; i < nr; i++)
+		marked += mo_page_flag(pages[i], KPF_UNEVICTABLE);
+	EXPECT_EQ(marked, nr);
+	EXPECT_EQ(shmctl(id, SHM_UNLOCK, NULL), 0);
+	shmdt(mem);
 }
 
 TEST_HARNESS_MAIN
