@@ -27,6 +27,8 @@ static void hogs_kill(void)
 {
 	for (int i = 0; i < CPU_SETSIZE && hog_pids[i]; i++)
 		kill(hog_pids[i], SIGKILL);
+	for (int i = 0; i < CPU_SETSIZE && hog_pids[i]; i++)
+		waitpid(hog_pids[i], NULL, 0);
 }
 
 static _Noreturn void hog_main(int cpu, volatile uint64_t *counter,

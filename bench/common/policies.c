@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "hot_set.h"
@@ -15,6 +16,7 @@
 /* Python may take a minute to start in a guest without KVM on a busy host. */
 #define START_NS 300000000000ULL
 #define STOP_NS 60000000000ULL
+#define BUSY_TRIES 100
 /* No policy makes more kdamonds.  pageferry makes 8, and starts some of them. */
 #define MAX_KDAMONDS 8
 
@@ -22,6 +24,28 @@
 static char count[128], states[MAX_KDAMONDS][128], goals[192];
 /* The output of the command. */
 static FILE *said;
+
+/*
+ * The kernel returns EBUSY while a kdamond looks for a command.  Waits a moment
+ * then, unless that lasts.  Async-signal-safe.
+ */
+static bool is_busy(int *tries)
+{
+	const struct timespec pause = { .tv_nsec = POLL_NS };
+
+	return errno == EBUSY && (*tries)-- && !nanosleep(&pause, NULL);
+}
+
+static bool state_is_on(const char *path)
+{
+	int tries = BUSY_TRIES;
+	char state[8];
+
+	while (!file_read(path, state, sizeof(state)))
+		if (!is_busy(&tries))
+			return false;
+	return !strcmp(state, "on");
+}
 
 static uint64_t nr_kdamonds(void)
 {
@@ -38,13 +62,11 @@ static uint64_t nr_kdamonds(void)
 static bool kdamonds_on(const struct policy *p)
 {
 	uint64_t nr = nr_kdamonds(), on = 0;
-	char state[8];
 
 	if (nr > MAX_KDAMONDS)
 		nr = MAX_KDAMONDS;
 	for (size_t i = 0; i < nr; i++)
-		on += file_read(states[i], state, sizeof(state)) &&
-		      !strcmp(state, "on");
+		on += state_is_on(states[i]);
 	return on && (p->serves || on == nr);
 }
 
@@ -58,8 +80,12 @@ bool policy_has_goals(void)
 /* Async-signal-safe.  The writes fail for kdamonds that do not run. */
 static void kdamonds_off(void)
 {
-	for (size_t i = 0; i < MAX_KDAMONDS; i++)
-		file_write(states[i], "off");
+	for (size_t i = 0; i < MAX_KDAMONDS; i++) {
+		int tries = BUSY_TRIES;
+
+		while (!file_write(states[i], "off") && is_busy(&tries))
+			;
+	}
 	file_write(count, "0");
 }
 
