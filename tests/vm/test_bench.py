@@ -215,6 +215,10 @@ def test_interrupt_leaves_nothing_running(
             assert process.wait(60) == 130
         finally:
             process.kill()
+    # A process that was killed may take a moment to free its memory.
+    deadline = time.monotonic() + 60
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert not [pid for pid in children if alive(pid)]
     assert not output.exists()
 

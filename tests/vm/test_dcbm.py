@@ -94,7 +94,7 @@ def test_bandwidth_grows_with_channels(kernel_vm: BuiltKernel, tmp_path: Path) -
             *("bench", "latency", "--vm", "--engines", "dcbm", "--limits-us", "0"),
             # The channels are so slow that the rest of a folio's time hardly counts.
             *("--channels", "1,2,4,8", "--channel-mbps", "2", "--sizes", "2M"),
-            *("--total", "8M", "--rounds", "3", "--output", str(output)),
+            *("--total", "16M", "--rounds", "5", "--output", str(output)),
             *("--windows", "2"),
         ]
     )

@@ -68,7 +68,7 @@ def test_bench_verifies_and_every_engine_copies_all(
 def test_channels_add_up(kernel_vm: BuiltKernel, tmp_path: Path, bench: str) -> None:
     """Huge pages, hugetlb or not, on simulated channels of 5 MB/s each."""
     path = tmp_path / "result.json"
-    argv = ("bench", bench, "--vm", "--sizes", "2M", "--total", "16M", "--rounds", "3")
+    argv = ("bench", bench, "--vm", "--sizes", "2M", "--total", "32M", "--rounds", "5")
     words = ("--engines", "dcbm", "--channels", "1,2,4", "--channel-mbps", "5")
     limits = ("--no-limit", "--max-unmapped-us", "0", "--output", str(path))
     assert main([*argv, *words, *limits]) == 0

@@ -203,7 +203,7 @@ def test_channels_get_slower_in_mid_run(
     path = tmp_path / "result.json"
     fixed = ["bench", "latency", "--vm", "--engines", "dcbm", "--channels", "4"]
     fixed += ["--sizes", "2M", "--total", "64M", "--rounds", "1", "--windows", "1"]
-    fixed += ["--limits-us", "0", "--channel-mbps", "50", "--output", str(path)]
+    fixed += ["--limits-us", "0", "--channel-mbps", "20", "--output", str(path)]
     assert main([*fixed, "--slow-after-percent", "40", "--json"]) == 0
     capsys.readouterr()
     (row,) = decode(path.read_bytes()).rows
@@ -211,5 +211,5 @@ def test_channels_get_slower_in_mid_run(
     assert row.latency.slowed.factor == 10
     assert row.latency.slowed.skipped_windows >= 6
     assert row.unmapped_ns is not None
-    # 2M by four channels of 5 MB/s, or a large part of that.
+    # 2M by four channels of 2 MB/s, or a large part of that.
     assert row.unmapped_ns.mean > 20_000_000

@@ -115,11 +115,11 @@ def test_a_program_of_the_host_is_refused(
 DMATEST = """
 cd /sys/module/dmatest/parameters
 echo {size} >test_buf_size; echo 5 >iterations; echo 2 >threads_per_chan
-echo 5000 >timeout; echo {fixed} >norandom; echo {fixed} >alignment
+echo 60000 >timeout; echo {fixed} >norandom; echo {fixed} >alignment
 echo '' >channel; echo 1 >run
 # Reading its "wait" returns at once, and reading "run" stops threads, if they are
 # just beginning.
-tries=600
+tries=6000
 while [ "$(dmesg | grep -c ': summary ')" -lt {threads} ] && [ $tries -gt 0 ]; do
     tries=$((tries - 1))
     sleep 0.1
