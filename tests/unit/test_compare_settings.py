@@ -17,6 +17,7 @@ import pytest
 from helpers import fake_watch
 from pageferry.compare import settings
 from pageferry.errors import PageferryError
+from pageferry.interleave import lock
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.memory import BALANCING, DEMOTION
 from pageferry.sysfs.offload import DIRECTORY
@@ -79,9 +80,32 @@ def test_two_commands_do_not_mix_their_settings(files: Files) -> None:
     assert present(files) == BEFORE
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root takes the lock")
+def test_after_sigkill_others_wait_for_the_way_back(files: Files) -> None:
+    begun, slow = files.path("/begun"), files.path(BALANCING)
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException), kept(files):
+            slow.unlink()
+            os.mkfifo(slow)
+            begun.touch()
+            time.sleep(60)
+        os._exit(1)
+    wait_for("the command never began", files, "/begun", "")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with pytest.raises(PageferryError, match="at work"), lock.hold_settings(files):
+        pass
+    # The other process waits for a reader and a writer of this file.
+    slow.write_text("0\n")
+    assert slow.read_text() == BEFORE[BALANCING]
+    with lock.hold(files, "settings", 20.0, "wait"):
+        assert files.read(DEMOTION) == BEFORE[DEMOTION]
+
+
 def wait_for(what: str, files: Files, name: str, value: str) -> None:
     due = time.monotonic() + 20
-    while files.read_or(name, "") != value:
+    while files.read_or(name, "none") != value:
         assert time.monotonic() < due, what
         time.sleep(0.02)
 

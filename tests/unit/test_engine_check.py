@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,7 +23,8 @@ from pageferry.cli import main
 from pageferry.dma.check import disturb, run, state, steps
 from pageferry.dma.check.report import Finding
 from pageferry.dma.devices import CLASS, DCBM
-from pageferry.errors import ExitCode
+from pageferry.errors import ExitCode, PageferryError
+from pageferry.interleave import lock
 from pageferry.sysfs import processes
 from pageferry.sysfs.files import Files
 from pageferry.sysfs.offload import DIRECTORY
@@ -191,6 +193,21 @@ def gone(pid: int) -> bool:
     return found is None or found.ended
 
 
+def killed(kernel: FakeDma, begun: Path) -> None:
+    """Run a check, and send it SIGKILL as soon as a file has something."""
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            main(["engine", "check", "dcbm"])
+        os._exit(1)
+    due = time.monotonic() + 30
+    while not (begun.exists() and begun.read_text()):
+        assert time.monotonic() < due
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
 def test_sigkill_takes_settings_back(
     kernel: FakeDma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,20 +223,10 @@ def test_sigkill_takes_settings_back(
             time.sleep(60)
 
     monkeypatch.setattr(run, "_all_steps", hang)
-    child = os.fork()
-    if not child:
-        try:
-            main(["engine", "check", "dcbm"])
-        finally:
-            os._exit(1)
-    due = time.monotonic() + 30
-    while not (begun.exists() and begun.read_text()) and time.monotonic() < due:
-        time.sleep(0.02)
-    assert settings(kernel)[state.TIMEOUT_MS] == "1"
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    killed(kernel, begun)
     # Only the kernel releases channels.
     before.pop("channels")
+    due = time.monotonic() + 30
     while not before.items() <= settings(kernel).items() and time.monotonic() < due:
         time.sleep(0.02)
     assert before.items() <= settings(kernel).items()
@@ -227,6 +234,31 @@ def test_sigkill_takes_settings_back(
     while not gone(program) and time.monotonic() < due:
         time.sleep(0.02)
     assert gone(program)
+
+
+def test_after_sigkill_others_wait_for_the_way_back(
+    kernel: FakeDma, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = settings(kernel)
+    begun, slow = tmp_path / "begun", kernel.path(f"{DEBUG}/engine_always")
+
+    def hang(*_: object, with_disturb: bool) -> None:
+        kernel.write(state.TIMEOUT_MS, "1")
+        slow.unlink()
+        os.mkfifo(slow)
+        begun.write_text("yes")
+        time.sleep(60)
+
+    monkeypatch.setattr(run, "_all_steps", hang)
+    killed(kernel, begun)
+    with pytest.raises(PageferryError, match="at work"), lock.hold_settings(kernel):
+        pass
+    # The other process waits for a reader and a writer of this file.
+    slow.write_text("1\n")
+    assert slow.read_text() == "0"
+    with lock.hold(kernel, "settings", 20.0, "wait"):
+        # Only the kernel releases channels.
+        assert settings(kernel) == {**before, "channels": settings(kernel)["channels"]}
 
 
 def test_settings_of_a_dcbm_in_use_come_back(check: Check, kernel: FakeDma) -> None:

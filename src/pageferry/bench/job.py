@@ -116,7 +116,7 @@ class Job:
         machine = describe_machine(here, other_load=_say(others))
         return lines, describe_live(here), machine
 
-    def _alone(self) -> contextlib.AbstractContextManager[None]:
+    def _alone(self) -> contextlib.AbstractContextManager[int | None]:
         """Keep others from changing settings of this machine that the program changes."""
         if self.bench.native:
             return contextlib.nullcontext()

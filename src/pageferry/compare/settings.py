@@ -26,7 +26,7 @@ def kept(
     meanwhile: the runs would all use that one.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(lock.hold_settings(files))
+        handle = stack.enter_context(lock.hold_settings(files))
         # Under lockdown the files of debugfs exist, but do not open.
         changes = {n: value for n, value in wanted.items() if files.read_or(n, "")}
         before = [(name, files.read(name).strip()) for name in changes]
@@ -37,7 +37,7 @@ def kept(
                 name = f"{DIRECTORY}/engine_of/{reason}"
                 changes[name] = DEFAULT
                 before.append((name, engine))
-        stack.enter_context(guarded(files, before, group))
+        stack.enter_context(guarded(files, before, handle, group))
         undo = stack.enter_context(Undo(files))
         # The kernel forgets the engines of reasons when it gets "none" as the engine, so
         # these come back last. Undo begins with the last one.

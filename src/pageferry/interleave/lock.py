@@ -21,13 +21,13 @@ _DAMON_S = 90.0
 _SAY_AFTER_S = 2.0
 
 
-def hold_damon(files: Files) -> AbstractContextManager[None]:
+def hold_damon(files: Files) -> AbstractContextManager[int | None]:
     """Hold the lock of the commands that change DAMON's files."""
     hint = "repeat the command; pageferry interleave status shows the sessions"
     return hold(files, "interleave", _DAMON_S, hint)
 
 
-def hold_settings(files: Files) -> AbstractContextManager[None]:
+def hold_settings(files: Files) -> AbstractContextManager[int | None]:
     """Hold the lock of the commands that set the whole machine for a while.
 
     A second one would take the settings of the first for those of the administrator.
@@ -35,14 +35,18 @@ def hold_settings(files: Files) -> AbstractContextManager[None]:
     """
     if os.geteuid() != 0:
         return contextlib.nullcontext()
-    return hold(files, "settings", 0.0, "wait until that process has ended")
+    hint = "wait until that process has ended, and its settings are back"
+    return hold(files, "settings", 0.0, hint)
 
 
 @contextlib.contextmanager
-def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[None]:
-    """Hold a lock; an error names the process that holds it for longer than `wait_s`."""
+def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[int | None]:
+    """Hold a lock; an error names the process that holds it for longer than `wait_s`.
+
+    A process that gets the handle holds the lock, too. A dry run has none.
+    """
     if files.dry_run:
-        yield
+        yield None
         return
     path = files.path(f"{_DIRECTORY}/{name}.lock")
     try:
@@ -73,6 +77,6 @@ def hold(files: Files, name: str, wait_s: float, hint: str) -> Iterator[None]:
                 time.sleep(_RETRY_S)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        yield
+        yield handle
     finally:
         os.close(handle)

@@ -81,10 +81,14 @@ class Undo:
 
 @contextlib.contextmanager
 def guarded(
-    files: Files, before: Sequence[Setting], group: str | None = None
+    files: Files,
+    before: Sequence[Setting],
+    lock: int | None,
+    group: str | None = None,
 ) -> Iterator[None]:
     """Let another process take the settings back if this one is killed.
 
+    lock: keeps other commands away until the settings are back.
     group: a cgroup whose processes it ends then.
     """
     changed = {
@@ -95,6 +99,7 @@ def guarded(
         [sys.executable, "-I", Path(__file__).parent / "guard.py", json.dumps(changed)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pass_fds=() if lock is None else (lock,),
         # Ctrl-C does not reach it.
         process_group=0,
     )

@@ -93,7 +93,7 @@ def run(files: Files, *, with_disturb: bool) -> Report:
     source, target, total = plan(files)
     program = build.build() / "move_pages"
     with (
-        lock.hold_settings(files),
+        lock.hold_settings(files) as handle,
         contextlib.closing(KernelLog()) as log,
         Undo(files) as undo,
     ):
@@ -104,7 +104,7 @@ def run(files: Files, *, with_disturb: bool) -> Report:
         changed = [n for n in _REMEMBERED if n not in before and files.read_or(n, "")]
         settings = [(name, files.read(name).strip()) for name in changed]
         # The guard stays until `undo` has done its work.
-        with guarded(files, [*settings, *before.items()]), undo:
+        with guarded(files, [*settings, *before.items()], handle), undo:
             nodes = (source.number, target.number)
             check = _begin(files, program, nodes, total)
             try:
