@@ -4,7 +4,8 @@
 
 The file `behave` in the fake tree selects a behaviour: `well`, `mismatch` (the kernel
 finds wrong copies), `wrong` (a byte is wrong), `wrong-later` (in the background),
-`late` (transfers time out), `held` (and stay away), `slow-4k`, `kernel-lacks`.
+`late` (transfers time out), `held` (and stay away), `slow-4k`, `kernel-lacks`,
+`pins` (it restores settings at its end, which takes long).
 """
 
 import contextlib
@@ -18,6 +19,7 @@ ROOT = Path(os.environ["PAGEFERRY_SYSFS_ROOT"])
 DCBM = ROOT / "sys/module/dcbm"
 ENGINE = ROOT / "sys/kernel/mm/migrate_offload/stats/engines/dcbm"
 DMASIM = ROOT / "sys/kernel/debug/dmasim"
+PINNED = (ROOT / "proc/sys/kernel/numa_balancing", DCBM / "parameters/timeout_ms")
 BEHAVE = (ROOT / "behave").read_text().strip()
 OPTIONS = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 
@@ -109,4 +111,18 @@ def main() -> None:
     say("done", rounds=rounds)
 
 
-main()
+def pinned() -> None:
+    found = [(path, path.read_text()) for path in PINNED]
+    PINNED[0].write_text("0\n")
+    try:
+        main()
+    finally:
+        time.sleep(0.5)
+        for path, value in found:
+            path.write_text(value)
+
+
+if BEHAVE == "pins":
+    pinned()
+else:
+    main()

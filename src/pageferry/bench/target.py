@@ -56,15 +56,11 @@ def run_live(
     kinds: Kinds,
     progress: Callable[[Line], None],
     *,
-    guarded: bool = False,
+    pass_fds: Sequence[int] = (),
 ) -> list[Line]:
-    """Run a benchmark program on this machine, and parse its output.
-
-    guarded: whether the settings come back after SIGKILL, so that the program has to end.
-    """
+    """Run a benchmark program on this machine, and parse its output."""
     reader = _Reader(kinds, progress)
-    command = proc.ends_with_us(argv) if guarded else argv
-    with proc.group(command, patience_s=_CALL_S) as process:
+    with proc.group(argv, pass_fds=pass_fds, patience_s=_CALL_S) as process:
         assert process.stdout is not None
         for raw in process.stdout:
             text = raw.decode(errors="replace")

@@ -25,6 +25,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
+    # A program of the command may hold the other end, too: its settings come back first.
     if sys.stdin.buffer.read():
         return
     changed = json.loads(sys.argv[1])

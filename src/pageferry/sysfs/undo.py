@@ -85,8 +85,11 @@ def guarded(
     before: Sequence[Setting],
     lock: int | None,
     group: str | None = None,
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Let another process take the settings back if this one is killed.
+
+    It first waits for programs that have the descriptor of the block. They put back what
+    they found, which may be a setting of this command.
 
     lock: keeps other commands away until the settings are back.
     group: a cgroup whose processes it ends then.
@@ -108,7 +111,7 @@ def guarded(
         # A signal before this line would end it.
         process.stdout.readline()
         try:
-            yield
+            yield process.stdin.fileno()
         finally:
             with contextlib.suppress(OSError):
                 process.stdin.write(b"done")

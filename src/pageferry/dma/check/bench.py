@@ -53,6 +53,8 @@ class Bench:
     to_node: int
     total_bytes: int
     progress: output.Progress
+    # After SIGKILL the guard of the settings waits for programs that have this.
+    guard_fd: int
 
     def argv(
         self,
@@ -84,7 +86,7 @@ class Bench:
             if isinstance(line, Copied):
                 self.progress.advance()
 
-        lines = target.run_live(argv, (Copied,), seen, guarded=True)
+        lines = target.run_live(argv, (Copied,), seen, pass_fds=(self.guard_fd,))
         return [line for line in lines if isinstance(line, Copied)]
 
     def mover(self, sizes: Sequence[int]) -> Mover:
@@ -93,22 +95,22 @@ class Bench:
         Pages that a late device may still use stay where they are.
         """
         argv = self.argv(["dcbm"], sizes, _ENDLESS, verify=True, may_stay=True)
-        return Mover(argv)
+        return Mover(argv, self.guard_fd)
 
 
 class Mover:
     """The program in the background. It ends with an error at the first wrong byte."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: Sequence[str], guard_fd: int) -> None:
         self.moves = 0
         self._argv = argv
+        self._guard_fd = guard_fd
         self._failure: str | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        # It would go on with settings that the guard of the check takes back.
-        argv = proc.ends_with_us(self._argv)
-        self._process = self._stack.enter_context(proc.group(argv))
+        group = proc.group(self._argv, pass_fds=(self._guard_fd,))
+        self._process = self._stack.enter_context(group)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         return self

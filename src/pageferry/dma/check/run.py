@@ -104,9 +104,9 @@ def run(files: Files, *, with_disturb: bool) -> Report:
         changed = [n for n in _REMEMBERED if n not in before and files.read_or(n, "")]
         settings = [(name, files.read(name).strip()) for name in changed]
         # The guard stays until `undo` has done its work.
-        with guarded(files, [*settings, *before.items()], handle), undo:
+        with guarded(files, [*settings, *before.items()], handle) as guard_fd, undo:
             nodes = (source.number, target.number)
-            check = _begin(files, program, nodes, total)
+            check = _begin(files, program, nodes, total, guard_fd)
             try:
                 _all_steps(check, log, with_disturb=with_disturb)
             finally:
@@ -130,13 +130,16 @@ def _switched(files: Files) -> dict[str, str]:
     return before
 
 
-def _begin(files: Files, program: Path, nodes: tuple[int, int], total: int) -> Check:
+def _begin(
+    files: Files, program: Path, nodes: tuple[int, int], total: int, guard_fd: int
+) -> Check:
     names = files.names(f"{DCBM}/channels")
     found = [d for d in devices.read_devices(files) if d.taken]
     report = Report(channels=names, drivers=sorted({d.bound for d in found}))
     progress = output.Progress("checking dcbm", steps.measurements(len(names)))
     output.talk(f"dcbm has {len(names)} channels of {', '.join(d.name for d in found)}")
-    check = Check(files, Bench(program, *nodes, total, progress), report)
+    bench = Bench(program, *nodes, total, progress, guard_fd)
+    check = Check(files, bench, report)
     # The program asks for exactly so many.
     check.use_all()
     return check
