@@ -33,7 +33,8 @@ from pageferry.sysfs.files import Files
 from pageferry.sysfs.pagebits import EXCLUSIVE, PAGE
 
 PID = 42
-ANON = pagebits.ANON | pagebits.SWAP_BACKED | pagebits.LRU
+SHMEM = pagebits.SWAP_BACKED | pagebits.LRU
+ANON = pagebits.ANON | SHMEM
 ONE_WAY = Request(sources=(0,), targets=(1,), limit_s=0.02)
 PINNED = -UNTRIED
 
@@ -109,7 +110,9 @@ def test_pages_elsewhere_are_left_alone(files: Files) -> None:
         (ANON, errno.ENOMEM, Reason.NO_ROOM),
         (ANON, errno.EFAULT, Reason.KERNEL),
         (ANON | pagebits.WRITING, PINNED, Reason.WRITEBACK),
-        (ANON | pagebits.UNEVICTABLE, PINNED, Reason.UNEVICTABLE),
+        (pagebits.LRU | pagebits.UNEVICTABLE, PINNED, Reason.UNEVICTABLE),
+        # Shared memory with SHM_LOCK.
+        (SHMEM | pagebits.UNEVICTABLE, PINNED, Reason.PINNED),
         (ANON | pagebits.UNEVICTABLE | pagebits.MLOCKED, PINNED, Reason.PINNED),
         (pagebits.SWAP_BACKED, PINNED, Reason.KERNEL),
         # Another mover has taken this page from its list for a moment.

@@ -356,7 +356,7 @@ class Mover:
             elif flag and not flag & (pagebits.LRU | pagebits.HUGETLB):
                 # Pages of drivers are on no list of the kernel; others come back to it.
                 reason = Reason.PINNED if flag & pagebits.ANON else Reason.KERNEL
-            elif flag & pagebits.UNEVICTABLE and not flag & pagebits.MLOCKED:
+            elif pagebits.is_secret(flag):
                 reason = Reason.UNEVICTABLE
             if reason is Reason.PINNED and holder is None:
                 self.account.suspects.update(holders.suspects)

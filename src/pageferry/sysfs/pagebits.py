@@ -37,3 +37,11 @@ ZERO_PAGE = 1 << 24
 PAGE_TABLE = 1 << 26
 RESERVED = 1 << 32
 MLOCKED = 1 << 33
+
+
+def is_secret(flags: int) -> bool:
+    """Say whether a page is of secret memory.
+
+    Shared memory with SHM_LOCK is unevictable without mlock(2), too, and has swap.
+    """
+    return flags & (UNEVICTABLE | MLOCKED | SWAP_BACKED) == UNEVICTABLE
