@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -121,6 +122,27 @@ def test_a_kdamond_that_cannot_stop_is_not_said_to_have_stopped(
     machine.service.stop()
     assert damon.running() == []
     assert machine.said[-1] == "stopped: memory stays where it is"
+
+
+def test_a_stop_waits_for_the_figures_of_one_busy_kdamond_only(
+    damon: FakeDamon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier_machine.furnish(damon)
+    machine = tier_machine.Machine(damon, [])
+    machine.steps(1)
+    assert damon.running() == ["0", "1"]
+    write, asked = damon.write, list[str]()
+
+    def busy(name: str, value: str) -> None:
+        write(name, value)
+        if value == "update_schemes_stats":
+            asked.append(name)
+            raise PageferryError("cannot write", reason=os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(damon, "write", busy)
+    monkeypatch.setattr("pageferry.damon.admin._BUSY_WAIT_S", 0.0)
+    machine.service.stop()
+    assert set(asked) == {f"{TOP}/0/state"} and damon.running() == []
 
 
 def test_a_look_writes_nothing_to_the_kdamond_of_another(damon: FakeDamon) -> None:

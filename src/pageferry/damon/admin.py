@@ -244,17 +244,24 @@ class Admin:
         if not self.files.dry_run:
             mark.unlink()
 
+    def update_stats(self, slot: int) -> bool:
+        """Make the kernel update the statistics of a kdamond; False if it is busy."""
+        try:
+            if self._is_on(slot):
+                self._tell(slot, "update_schemes_stats")
+        except PageferryError as error:
+            if error.reason != _BUSY:
+                raise
+            return False
+        return True
+
     def stats(
         self, slot: int, scheme: int = 0, *, fresh: bool = True
     ) -> dict[str, int]:
         """Read the statistics of a scheme; `fresh`: first make the kernel update all."""
-        try:
-            if fresh and self._is_on(slot):
-                self._tell(slot, "update_schemes_stats")
-        except PageferryError as error:
-            # Those of the last update must do.
-            if error.reason != _BUSY:
-                raise
+        if fresh:
+            # Those of the last update must do if it is busy.
+            self.update_stats(slot)
         top = f"{TOP}/{slot}/contexts/0/schemes/{scheme}/stats"
         return {
             name: int(self.files.read_or(f"{top}/{name}", "0") or 0)

@@ -16,7 +16,8 @@ from pageferry.sysfs.files import Files
 
 _DIRECTORY = "/run/pageferry"
 _RETRY_S = 0.05
-# Another command changes DAMON's files in less time: it may wait for DAMON for a minute.
+# A command holds the lock while it waits for DAMON: a minute if the kernel refuses, and
+# a whole turn if the kernel waits.
 _DAMON_S = 90.0
 _SAY_AFTER_S = 2.0
 

@@ -205,10 +205,12 @@ class Kdamonds:
         The keys are the numbers of the watch and of its scheme.
         """
         found = {}
+        fresh = True
         for number, (slot, watch) in enumerate(self._watches.items()):
+            # A busy kdamond costs a minute. A stop has five, and needs no figures.
+            fresh = fresh and self.admin.update_stats(slot)
             for at in range(2 * len(watch.moves)):
-                # The first update is for all schemes of the kdamond.
-                stats = self.admin.stats(slot, at, fresh=at == 0)
+                stats = self.admin.stats(slot, at, fresh=False)
                 now = Done(stats["sz_tried"], stats["sz_applied"])
                 before = self._counted.get((slot, at), Done())
                 self._counted[slot, at] = now
