@@ -122,7 +122,7 @@ def signals_held() -> Iterator[None]:
         else:
             held.append(number)
 
-    # Programs that the block starts ignore the signals, too. The mask is that of this
+    # Programs that the block starts block the signals, too. The mask is that of this
     # thread: Linux gives a signal to another one then, and Python calls the handler here.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
