@@ -374,13 +374,9 @@ TEST_F_TIMEOUT(promote, is_found_in_flight, TIMEOUT)
 {
 	unsigned int rounds, in_time = 0;
 
-	if (!mo_load_test_engine(MO_TEST_PLAIN))
+	if (!promote_slowly())
 		SKIP(return, "cannot load the module migrate_offload_test");
 	mo_run_on(self->writer.cpu);
-	mo_select_for_all("none");
-	mo_select_for("numa_misplaced", "default");
-	mo_write(PATH_TEST "delay_us", "100000");
-	mo_select("test");
 	for (rounds = 0; goes_on(rounds, in_time); rounds++) {
 		long long begin_ms, in_copy;
 		size_t errors;
@@ -400,6 +396,41 @@ TEST_F_TIMEOUT(promote, is_found_in_flight, TIMEOUT)
 		mo_move_once(&self->area, mo_nodes[0]);
 	}
 	EXPECT_GT(in_time, 0);
+	EXPECT_TRUE(mo_content_ok(&self->area));
+	mo_select("none");
+	EXPECT_EQ(wait_for_isolated(), 0);
+}
+
+/*
+ * On Linux, no fault of the process promotes while mbind(2) looks.  So it finds
+ * all folios, although a thread goes on to use them.
+ */
+TEST_F_TIMEOUT(promote, is_bound_beside_faults, TIMEOUT)
+{
+	unsigned int rounds, in_time = 0;
+
+	if (!promote_slowly())
+		SKIP(return, "cannot load the module migrate_offload_test");
+	for (rounds = 0; goes_on(rounds, in_time); rounds++) {
+		long long begin_ms, queued = promotion("queued_folios");
+		time_t until = now_s() + WAIT_S;
+		size_t errors;
+
+		writer_start(&self->writer);
+		while (promotion("queued_folios") == queued && now_s() < until)
+			usleep(500);
+		begin_ms = now_ms();
+		errors = find_all(&self->area, FIND_BY_MBIND);
+		if (now_ms() - begin_ms < FLUSH_MS) {
+			EXPECT_EQ(errors, 0);
+			in_time++;
+		}
+		writer_stop(&self->writer);
+		mo_drain();
+		mo_move_once(&self->area, mo_nodes[0]);
+	}
+	EXPECT_GT(in_time, 0);
+	EXPECT_EQ(self->writer.lost, 0);
 	EXPECT_TRUE(mo_content_ok(&self->area));
 	mo_select("none");
 	EXPECT_EQ(wait_for_isolated(), 0);

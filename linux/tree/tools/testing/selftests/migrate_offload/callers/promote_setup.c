@@ -57,6 +57,17 @@ long long wait_for_isolated(void)
 	return nr;
 }
 
+bool promote_slowly(void)
+{
+	if (!mo_load_test_engine(MO_TEST_PLAIN))
+		return false;
+	mo_select_for_all("none");
+	mo_select_for("numa_misplaced", "default");
+	mo_write(PATH_TEST "delay_us", "100000");
+	mo_select("test");
+	return true;
+}
+
 /* The second page of a folio that is isolated would be busy, so name the first. */
 static size_t move_all(const struct mo_area *area, bool move)
 {
@@ -93,7 +104,7 @@ static size_t bind_all(const struct mo_area *area)
 
 size_t find_all(const struct mo_area *area, unsigned int way)
 {
-	return way < 2 ? move_all(area, way) : bind_all(area);
+	return way != FIND_BY_MBIND ? move_all(area, way) : bind_all(area);
 }
 
 long long now_ms(void)

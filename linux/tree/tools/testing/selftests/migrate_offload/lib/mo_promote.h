@@ -33,12 +33,15 @@ unsigned long wait_for_promotion(const struct mo_area *area, unsigned long left)
  * of a process that uses CPU time.
  */
 void wait_for_marks(long long until);
-/* Wait until NUMA balancing has made this many hint faults. */
+/* Wait until numa_hint_faults in /proc/vmstat has this value. */
 void wait_for_hints(long long until);
+/* Let the worker keep each batch for a while.  Returns false without an engine. */
+bool promote_slowly(void);
 /*
- * Look for all pages: 0 queries their nodes, 1 moves them, and 2 binds them to
- * where they may be.  Returns the number of errors.
+ * Look for all pages: 0 queries their nodes, 1 moves them, and FIND_BY_MBIND
+ * binds them to where they may be.  Returns the number of errors.
  */
+#define FIND_BY_MBIND 2
 #define FIND_WAYS 3
 size_t find_all(const struct mo_area *area, unsigned int way);
 /* Wait until no page is isolated.  Returns the number that still are. */
