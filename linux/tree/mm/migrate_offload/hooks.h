@@ -45,7 +45,7 @@ DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 unsigned int __migrate_offload_begin(struct migrate_windows **w,
 				     struct migrate_offload_section *section,
 				     const struct list_head *from, int reason);
-void migrate_offload_end(struct migrate_windows *w);
+void __migrate_offload_end(struct migrate_windows *w);
 struct folio *migrate_new_folio_nowait(new_folio_t get_new_folio,
 				       struct folio *src,
 				       unsigned long private);
@@ -82,7 +82,7 @@ static inline void migrate_attempt_end(struct migrate_attempt *attempt,
 {
 }
 
-static inline void migrate_offload_end(struct migrate_windows *w)
+static inline void __migrate_offload_end(struct migrate_windows *w)
 {
 }
 
@@ -200,6 +200,13 @@ static inline unsigned int migrate_offload_cluster(int nid, int order)
 static inline bool migrate_windows_on(const struct migrate_windows *w)
 {
 	return IS_ENABLED(CONFIG_MIGRATION_COPY_OFFLOAD) && unlikely(w);
+}
+
+/* Free @w after the last list. */
+static inline void migrate_offload_end(struct migrate_windows *w)
+{
+	if (migrate_windows_on(w))
+		__migrate_offload_end(w);
 }
 
 /* Was the last list longer than any list without windows? */

@@ -181,10 +181,9 @@ struct migrate_windows *migrate_windows_alloc(void)
 	return mempool_alloc(migrate_windows_pool, __GFP_NOWARN);
 }
 
-void migrate_offload_end(struct migrate_windows *w)
+void __migrate_offload_end(struct migrate_windows *w)
 {
-	if (w)
-		mempool_free(w, migrate_windows_pool);
+	mempool_free(w, migrate_windows_pool);
 }
 
 /* Begin a list, of which no folio is unmapped yet. */
