@@ -58,7 +58,7 @@ OPTIONS = (
     ),
     option(
         "--paths",
-        f"callers: {', '.join(cost.PATHS)}, or all; last two: not mapped",
+        f"callers: {', '.join(cost.PATHS)}, or all; cached, tmpfs: unmapped",
         *("LIST", ",".join(cost.DEFAULT_PATHS)),
     ),
     switch(
