@@ -211,8 +211,8 @@ def test_check_of_what_runs_spare(pages: str, count: int, refused: bool) -> None
 @pytest.mark.parametrize(
     ("kib", "count", "refused"),
     [
-        (16, 10_360, False),
-        (16, 10_361, True),
+        (16, 10_350, False),
+        (16, 10_351, True),
         (64, 11_761, True),
         (1024, 99_000, False),
     ],
