@@ -275,7 +275,7 @@ static void measure(const struct options *o, const struct region *r,
 /*
  * At each interval the kernel lowers the limits of the CPU's lists of free
  * pages.  The CPU then gives more pages back to their nodes.  Some passes take 2%
- * more instructions.  Only as init: the old interval would return an hour late.
+ * more instructions.  Do this only as init: a long interval ends an hour late.
  */
 static void keep_free_lists(void)
 {
@@ -287,8 +287,8 @@ static void keep_free_lists(void)
 }
 
 /*
- * Lower these limits to their minimum, so that a figure does not depend on the
- * one before it.  Each flush lowers a limit by at most an eighth.
+ * Lower the limits of the CPU's lists of free pages to their minimum.  A figure
+ * then depends less on the one before it.  A flush takes an eighth off a limit.
  */
 static void shorten_free_lists(void)
 {
