@@ -72,6 +72,9 @@ STEPS = {
     # Each kind of mapping, with few and with many pages; other machines run all sizes.
     "whole": "./whole -v 16k -v 2m_by_ptes",
     "damon": "./damon -T moves_while_written -v anon_64k -v anon_2m_by_ptes",
+    # Only this kernel can make allocations fail.
+    "damon limits": "./damon_limits -t goes_on_behind_a_large_folio",
+    "damon exchange": "./damon_exchange",
     "unload dcbm": f"./dcbm {UNLOAD}",
     "unload engines": f"./hazards {UNLOAD}",
     # Run these last: they poison pages, and damage data where a rule is off.

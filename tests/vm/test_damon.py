@@ -21,9 +21,9 @@ _STEPS = {
         " -V ext4_clean -V swapcache -t moves_while_written"
     ),
     "damon scheme": "./damon_scheme",
-    "damon limits": "./damon_limits",
+    # The debug kernel runs this test.
+    "damon limits": "./damon_limits -T goes_on_behind_a_large_folio",
     "damon paddr": "./damon_paddr",
-    "damon exchange": "./damon_exchange",
 }
 _NAMES = {step: selftests.names(command) for step, command in _STEPS.items()}
 _DEBUG = selftests.names(debug_kernel.STEPS["damon"])
@@ -58,9 +58,15 @@ def test_physical_regions_may_begin_inside_a_folio(quick_run: guests.Steps) -> N
     quick_run.ran_all("damon paddr", _NAMES["damon paddr"])
 
 
-def test_hot_and_cold_memory_change_places(quick_run: guests.Steps) -> None:
+def test_small_pages_move_where_no_large_folio_fits(debug_run: guests.Steps) -> None:
+    step = "damon limits"
+    debug_run.ran_all(step, selftests.names(debug_kernel.STEPS[step]))
+
+
+def test_hot_and_cold_memory_change_places(debug_run: guests.Steps) -> None:
     """Without a free page, and only if a scheme offers cold memory."""
-    quick_run.ran_all("damon exchange", _NAMES["damon exchange"])
+    step = "damon exchange"
+    debug_run.ran_all(step, selftests.names(debug_kernel.STEPS[step]))
 
 
 @pytest.mark.parametrize("name", _DEBUG, ids=lambda name: name.split(".")[1])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Two DAMON schemes move memory between two nodes on which no huge page is
- * free: migrate_cold down, and migrate_hot up.  Huge pages change places.
+ * Two DAMON schemes move memory between two nodes that have no free huge page:
+ * migrate_cold down, and migrate_hot up.  Huge pages change places.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "mo_area.h"
 #include "mo_damon.h"
 #include "mo_exchange.h"
-#include "mo_full.h"
+#include "mo_fail.h"
 
 /* Emulated machines and debug kernels are slow. */
 #define TIMEOUT 600
@@ -70,10 +70,7 @@ FIXTURE_SETUP(exchange)
 	if (why_not)
 		SKIP(return, "%s", why_not);
 	mo_pair_map(&self->pair, BYTES, SZ_2M);
-	if (!why_not)
-		why_not = mo_full(mo_nodes[0]);
-	if (!why_not)
-		why_not = mo_full(mo_nodes[1]);
+	why_not = mo_fail_large(MO_2M_ORDER);
 	if (why_not)
 		SKIP(return, "%s", why_not);
 	mo_damon_setup("fvaddr", "migrate_cold", 0, 0);
@@ -85,7 +82,7 @@ FIXTURE_SETUP(exchange)
 FIXTURE_TEARDOWN(exchange)
 {
 	mo_damon_remove();
-	mo_full_end();
+	mo_fail_end();
 	mo_unmap(&self->pair.a);
 	mo_unmap(&self->pair.b);
 }

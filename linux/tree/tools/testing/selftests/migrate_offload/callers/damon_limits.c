@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A migrating DAMON scheme meets limits: a node without free large folios,
+ * A migrating DAMON scheme meets limits: a node without a free huge page,
  * targets that exit, a quota, and a request to stop.
  */
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "../../kselftest_harness.h"
 #include "mo_area.h"
 #include "mo_damon.h"
-#include "mo_full.h"
+#include "mo_fail.h"
 #include "mo_util.h"
 
 /* Emulated machines and debug kernels are slow. */
@@ -118,7 +118,7 @@ FIXTURE_SETUP(limits)
 FIXTURE_TEARDOWN(limits)
 {
 	mo_damon_remove();
-	mo_full_end();
+	mo_fail_end();
 	if (self->child)
 		end_child(self->child);
 	if (self->area.mem)
@@ -180,7 +180,7 @@ TEST_F_TIMEOUT(limits, goes_on_behind_a_large_folio, TIMEOUT)
 	map_both(&both);
 	if (!mo_page_flag(both.mem, KPF_COMPOUND_HEAD))
 		SKIP(return, "no huge page");
-	why_not = mo_full(mo_nodes[1]);
+	why_not = mo_fail_large(MO_2M_ORDER);
 	if (why_not)
 		SKIP(return, "%s", why_not);
 	behind = both;

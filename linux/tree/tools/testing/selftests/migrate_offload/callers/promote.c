@@ -21,6 +21,7 @@
 
 #include "../../kselftest_harness.h"
 #include "mo_area.h"
+#include "mo_fail.h"
 #include "mo_numa.h"
 #include "mo_promote.h"
 #include "mo_util.h"
@@ -36,7 +37,6 @@
 
 #define PATH_ENGINE_OF PATH_OFFLOAD "engine_of/numa_misplaced"
 #define PATH_BALANCING "/proc/sys/kernel/numa_balancing"
-#define PATH_FAIL "/sys/kernel/debug/fail_page_alloc/"
 #define MPOL_DEFAULT 0
 
 #define TIERING "2"
@@ -148,6 +148,7 @@ FIXTURE_SETUP(promote)
 
 FIXTURE_TEARDOWN(promote)
 {
+	mo_fail_end();
 	if (mo_exists(PATH_BALANCING))
 		mo_write(PATH_BALANCING, "0");
 	if (self->cgroups[0])
@@ -563,17 +564,14 @@ TEST_F_TIMEOUT(promote, goes_on_without_memory_for_some, TIMEOUT)
 	unsigned long left = variant->folio_bytes > SZ_4K ? AREA_PAGES : 0;
 	struct mo_area small;
 	struct writer writer = { .area = &small, .cpu = self->writer.cpu };
+	const char *why_not;
 
-	if (!mo_exists(PATH_FAIL "probability"))
-		SKIP(return, "no CONFIG_FAIL_PAGE_ALLOC");
 	ASSERT_EQ(mo_map(&small, MO_ANON, AREA_BYTES, SZ_4K), NULL);
 	ASSERT_EQ(syscall(SYS_mbind, small.mem, AREA_BYTES, MPOL_DEFAULT, NULL,
 			  0, 0), 0);
-	mo_write(PATH_FAIL "verbose", "0");
-	mo_write(PATH_FAIL "ignore-gfp-highmem", "N");
-	mo_write(PATH_FAIL "min-order", "4");
-	mo_write(PATH_FAIL "times", "-1");
-	mo_write(PATH_FAIL "probability", "100");
+	why_not = mo_fail_large(MO_64K_ORDER);
+	if (why_not)
+		SKIP(return, "%s", why_not);
 	writer_start(&self->writer);
 	writer_start(&writer);
 	/* Faults queue the large folios again and again, which takes time. */
@@ -582,7 +580,7 @@ TEST_F_TIMEOUT(promote, goes_on_without_memory_for_some, TIMEOUT)
 	writer_stop(&self->writer);
 	/* Folios that wait would find memory now. */
 	EXPECT_EQ(wait_for_isolated(), 0);
-	mo_write(PATH_FAIL "probability", "0");
+	mo_fail_end();
 	if (left) {
 		EXPECT_EQ(mo_elsewhere(&self->area, mo_nodes[1]), left);
 		EXPECT_GT(promotion("returned_folios"), returned);
