@@ -151,11 +151,20 @@ static void one_pass(const struct region *r, unsigned int pass, uint64_t seed,
 	region_check(r, node, seed, variant->engine, pass);
 }
 
-static void check_whole(const struct region *r, const char *when)
+static size_t split_folios(const struct region *r)
 {
 	size_t nr_split;
 
-	if (region_count_split(r, &nr_split) && nr_split)
+	if (!region_count_split(r, &nr_split))
+		bench_die(BENCH_LACKING, "no page flags to look at");
+	return nr_split;
+}
+
+static void check_whole(const struct region *r, const char *when)
+{
+	size_t nr_split = split_folios(r);
+
+	if (nr_split)
 		bench_die(BENCH_FAILED,
 			  "%zu folios do not have %zu bytes %s the passes",
 			  nr_split, r->folio_bytes, when);
@@ -341,7 +350,6 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 	uint64_t pass_ns[MIDDLE_PASSES], was[ARRAY_SIZE(stats)];
 	struct counters work = engine_counters(variant);
 	struct region r;
-	size_t nr_split = 0;
 
 	folio_size_select(folio_bytes);
 	shorten_free_lists();
@@ -356,17 +364,15 @@ static void measure_middle(const struct options *o, size_t folio_bytes)
 		/* One entry for each folio as it is now. */
 		struct region now = r;
 
-		if (!region_count_split(&r, &nr_split) || nr_split)
+		if (split_folios(&r))
 			now.folio_bytes = page_bytes();
 		one_pass(&now, pass, folio_bytes, &pass_ns[pass]);
 	}
-	if (!region_count_split(&r, &nr_split))
-		bench_die(BENCH_LACKING, "no page flags to look at");
 
 	cost_begin(folio_bytes, o->middle_bytes / folio_bytes, pass_ns,
 		   MIDDLE_PASSES, &work,
 		   o->middle_bytes / folio_bytes * MIDDLE_PASSES);
-	json_u64("split_folios", nr_split);
+	json_u64("split_folios", split_folios(&r));
 	for (size_t i = 0; i < ARRAY_SIZE(stats); i++)
 		json_u64(stats[i], folio_stat(folio_bytes, stats[i]) - was[i]);
 	verified_end();

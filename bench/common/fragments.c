@@ -35,6 +35,7 @@ static bool choose_pages(struct fragments_work *work, size_t block, size_t end)
 	char *base = work->f->region.base + block;
 	size_t page = page_bytes();
 	size_t nr = (end - block < PMD_BYTES ? end - block : PMD_BYTES) / page;
+	bool visible = false;
 
 	for (size_t i = 0; i < nr; i++)
 		base[i * page] = 1;
@@ -45,12 +46,12 @@ static bool choose_pages(struct fragments_work *work, size_t block, size_t end)
 	for (size_t i = 0; i < nr; i++) {
 		uint64_t pfn = entries[i] & PAGEMAP_PFN_MASK;
 
-		/* Only root sees physical addresses. */
-		if (!pfn)
-			return false;
+		/* On some machines, page frame 0 is memory, too. */
+		visible = visible || pfn;
 		work->f->kept[block / page + i] = pfn & 1;
 	}
-	return true;
+	/* Only root sees physical addresses. */
+	return visible;
 }
 
 static void choose_share(void *arg, unsigned int index, unsigned int nr)

@@ -390,7 +390,7 @@ static bool sum_pages(const struct region *r, const char *path,
 	size_t page = page_bytes(), nr_total = r->bytes / page;
 	int map_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	struct page_file file = { path, open(path, O_RDONLY | O_CLOEXEC) };
-	bool ok = map_fd >= 0 && file.fd >= 0;
+	bool ok = map_fd >= 0 && file.fd >= 0, visible = false;
 
 	*sum = 0;
 	for (size_t done = 0; ok && done < nr_total;) {
@@ -402,9 +402,10 @@ static bool sum_pages(const struct region *r, const char *path,
 			   ((uintptr_t)r->base / page + done) * sizeof(*pfn),
 			   "/proc/self/pagemap");
 		for (size_t i = 0; i < nr; i++) {
-			ok = ok && (pfn[i] & PAGEMAP_PRESENT) &&
-			     (pfn[i] & PAGEMAP_PFN_MASK);
+			ok = ok && (pfn[i] & PAGEMAP_PRESENT);
 			pfn[i] &= PAGEMAP_PFN_MASK;
+			/* On some machines, page frame 0 is memory, too. */
+			visible = visible || pfn[i];
 		}
 		if (!ok)
 			break;
@@ -416,7 +417,7 @@ static bool sum_pages(const struct region *r, const char *path,
 		close(map_fd);
 	if (file.fd >= 0)
 		close(file.fd);
-	return ok;
+	return ok && visible;
 }
 
 /*
