@@ -369,8 +369,8 @@ def test_check_of_what_declining_costs(mtcopy: int, refused: bool) -> None:
     [
         (2 * MIB, 34_780, 1, False),
         (2 * MIB, 34_781, 1, True),
-        (4096, 447_700, 1, False),
-        (4096, 447_701, 1, True),
+        (4096, 477_300, 1, False),
+        (4096, 477_301, 1, True),
         # The kernel leaves the engine out where it does not pay.
         (65536, 370_001, 1, False),
         (2 * MIB, 370_500, 0, True),

@@ -67,7 +67,7 @@ OPTIONS = (
         "4K, 0.1%% at 2M or 1%% on other paths (7.3: 2%%); if off takes 2%% more "
         "besides the copy than docs/background/measuring.md says, or than stock for "
         "other pages; if an mtcopy that declines all takes 3%% more than "
-        "stock; if dcbm takes more than 9.4%% of off at 2M (7.3: 14%%), or 121%% at 4K",
+        "stock; if dcbm takes more than 9.4%% of off at 2M (7.3: 14%%), or 129%% at 4K",
     ),
     option("--jobs", "parallel machines (default: one per CPU)", "N"),
     *options.ENDING,
