@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pageferry.kernel.build import BuiltKernel
-from pageferry.vm.run import VmOutcome, VmRequest, run_vm
+from pageferry.vm.run import VmOutcome, VmRequest
 
 # Pytest rewrites asserts of these modules, if this call precedes their import.
 pytest.register_assert_rewrite("helpers.guests", "helpers.interleave")
@@ -223,7 +223,7 @@ def in_vm() -> RunInVm:
 
     def run(kernel: BuiltKernel, *command: str, **options: object) -> VmOutcome:
         settings: dict[str, object] = {"timeout_s": 900.0, "cwd": ROOT, **options}
-        return run_vm(
+        return guests.run(
             VmRequest(
                 command=command,
                 image=kernel.image,

@@ -58,6 +58,16 @@ def programs(kernel: BuiltKernel, arch: Architecture = X86_64) -> Path:
     return output
 
 
+def run(request: VmRequest) -> VmOutcome:
+    """Run a machine; again if QEMU broke the guest, which proves nothing."""
+    for _ in range(_BOOTS - 1):
+        outcome = run_vm(request)
+        if not outcome.broken_by_qemu:
+            return outcome
+        output.talk(f"QEMU broke the guest: once more (see {outcome.serial_log})")
+    return run_vm(request)
+
+
 def _run(
     kernel: BuiltKernel,
     script: str,
@@ -86,13 +96,7 @@ def _run(
         # All checks are on, and the host may be busy.
         boot_timeout_s=900,
     )
-    # If QEMU broke the guest, the run proves nothing.
-    for _ in range(_BOOTS - 1):
-        outcome = run_vm(request)
-        if not outcome.broken_by_qemu:
-            return outcome
-        output.talk(f"QEMU broke the guest: once more (see {outcome.serial_log})")
-    return run_vm(request)
+    return run(request)
 
 
 def why_not_well(outcome: VmOutcome) -> str | None:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers import guests
 from pageferry.bench import build
 from pageferry.kernel.build import BuiltKernel
-from pageferry.vm.run import VmRequest, run_vm
+from pageferry.vm.run import VmRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES_PER_MIB = 256
@@ -27,7 +28,7 @@ def boot(
     """Boot once, and return the results of all cases of a guest's module."""
     hold = build.build() / "hold"
     command = (sys.executable, "-m", guest, str(hold), str(mib))
-    outcome = run_vm(
+    outcome = guests.run(
         VmRequest(
             command=(*command, *cases),
             image=kernel.image,

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers import guests
 from pageferry.bench import build
 from pageferry.kernel.build import BuiltKernel
-from pageferry.vm.run import VmRequest, run_vm
+from pageferry.vm.run import VmRequest
 
 pytestmark = pytest.mark.vm
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +22,7 @@ MIB = 64
 def test_damo_makes_two_halves(kernel_vm: BuiltKernel) -> None:
     hold = build.build() / "hold"
     command = (sys.executable, "-m", "helpers.interleave_guest", str(hold), str(MIB))
-    outcome = run_vm(
+    outcome = guests.run(
         VmRequest(
             command=(*command, "damo"),
             image=kernel_vm.image,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from helpers import debian_kernels
+from helpers import debian_kernels, guests
 from helpers.stock_guest import MIB
 from pageferry.errors import PageferryError
-from pageferry.vm.run import VmRequest, run_vm
+from pageferry.vm.run import VmRequest
 
 pytestmark = pytest.mark.vm
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def found(request: pytest.FixtureRequest) -> Found:
         kernel = debian_kernels.kernel(request.param)
     except PageferryError as error:
         pytest.skip(error.line())
-    done = run_vm(
+    done = guests.run(
         VmRequest(
             command=(sys.executable, "-m", "helpers.stock_guest"),
             image=kernel.image,

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from helpers import guests
 from pageferry.kernel.build import BuiltKernel
-from pageferry.vm.run import VmRequest, run_vm
+from pageferry.vm.run import VmRequest
 
 pytestmark = pytest.mark.vm
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ Found = dict[str, Any]
 
 def boot(kernel: BuiltKernel, *cases: str) -> Found:
     """Boot once, and return the results of the cases."""
-    outcome = run_vm(
+    outcome = guests.run(
         VmRequest(
             command=(sys.executable, "-m", "helpers.move_guest", *cases),
             image=kernel.image,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers import transcripts
+from helpers import guests, transcripts
 from helpers.transcripts import ROOT, Transcript
 from pageferry.kernel.build import BuiltKernel
-from pageferry.vm.run import VmRequest, run_vm
+from pageferry.vm.run import VmRequest
 
 pytestmark = pytest.mark.vm
 ALL = transcripts.of_layer("vm")
@@ -24,7 +24,7 @@ def boot(machine: tuple[str, ...], image: Path, modules: Path) -> list[str]:
     """Run all transcripts of a machine in one boot."""
     scripts = [t.script() for t in ALL if t.machine == machine]
     text = f"\necho '{_NEXT}'\n".join([transcripts.SETUP, *scripts])
-    done = run_vm(
+    done = guests.run(
         VmRequest(
             command=("bash", "-c", text),
             image=image,
