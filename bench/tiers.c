@@ -158,10 +158,10 @@ static void memory_make(struct sample *s)
 static void follow(struct sample *s)
 {
 	size_t all = s->cold.bytes + s->warm.bytes;
-	size_t step = all / FOLLOWED / page_bytes() * page_bytes();
+	size_t pages = all / page_bytes();
 
 	for (size_t i = 0; i < FOLLOWED; i++) {
-		size_t off = i * step;
+		size_t off = pages * i / FOLLOWED * page_bytes();
 		bool cold = off < s->cold.bytes;
 
 		s->followed[i] = (struct followed){
