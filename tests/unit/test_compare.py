@@ -277,10 +277,16 @@ def test_ctrl_c_does_not_wait_for_all_of_the_memory(files: Files) -> None:
 def test_a_failure_of_the_pressure_ends_the_run(files: Files) -> None:
     files.path(COMPACT).unlink()
     made = target(files, FakeMover())
-    ended = threading.Event()
+    write, tried = made.files.write, threading.Event()
+
+    def write_and_tell(name: str, value: str) -> None:
+        tried.set()
+        write(name, value)
+
+    made.files.write = write_and_tell  # type: ignore[method-assign]
     with pytest.raises(Exception, match="compact_memory"):  # noqa: SIM117
         with pressure.running(made, "compaction"):
-            ended.wait(0.05)
+            assert tried.wait(30)
 
 
 def test_verdicts() -> None:

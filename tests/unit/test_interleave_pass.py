@@ -183,7 +183,7 @@ def test_a_quota_is_kept(files: Files) -> None:
     begin = time.monotonic()
     go(files, FakeMover(), "0=0,1=1", quota=Quota(25 * PAGE, 0.05))
     # The last step starts after the time for the first 75 pages.
-    assert 0.15 <= time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin >= 0.15
 
 
 def test_a_process_that_ends_says_how_far_it_came(files: Files) -> None:
