@@ -21,7 +21,7 @@ from pageferry.vm.run import VmOutcome, VmRequest, run_vm
 # many seconds, so lockups and stalls count from two minutes on.
 _WORDS = (
     *("secretmem.enable=1", "page_poison=1", "watchdog_thresh=60"),
-    "rcupdate.rcu_cpu_stall_timeout=120",
+    *("rcupdate.rcu_cpu_stall_timeout=120", "workqueue.watchdog_thresh=120"),
     # Each disk takes time at boot, and the tests use three.
     "brd.rd_nr=3",
 )

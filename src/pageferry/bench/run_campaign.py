@@ -28,7 +28,7 @@ TOPOLOGY = "debug"
 # minutes on.
 _WORDS = (
     *("page_poison=1", "watchdog_thresh=60"),
-    "rcupdate.rcu_cpu_stall_timeout=120",
+    *("rcupdate.rcu_cpu_stall_timeout=120", "workqueue.watchdog_thresh=120"),
 )
 _SUITE = Path("tools/testing/selftests/migrate_offload")
 _BASE_S = 600.0

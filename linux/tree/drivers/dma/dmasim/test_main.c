@@ -275,7 +275,7 @@ static void dmasim_test_coalesces(struct kunit *test)
 		ctx->c->coalesce_us = cases[i].coalesce_us;
 		seen = 0;
 		/* A virtual machine may stop for a moment. */
-		for (try = 0; try < 10 && seen != cases[i].interrupts; try++) {
+		for (try = 0; try < 100 && seen != cases[i].interrupts; try++) {
 			seen = ctx->c->stats.interrupts;
 			start = ktime_get();
 			sim_start(test, TEST_XFERS);

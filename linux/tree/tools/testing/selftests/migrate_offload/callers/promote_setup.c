@@ -107,6 +107,25 @@ size_t find_all(const struct mo_area *area, unsigned int way)
 	return way != FIND_BY_MBIND ? move_all(area, way) : bind_all(area);
 }
 
+static long long number_behind(const char *text, const char *name)
+{
+	const char *found = strstr(text, name);
+
+	if (!found)
+		mo_die("no number behind%s", name);
+	return strtoll(found + strlen(name), NULL, 10);
+}
+
+void read_both(const char *path, const char *a, long long *of_a, const char *b,
+	       long long *of_b)
+{
+	static char text[16384];
+
+	mo_read(path, text, sizeof(text));
+	*of_a = number_behind(text, a);
+	*of_b = number_behind(text, b);
+}
+
 long long now_ms(void)
 {
 	struct timespec now;

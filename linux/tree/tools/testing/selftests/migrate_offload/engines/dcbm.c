@@ -133,7 +133,7 @@ void load(const char *sim, const char *dcbm)
 
 	snprintf(text, sizeof(text),
 		 "modprobe dmasim channels=%d %s && modprobe dcbm timeout_ms=%d %s",
-		 NR_CHANS, sim, TIMEOUT_MS, dcbm);
+		 NR_CHANS, sim, PATIENT_MS, dcbm);
 	if (mo_run(command))
 		mo_die("no dmasim, or no dcbm");
 	mo_select("none");
@@ -181,6 +181,18 @@ static bool content_ok(const struct mo_area *area)
 	return ok;
 }
 
+void set_timeout_ms(unsigned int ms)
+{
+	mo_write_number(PATH_DCBM "parameters/timeout_ms", ms);
+}
+
+void move_with_timeout(struct mo_area *area)
+{
+	set_timeout_ms(TIMEOUT_MS);
+	mo_move_once(area, mo_nodes[1]);
+	set_timeout_ms(PATIENT_MS);
+}
+
 unsigned long move_area(struct mo_area *area)
 {
 	unsigned long left;
@@ -212,8 +224,7 @@ static void test_copies(void)
 {
 	unsigned int i;
 
-	/* A busy host can delay any channel, so use a long timeout. */
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	expect(move_area(&large) == 0);
 	expect(dcbm_number("folios_migrated") == 2 * NR_LARGE);
 	expect(move_all() == 0);
@@ -231,9 +242,7 @@ static void test_copies(void)
 /* A minimal device: few descriptors, odd limits, out-of-order completion. */
 static void test_limits(void)
 {
-	/* So many descriptors take long on a busy host: use a long timeout. */
-	load("descriptors=2 max_seg_bytes=12288 out_of_order=1",
-	     "timeout_ms=20000");
+	load("descriptors=2 max_seg_bytes=12288 out_of_order=1", "");
 	expect(move_all() == 0);
 	expect(dcbm_number("folios_failures") == 0);
 	expect(dcbm_number("folios_migrated") > 0);
@@ -242,8 +251,7 @@ static void test_limits(void)
 
 static void test_fail(void)
 {
-	/* A late descriptor counts as failed, too: use a long timeout. */
-	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
+	load("bandwidth_mbps=0", "max_failures=1000000");
 	fault_everywhere("fail_every", 5);
 	expect(move_all() == 0);
 	fault_everywhere("fail_every", 0);
@@ -256,7 +264,7 @@ static void test_fail(void)
 
 static void test_refuse(void)
 {
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	fault_everywhere("refuse_every", 3);
 	expect(move_all() == 0);
 	fault_everywhere("refuse_every", 0);
@@ -271,8 +279,9 @@ static void test_lose_irq(void)
 	load("bandwidth_mbps=0", "");
 	fault(1, "lose_irq_nth", 1);
 	start = now_ms();
-	expect(mo_move(&large, mo_nodes[1]) == 0);
+	move_with_timeout(&large);
 	expect(now_ms() - start < 2 * TIMEOUT_MS);
+	expect(mo_move(&large, mo_nodes[1]) == 0);
 	expect(mo_content_ok(&large));
 	/* The next move uses all channels again. */
 	expect(move_all() == 0);
@@ -289,7 +298,7 @@ static void test_lose_irqs(void)
 {
 	int i;
 
-	load("bandwidth_mbps=0", "max_failures=4 timeout_ms=20000");
+	load("bandwidth_mbps=0", "max_failures=4");
 	fault(1, "lose_irq_every", 1);
 	for (i = 0; i < 50 && !chan_is(1, "retired"); i++)
 		expect(move_area(&large) == 0);
@@ -354,7 +363,7 @@ static void test_share(void)
 	 * debug kernel, which takes up to 20 ms to unmap and move a folio.
 	 * With a time limit, the core would leave out such slow channels.
 	 */
-	load("bandwidth_mbps=5 cpu=1", "timeout_ms=20000");
+	load("bandwidth_mbps=5 cpu=1", "");
 	mo_set_limit("max_unmapped_us", 0);
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	mo_run_on(0);
@@ -402,7 +411,7 @@ static void test_fair(void)
 	int i, trips = 0;
 
 	/* Slow channels are always in use by one of the tasks. */
-	load("bandwidth_mbps=20", "cpu_share=0 timeout_ms=20000");
+	load("bandwidth_mbps=20", "cpu_share=0");
 	had = mo_counter("engine_folios");
 	mover = start_moving();
 	do {
@@ -426,7 +435,7 @@ static void test_administrator(void)
 	pthread_t mover;
 	int i;
 
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	mover = start_moving();
 	for (i = 0; i < 20; i++) {
 		mo_write_number(PATH_DCBM "nr_dma_chan", 1 + i % NR_CHANS);
@@ -444,12 +453,12 @@ static void test_unload(void)
 	pthread_t mover;
 	int i;
 
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	mover = start_moving();
 	for (i = 0; i < 5; i++) {
 		usleep(50000);
 		unload();
-		load("bandwidth_mbps=0", "timeout_ms=20000");
+		load("bandwidth_mbps=0", "");
 	}
 	end_moving(mover);
 	unload();

@@ -23,7 +23,7 @@
  */
 void test_rejected(void)
 {
-	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
+	load("bandwidth_mbps=0", "max_failures=1000000");
 	fault_everywhere("reject_every", 5);
 	expect(move_all() == 0);
 	fault_everywhere("reject_every", 0);
@@ -58,7 +58,7 @@ void reset_stopped(unsigned int chan)
  */
 void test_hidden_errors(void)
 {
-	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
+	load("bandwidth_mbps=0", "max_failures=1000000");
 	/* Adjacent folios share a piece, so channels copy only a few pieces. */
 	fault_everywhere("hide_error_every", 2);
 	mo_move_once(&small, mo_nodes[1]);
@@ -86,7 +86,7 @@ void test_kept_at_the_end(void)
 	const char *const rmmod[] = { "rmmod", "dcbm", NULL };
 	int tries;
 
-	load("bandwidth_mbps=0", "max_failures=1000000 timeout_ms=20000");
+	load("bandwidth_mbps=0", "max_failures=1000000");
 	fault(0, "hide_error_every", 1);
 	mo_move_once(&large, mo_nodes[1]);
 	expect(mo_content_ok(&large));
@@ -113,17 +113,15 @@ void test_kept_at_the_end(void)
  */
 void test_believed(void)
 {
-	load("bandwidth_mbps=0",
-	     "trust_errors=dmasim max_failures=1000000 timeout_ms=20000");
+	load("bandwidth_mbps=0", "trust_errors=dmasim max_failures=1000000");
 	fault_everywhere("fail_every", 3);
 	expect(move_all() == 0);
 	fault_everywhere("fail_every", 0);
 	expect(dcbm_number("folios_failures") > 0);
 	expect(dcbm_number("folios_migrated") > 0);
 	expect(dcbm_number("held_folios") == 0);
-	mo_write_number(PATH_DCBM "parameters/timeout_ms", TIMEOUT_MS);
 	fault(1, "lose_irq_every", 1);
-	mo_move_once(&large, mo_nodes[1]);
+	move_with_timeout(&large);
 	expect(mo_content_ok(&large));
 	fault(1, "lose_irq_every", 0);
 	expect(dcbm_number("held_folios_now") > 0);
@@ -142,7 +140,7 @@ void test_hidden_and_silent(void)
 	load("bandwidth_mbps=0", "");
 	fault(1, "hide_error_every", 1);
 	fault(1, "lose_irq_every", 1);
-	mo_move_once(&large, mo_nodes[1]);
+	move_with_timeout(&large);
 	expect(mo_content_ok(&large));
 	fault(1, "hide_error_every", 0);
 	fault(1, "lose_irq_every", 0);
@@ -159,7 +157,7 @@ void test_hidden_and_silent(void)
  */
 void test_aborted(void)
 {
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	fault(0, "late_ms", SOON_MS);
 	fault(0, "abort_nth", 1);
 	expect(move_all() == 0);
@@ -182,10 +180,13 @@ void test_off_and_on(void)
 	fault(2, "late_ms", LATE_MS);
 	fault(2, "late_nth", 1);
 	sim_write(2, "terminate", "early");
+	/* An administrator waits as long, and must not wait for the transfer. */
+	set_timeout_ms(TIMEOUT_MS);
 	mo_move_once(&large, mo_nodes[1]);
 	expect(dcbm_number("held_folios_now") > 0);
 	mo_write(PATH_DCBM "offloading", "0");
 	mo_write(PATH_DCBM "offloading", "1");
+	set_timeout_ms(PATIENT_MS);
 	expect(chan_is(2, "leaving"));
 	expect(chan_is(3, "idle"));
 	expect(move_area(&small) == 0);
@@ -206,7 +207,7 @@ void test_unbind(void)
 {
 	pthread_t mover;
 
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	mover = start_moving();
 	usleep(50000);
 	mo_write("/sys/bus/platform/drivers/dmasim/unbind", "dmasim.0");
@@ -221,7 +222,7 @@ void test_vanish(void)
 {
 	pthread_t mover;
 
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	mover = start_moving();
 	usleep(50000);
 	mo_write(PATH_SIM "vanish", "1");
@@ -236,7 +237,7 @@ void test_left(void)
 {
 	pthread_t mover;
 
-	load("bandwidth_mbps=0", "timeout_ms=20000");
+	load("bandwidth_mbps=0", "");
 	mover = start_moving();
 	usleep(50000);
 	/* The write fails if dcbm still has the channel. */
@@ -279,7 +280,7 @@ void test_prep_waits(void)
 	fault_everywhere("latency_us", 0);
 	fault(1, "stall_nth", 1);
 	start = now_ms();
-	mo_move_once(&small, mo_nodes[1]);
+	move_with_timeout(&small);
 	expect(now_ms() - start < 2 * TIMEOUT_MS);
 	expect(mo_content_ok(&small));
 	expect(dcbm_number("held_folios_now") > 0);
@@ -292,7 +293,7 @@ void test_prep_waits(void)
 /* The driver refuses long pieces, of which it has not said anything. */
 void test_refused_length(void)
 {
-	load("channels=1 max_copy_bytes=131072", "cpu_share=0 timeout_ms=20000");
+	load("channels=1 max_copy_bytes=131072", "cpu_share=0");
 	expect(move_area(&large) == 0);
 	expect(dcbm_number("folios_failures") == 0);
 	/* Longer pieces than those that any driver takes. */

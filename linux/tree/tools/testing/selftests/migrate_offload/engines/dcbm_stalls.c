@@ -23,7 +23,7 @@ void test_late(void)
 	load("bandwidth_mbps=0", "");
 	fault(2, "late_ms", LATE_MS);
 	fault(2, "late_nth", 1);
-	mo_move_once(&large, mo_nodes[1]);
+	move_with_timeout(&large);
 	expect(mo_content_ok(&large));
 	expect(dcbm_number("held_folios") > 0);
 	expect(chan_is(2, "retired"));
@@ -60,7 +60,7 @@ void test_kept_then_late(void)
 	expect(chan_is(2, "idle"));
 	fault(2, "late_ms", LATE_MS);
 	fault(2, "late_nth", 1);
-	mo_move_once(&small, mo_nodes[1]);
+	move_with_timeout(&small);
 	expect(chan_is(2, "retired"));
 	expect(mo_content_ok(&small) && mo_content_ok(&large));
 	wait_for_held(2 * LATE_MS);
@@ -78,11 +78,13 @@ void test_stall_stopped(void)
 {
 	load("bandwidth_mbps=0", "trust_terminate=dmasim");
 	fault(3, "stall_nth", 1);
-	expect(move_all() == 0);
+	move_with_timeout(&large);
 	expect(dcbm_number("folios_failures") > 0);
 	expect(dcbm_number("held_folios") == 0);
 	expect(chan_number(3, "timeouts") == 1);
 	expect(chan_is(3, "idle"));
+	expect(mo_content_ok(&large));
+	expect(move_all() == 0);
 	unload();
 }
 
@@ -96,7 +98,7 @@ void test_stall_held(void)
 
 	load("bandwidth_mbps=0", "");
 	fault(3, "stall_nth", 1);
-	mo_move_once(&large, mo_nodes[1]);
+	move_with_timeout(&large);
 	expect(mo_content_ok(&large));
 	held = dcbm_number("held_folios_now");
 	printf("# %lld folios held, %lld transfers in doubt\n", held,
@@ -135,7 +137,7 @@ void test_stall_posted(void)
 	if (pipe(fds) || vmsplice(fds[1], &page, 1, 0) != SZ_4K)
 		mo_die("cannot splice a page: %m");
 	start = now_ms();
-	mo_move_once(&large, mo_nodes[1]);
+	move_with_timeout(&large);
 	expect(now_ms() - start < 2 * NR_CHANS * TIMEOUT_MS);
 	expect(dcbm_number("folios_failures") > 0);
 	expect(mo_content_ok(&large));

@@ -291,26 +291,49 @@ TEST_F_TIMEOUT(streams, pass_over_a_window, TIMEOUT)
 }
 
 /*
- * An engine that needs more than the limit for one folio gets only some windows
- * of a list.  If it got all, each would have one folio, and take 60 ms.
+ * Move 8 lists with an engine that is late, and of which the core knows nothing
+ * yet.  Returns false if the engine got more than a few windows.
  */
-TEST_F_TIMEOUT(streams, leave_a_late_engine_out, TIMEOUT)
+static bool gets_a_few_windows(struct mo_area *area)
 {
-	long long offered = mo_counter("offered_folios");
-	long long too_slow = mo_counter("too_slow_folios");
+	long long offered, too_slow;
 	int i;
 
+	mo_load_test_engine(MO_TEST_PLAIN);
+	if (!mo_load_test_engine(MO_TEST_STREAM))
+		mo_die("cannot load the test engine again");
+	mo_select("test");
 	mo_set_limit("engine_always", 0);
 	mo_set_limit("max_unmapped_us", 20000);
 	mo_write(PATH_TEST "delay_us", "60000");
+	offered = mo_counter("offered_folios");
+	too_slow = mo_counter("too_slow_folios");
 	for (i = 0; i < 8; i++)
-		EXPECT_MOVES(mo_nodes[(i + 1) % 2]);
+		if (mo_move(area, mo_nodes[(i + 1) % 2]))
+			mo_die("some pages did not move");
 	offered = mo_counter("offered_folios") - offered;
 	too_slow = mo_counter("too_slow_folios") - too_slow;
-	TH_LOG("%lld folios offered, %lld too slow", offered, too_slow);
-	EXPECT_GT(offered, 0);
-	EXPECT_LE(offered, 8 * 32);
-	EXPECT_GE(too_slow, 8 * (512 - 32));
+	printf("# %lld folios offered, %lld too slow\n", offered, too_slow);
+	return offered > 0 && offered <= 8 * 32 && too_slow >= 8 * (512 - 32);
+}
+
+/*
+ * An engine that needs more than the limit for one folio gets only some windows
+ * of a list.  If it got all, each would have one folio, and take 60 ms.  A host
+ * that stops the guest in the first window makes the CPU look slower yet, for the
+ * whole list.  So try a few times.
+ */
+TEST_F_TIMEOUT(streams, leave_a_late_engine_out, TIMEOUT)
+{
+	bool few = false;
+	long long offered;
+	int i;
+
+	for (i = 0; i < 3 && !few; i++) {
+		few = gets_a_few_windows(&self->area);
+		EXPECT_TRUE(mo_content_ok(&self->area));
+	}
+	EXPECT_TRUE(few);
 	/* With engine_always, the engine gets all, whatever its earlier times. */
 	mo_write(PATH_TEST "delay_us", "0");
 	mo_set_limit("engine_always", 1);

@@ -12,8 +12,10 @@
 #define PATH_SIM "/sys/kernel/debug/dmasim/dmasim.0/"
 #define NR_CHANS 4
 /*
- * A busy host may stop the threads that simulate channels, but not this long.
+ * A busy host stops the threads that simulate channels, for seconds at times.
+ * So dcbm gives no channel up for long, but while a test wants exactly that.
  */
+#define PATIENT_MS 20000
 #define TIMEOUT_MS 4000
 
 /* The memory that tests move: on the first node at the start of each test. */
@@ -45,10 +47,14 @@ void fault_everywhere(const char *name, long long value);
 void reset_stopped(unsigned int chan);
 /* Wait until dcbm holds no folio. */
 void wait_for_held(unsigned int ms);
-/* Load dmasim and dcbm with these parameters, and activate dcbm. */
+/* Load dmasim and a patient dcbm with these parameters, and activate dcbm. */
 void load(const char *sim, const char *dcbm);
 void unload(void);
 
+/* How long dcbm waits for a channel. */
+void set_timeout_ms(unsigned int ms);
+/* Move memory to the second node once.  Only this call is impatient. */
+void move_with_timeout(struct mo_area *area);
 /*
  * Move memory to the second node and back, and check its content.  Returns the
  * number of pages that did not move.

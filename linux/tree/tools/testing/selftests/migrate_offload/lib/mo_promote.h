@@ -20,6 +20,12 @@ long long stat_of_reason(const char *name);
  * Queued folios that neither moved nor were put back: they wait, or were freed.
  */
 long long not_settled(void);
+/*
+ * Read the numbers behind two texts at once.  Between two reads, the kernel may
+ * add up more counts.
+ */
+void read_both(const char *path, const char *a, long long *of_a, const char *b,
+	       long long *of_b);
 long long now_ms(void);
 time_t now_s(void);
 /*
