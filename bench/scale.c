@@ -485,10 +485,12 @@ static void report_growth(const char *name, bool known, uint64_t before,
 
 /*
  * Compare the memory in use in the second quarter of all rounds with that in
- * the last.  The first quarter fills caches.
+ * the last.  The first quarter fills caches, which have objects of each CPU.  So
+ * each round has the next CPU.
  */
 static void measure_life(void)
 {
+	uint64_t nr_cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t every = opts.rounds < LIFE_SAMPLES ?
 				 1 : opts.rounds / LIFE_SAMPLES;
 	struct footprint of[4];
@@ -502,6 +504,7 @@ static void measure_life(void)
 	for (uint64_t round = 0; round < opts.rounds; round++) {
 		struct footprint now;
 
+		pin_to_cpu((int)(round % nr_cpus));
 		life_round(round);
 		bench_sleep_ns(opts.pause_ms * 1000000);
 		if (round % every)

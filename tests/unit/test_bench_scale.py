@@ -168,11 +168,11 @@ def test_check_of_an_engine_that_loses(repeats: int, cost: int, refused: bool) -
 @pytest.mark.parametrize(
     ("stock", "ours", "refused"),
     [
-        (0, 256 * 1024, False),
-        (0, 256 * 1024 + 1, True),
-        (4096, 256 * 1024 + 4096, False),
+        (0, 128 * 1024, False),
+        (0, 128 * 1024 + 1, True),
+        (4096, 128 * 1024 + 4096, False),
         # Memory that stock Linux gave back does not count.
-        (-MIB, 256 * 1024, False),
+        (-MIB, 128 * 1024, False),
         (0, -MIB, False),
         (MIB, 0, False),
     ],

@@ -28,7 +28,7 @@ ENGINE_SHARE = 1.05
 # Fewer measurements of movers say little about some percent.
 _ENOUGH_ROUNDS = 3
 # Caches of free objects breathe. A leak in each call grows with the rounds.
-MOST_GROWN_BYTES = 256 * KIB
+MOST_GROWN_BYTES = 128 * KIB
 MOST_GROWN_OBJECTS = 32
 _POOLS = "pools"
 
