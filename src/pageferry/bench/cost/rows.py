@@ -114,7 +114,7 @@ BESIDES_COPY_ARM64 = {"runs": 1165, "random": 1870, "64K": 5320}
 # The share of a folio's instructions that may remain if a DMA controller copies it. For
 # 4K pages, which take 0.7 of theirs without a copy, all else is dearer then. Without our
 # changes, a preemptible kernel such as 7.3 takes more for locks and interrupts. At 4K,
-# free memory in pieces costs descriptors: two of three layouts have it.
+# scattered free memory needs more descriptors: two of three memory layouts have that.
 DMA_SHARE = {4 * KIB: 1.29, 2 * MIB: 0.094}
 DMA_SHARE_OF = {"7.3": {2 * MIB: 0.14}}
 

@@ -180,7 +180,7 @@ void test_off_and_on(void)
 	fault(2, "late_ms", LATE_MS);
 	fault(2, "late_nth", 1);
 	sim_write(2, "terminate", "early");
-	/* An administrator waits as long, and must not wait for the transfer. */
+	/* To switch dcbm off takes this long: less than the transfer. */
 	set_timeout_ms(TIMEOUT_MS);
 	mo_move_once(&large, mo_nodes[1]);
 	expect(dcbm_number("held_folios_now") > 0);

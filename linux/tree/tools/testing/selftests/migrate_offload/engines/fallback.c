@@ -319,8 +319,8 @@ static bool gets_a_few_windows(struct mo_area *area)
 
 /*
  * An engine that needs more than the limit for one folio gets only some windows
- * of a list.  If it got all, each would have one folio, and take 60 ms.  A host
- * that stops the guest in the first window makes the CPU look slower yet, for the
+ * of a list.  If it got all, each would have one folio, and take 60 ms.  If the
+ * host stops the guest in the first window, the CPU looks even slower for the
  * whole list.  So try a few times.
  */
 TEST_F_TIMEOUT(streams, leave_a_late_engine_out, TIMEOUT)

@@ -13,7 +13,8 @@
 #define NR_CHANS 4
 /*
  * A busy host stops the threads that simulate channels, for seconds at times.
- * So dcbm gives no channel up for long, but while a test wants exactly that.
+ * So dcbm waits PATIENT_MS for a channel.  Calls that have to meet a timeout wait
+ * only TIMEOUT_MS.
  */
 #define PATIENT_MS 20000
 #define TIMEOUT_MS 4000
@@ -47,13 +48,13 @@ void fault_everywhere(const char *name, long long value);
 void reset_stopped(unsigned int chan);
 /* Wait until dcbm holds no folio. */
 void wait_for_held(unsigned int ms);
-/* Load dmasim and a patient dcbm with these parameters, and activate dcbm. */
+/* Load dmasim and dcbm with these parameters, and activate dcbm. */
 void load(const char *sim, const char *dcbm);
 void unload(void);
 
 /* How long dcbm waits for a channel. */
 void set_timeout_ms(unsigned int ms);
-/* Move memory to the second node once.  Only this call is impatient. */
+/* Move memory to the second node once.  dcbm waits TIMEOUT_MS meanwhile. */
 void move_with_timeout(struct mo_area *area);
 /*
  * Move memory to the second node and back, and check its content.  Returns the
